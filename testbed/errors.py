@@ -1,0 +1,121 @@
+"""Every error a user can meet, and the exit code of each class.
+
+    TestbedError               1   something this package did not foresee naming better
+    ├── ScenarioError          2   the scenario or the command line is wrong
+    ├── HostError              3   the host lacks something: a capability, a kernel option, memory
+    ├── DataError              4   a data set is missing or damaged
+    ├── NodeError              5   a node or the bring-up failed
+    ├── RunNotFound            7   no such run
+    └── RejectedError          8   a peer sent something that was refused (roles)
+
+Exit code 6 is no error: the run reached its end, but its verdict is not valid. 130 is Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is raised
+    """A value that does not fit, raised where it is parsed; whoever knows the place adds it.
+
+    Args:
+        found: what was found, in words; empty where the value itself says enough.
+        expected: what would have been right, with an example.
+    """
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"found {found}, expected {expected}" if found else f"expected {expected}")
+        self.found = found
+        self.expected = expected
+
+
+class TestbedError(Exception):
+    """Base of all errors that are shown as one message, without a traceback.
+
+    Args:
+        message: where it is, what was found and what was expected.
+        hint: what to type or change next; may be empty.
+    """
+
+    __test__ = False  # the name starts with "Test"; pytest must not collect it
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".rstrip()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in an input file.
+
+    Attributes:
+        file: the file as the user named it.
+        line: 1-based line, or 0 where no line applies (a ``--set`` option, an unreadable file).
+        path: dotted path of the value inside the file, such as ``workers.classes.slow.link.up``.
+        found: what stood there, shortened for display; may be empty.
+        expected: what would have been right; empty where ``hint`` says it all.
+        hint: what to type next (the nearest valid key, an example); may be empty.
+    """
+
+    file: str
+    line: int
+    path: str
+    found: str
+    expected: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        path = f" {self.path}:" if self.path else ""
+        found = f"found {self.found}" if self.found else ""
+        expected = f"expected {self.expected}" if self.expected else ""
+        clause = ", ".join(part for part in (found, expected) if part)
+        return f"{where}:{path} " + ". ".join(part for part in (clause, self.hint) if part)
+
+
+class ScenarioError(TestbedError):
+    """The scenario or an option on the command line is wrong; holds every problem found."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class HostError(TestbedError):
+    """This host cannot do what the scenario asks for."""
+
+    exit_code = 3
+
+
+class DataError(TestbedError):
+    """A data set is missing or damaged; says which file, where it was looked for, what to do."""
+
+    exit_code = 4
+
+
+class NodeError(TestbedError):
+    """A node failed, or the run could not be brought up or carried to its end."""
+
+    exit_code = 5
+
+
+class RunNotFound(TestbedError):  # noqa: N818 - a noun of the user's, not of the implementation
+    """No run of that name is known."""
+
+    exit_code = 7
+
+
+class RejectedError(TestbedError):
+    """What a peer sent was refused: nothing of it was applied."""
+
+    exit_code = 8

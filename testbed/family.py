@@ -1,0 +1,59 @@
+"""How a member of a family (an algorithm, a model, a data set ...) may be written in YAML.
+
+algorithm: adacomp                            a member whose options all have defaults
+algorithm: {name: adacomp, ratio: 0.01}       the full form, into which the others are turned
+algorithm: {adacomp: {ratio: 0.01}}           short for it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+
+def full_form(value: Any) -> Any:
+    """A member in its full form, whichever form it was written in; anything else as it is."""
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, dict) and len(value) == 1 and "name" not in value:
+        ((name, options),) = value.items()
+        if options is None:
+            return {"name": name}
+        if isinstance(options, dict) and "name" not in options:
+            return {"name": name, **options}
+    return value
+
+
+class Named(BeforeValidator):
+    """Annotates a discriminated union so that the two short forms are accepted too."""
+
+    def __init__(self) -> None:
+        super().__init__(full_form)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """The full form, a bare name if nothing is required, or one key named like the member."""
+        full = handler(schema)
+        short: list[dict[str, Any]] = []
+        for member in full.get("oneOf", [full]):
+            options = dict(handler.resolve_ref_schema(member))
+            properties = dict(options["properties"])
+            name = properties.pop("name")["const"]
+            required = [key for key in options.get("required", []) if key != "name"]
+            if not required:
+                short.append({"const": name})
+            inner = {**options, "properties": properties, "required": required}
+            short.append(
+                {
+                    "type": "object",
+                    "properties": {
+                        name: inner if required else {"anyOf": [inner, {"type": "null"}]}
+                    },
+                    "required": [name],
+                    "additionalProperties": False,
+                }
+            )
+        return {"anyOf": [full, *short]}

@@ -1,0 +1,52 @@
+"""Messages and exit codes."""
+
+import pytest
+
+from testbed import errors
+from testbed.errors import Problem, ScenarioError, TestbedError, Unfit
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (
+            Problem("a.yaml", 3, "stop.updates", "0", "at least 1"),
+            "a.yaml:3: stop.updates: found 0, expected at least 1",
+        ),
+        (
+            Problem("a.yaml", 3, "stop", "an unknown key", "`x`", "Did you mean x?"),
+            "a.yaml:3: stop: found an unknown key, expected `x`. Did you mean x?",
+        ),
+        (Problem("a.yaml", 0, "", "a folder", "a file"), "a.yaml: found a folder, expected a file"),
+        (Problem("--set a=1", 0, "a", "", "", "too much"), "--set a=1: a: too much"),
+    ],
+)
+def test_a_problem_in_one_line(problem: Problem, text: str) -> None:
+    assert str(problem) == text
+
+
+def test_a_scenario_error_holds_every_problem() -> None:
+    problems = [Problem("a.yaml", line, "x", "1", "2") for line in (1, 2)]
+    error = ScenarioError(problems)
+    assert error.problems == tuple(problems)
+    assert str(error).splitlines() == [str(problem) for problem in problems]
+
+
+def test_a_hint_follows_the_message() -> None:
+    assert (
+        str(TestbedError("No such run.", hint="See: testbed ps")) == "No such run. See: testbed ps"
+    )
+
+
+def test_an_unfit_value_may_speak_for_itself() -> None:
+    assert str(Unfit("5", "a rate")) == "found 5, expected a rate"
+    assert str(Unfit("", "a rate")) == "expected a rate"
+
+
+def test_every_class_has_an_exit_code_of_its_own_and_stands_in_the_tree() -> None:
+    classes = [TestbedError, *TestbedError.__subclasses__()]
+    codes = [kind.exit_code for kind in classes]
+    assert len(set(codes)) == len(codes)
+    assert 6 not in codes  # a run that reached its end without a valid verdict
+    for kind in classes:
+        assert f"{kind.__name__} " in str(errors.__doc__)
