@@ -1,0 +1,100 @@
+"""The command ``testbed``: one verb a file, imported when it is called and not before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from testbed import __version__
+from testbed.errors import TestbedError
+
+VERBS = {
+    "up": "Run a scenario: bring its containers up, train, measure, tear down.",
+    "down": "End runs and remove what they left, also after a crash.",
+    "ps": "List runs, or the nodes of one run.",
+    "logs": "Show what nodes printed.",
+    "report": "Summarise a run and draw its figures.",
+    "validate": "Check scenario files.",
+    "plan": "Show what a scenario would start, without starting it.",
+    "schema": "Print the JSON schema of scenarios.",
+    "completion": "Print the completion script of a shell.",
+}
+"""Each verb and its line in ``testbed --help``, so that the help imports none of them."""
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class LazyGroup(click.Group):
+    """A group whose verbs stand in a module each, named like the verb."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of a run's life."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb, imported now."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"testbed.cli.{cmd_name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call the verb; a reader that is gone ends it without a word."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # before click sees it: it would exit with 1
+            raise click.exceptions.Exit(_end_quietly()) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs in the help."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="testbed")
+def cli() -> None:
+    """Emulate edge-device training on this machine: a container per device, shaped links, gRPC.
+
+    A scenario file says what is run: testbed up scenarios/quickstart.yaml
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; the README has the list of them."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name need not fit the terminal
+    try:
+        status = cli.main(arguments, prog_name="testbed", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return _end_quietly()
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except TestbedError as error:
+        _show(error)
+        return error.exit_code
+    return status if isinstance(status, int) else 0
+
+
+def _show(error: TestbedError) -> None:
+    click.echo(error.message, err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)
+
+
+def _end_quietly() -> int:
+    """Whoever read the output is gone, as after ``| head``; nothing more is to be said."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return BROKEN_PIPE

@@ -1,0 +1,37 @@
+"""What the commands ask of the machine they run on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from testbed.errors import HostError
+
+
+def require_linux(command: str, *, platform: str = sys.platform) -> None:
+    """Refuse to go on anywhere but on Linux.
+
+    Raises:
+        HostError: this is another system.
+    """
+    if platform != "linux":
+        raise HostError(
+            f"`testbed {command}` needs Linux (namespaces, cgroups, tc), and this is {platform}.",
+            hint="Use a Linux machine or a virtual one; validate, plan and schema run anywhere.",
+        )
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the host has: CPUs that this process may use, and bytes of memory."""
+
+    cpus: int
+    memory_bytes: int
+
+
+def capacity() -> Capacity:
+    """What this host has."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cpus = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
+    return Capacity(cpus or 1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

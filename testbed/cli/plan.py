@@ -1,0 +1,135 @@
+"""``testbed plan``: shows what a scenario would start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from testbed.cli.host import Capacity
+    from testbed.orchestrator.budget import Budget
+    from testbed.topology import LinkSpec, NodeSpec, Plan
+
+
+@click.command("plan")
+@click.argument("file")
+@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value.")
+@click.option("--workers", type=int, metavar="N", help="Short for --set workers.count=N.")
+@click.option("--json", "as_json", is_flag=True, help="Print every node as JSON.")
+def command(file: str, settings: tuple[str, ...], workers: int | None, as_json: bool) -> None:
+    """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
+    import json
+
+    from testbed.cli.host import capacity
+    from testbed.cli.overrides import overrides
+    from testbed.orchestrator.budget import budget
+    from testbed.orchestrator.model_size import count_parameters
+    from testbed.orchestrator.plan import plan
+    from testbed.scenario import load
+
+    scenario = load(file, overrides=overrides(settings, workers=workers))
+    made = plan(scenario, scenario.name)
+    needs = budget(scenario, made, count_parameters(scenario))
+    if as_json:
+        click.echo(json.dumps(_as_data(made, needs, capacity()), indent=2))
+    else:
+        _print(made, needs, capacity())
+
+
+def _as_data(plan: Plan, needs: Budget, host: Capacity) -> dict[str, Any]:
+    return {
+        "run": plan.run,
+        "launch": plan.launch,
+        "network": asdict(plan.network),
+        "nodes": [_node_as_data(node) for node in plan.nodes],
+        "budget": {**asdict(needs), "host": asdict(host)},
+    }
+
+
+def _node_as_data(node: NodeSpec) -> dict[str, Any]:
+    data = {**asdict(node), "memory_bytes": node.memory}
+    del data["memory"]
+    return {**data, "link": None if node.link is None else _link_as_data(node.link)}
+
+
+def _link_as_data(link: LinkSpec) -> dict[str, Any]:
+    from testbed.network.qdiscs import describe, qdiscs_of
+
+    directions = {}
+    for name, shape, qdisc in zip(
+        ("up", "down"), (link.up, link.down), qdiscs_of(link), strict=True
+    ):
+        directions[name] = {
+            "rate_bits_per_second": shape.rate,
+            "delay_seconds": shape.delay,
+            "jitter_seconds": shape.jitter,
+            "loss_ratio": shape.loss,
+            "queue_seconds": shape.queue,
+            "qdisc": describe(qdisc),
+        }
+    return {"address": link.address, "mac": link.mac, **directions}
+
+
+def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
+    links = Table("node", "class", "up", "down", title="links")
+    for _, neighbours in groupby(plan.nodes, key=lambda node: (node.role, node.device_class)):
+        group = list(neighbours)
+        nodes.add_row(*_node_row(group))
+        links.add_row(*_link_row(group))
+    console = Console()
+    console.print(nodes, links)
+    for line in _budget_lines(needs, host):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _node_row(nodes: list[NodeSpec]) -> tuple[str, ...]:
+    """One row for neighbours of a class: they differ in name, address and uid only."""
+    first = nodes[0]
+    addresses = _range(node.link.address if node.link else "no eth0" for node in nodes)
+    cpu = f"weight {first.cpu_weight}" if first.cpu is None else f"{first.cpu:g}"
+    memory = "no limit" if first.memory is None else str(first.memory)
+    names = _range(node.name for node in nodes)
+    uids = _range(str(node.uid) for node in nodes)
+    return names, first.device_class or "-", addresses, uids, cpu, memory
+
+
+def _link_row(nodes: list[NodeSpec]) -> tuple[str, ...]:
+    from testbed.network.qdiscs import describe, qdiscs_of
+
+    link = nodes[0].link
+    up, down = ("-", "-") if link is None else map(describe, qdiscs_of(link))
+    return _range(node.name for node in nodes), nodes[0].device_class or "-", up, down
+
+
+def _range(words: Iterable[str]) -> str:
+    first, *rest = words
+    return f"{first} - {rest[-1]}" if rest else first
+
+
+def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:
+    model = "a model of unknown size" if needs.parameters is None else "the model"
+    if needs.parameters is not None:
+        model += f" of {needs.parameters:,} parameters"
+    yield (
+        f"memory  about {_mb(needs.total_bytes)} of {_mb(host.memory_bytes)} for {model}:"
+        f" {_mb(needs.worker_bytes)} a worker, {_mb(needs.ps_bytes)} the PS,"
+        f" {_mb(needs.evaluator_bytes)} the evaluator, {_mb(needs.agent_bytes)} the agent"
+    )
+    limits = f"limits of {needs.cpu_limits:g} CPUs in all, " if needs.cpu_limits else ""
+    unlimited = f"{needs.unlimited_nodes} nodes without a limit"
+    yield f"cpu     {limits}{unlimited}; the host has {host.cpus}"
+    pace = needs.updates_per_second
+    most = "as many updates as the host can do" if pace is None else f"at most {pace:.1f} updates/s"
+    yield f"pace    {most} (real time)"
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB"

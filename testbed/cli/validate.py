@@ -1,0 +1,64 @@
+"""``testbed validate``: checks scenario files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+
+@click.command("validate")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print a list with an entry per file.")
+def command(files: tuple[str, ...], as_json: bool) -> int:
+    """Check scenario files, and name everything that is wrong with them.
+
+    The exit code is 2 if a file is wrong.
+    """
+    import json
+
+    results = [_check(file) for file in files]
+    if as_json:
+        click.echo(json.dumps(results, indent=2))
+    else:
+        for result in results:
+            _show(result)
+    return 0 if all(result["ok"] for result in results) else 2
+
+
+def _check(file: str) -> dict[str, Any]:
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from testbed.errors import ScenarioError
+    from testbed.scenario import load
+    from testbed.scenario.source import display_name
+
+    shown = display_name(Path(file))
+    try:
+        scenario = load(file)
+    except ScenarioError as error:
+        problems = [{**asdict(problem), "message": str(problem)} for problem in error.problems]
+        return {"file": shown, "ok": False, "problems": problems}
+    return {"file": shown, "ok": True, **_summary(scenario)}
+
+
+def _summary(scenario: Scenario) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "workers": scenario.workers.count,
+        "updates": scenario.stop.updates,
+    }
+
+
+def _show(result: dict[str, Any]) -> None:
+    if not result["ok"]:
+        for problem in result["problems"]:
+            click.echo(problem["message"], err=True)
+        return
+    updates = result["updates"]
+    length = "no limit of updates" if updates is None else f"{updates} updates"
+    click.echo(f"ok  {result['file']}: {result['name']}, {result['workers']} workers, {length}")

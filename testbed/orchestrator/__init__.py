@@ -1,0 +1,1 @@
+"""From a scenario to a finished run: plan, deploy, watch, collect, and always tear down."""

@@ -1,0 +1,28 @@
+"""From a link in a scenario, which speaks of emulated time, to what the kernel is asked for."""
+
+from __future__ import annotations
+
+from testbed.scenario.schema import Direction, Link
+from testbed.topology import LinkSpec, Shape
+from testbed.units import Duration, Rate
+
+
+def link_spec(link: Link, *, address: str, mac: str, time_scale: float) -> LinkSpec:
+    """A node's link in real units: rates times ``time_scale``, durations divided by it."""
+    up, down = (_shape(direction, time_scale) for direction in (link.up, link.down))
+    return LinkSpec(address=address, mac=mac, up=up, down=down)
+
+
+def _shape(direction: Direction, time_scale: float) -> Shape:
+    rate = direction.rate
+    return Shape(
+        rate=None if rate is None else Rate(rate * time_scale),
+        delay=_real(direction.delay, time_scale),
+        jitter=_real(direction.jitter, time_scale),
+        loss=direction.loss,
+        queue=_real(direction.queue, time_scale),
+    )
+
+
+def _real(emulated: Duration | None, time_scale: float) -> Duration | None:
+    return None if emulated is None else Duration(emulated / time_scale)

@@ -1,0 +1,91 @@
+"""Reads a scenario: text to data, options applied, checked as a whole, every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from testbed.errors import Problem, ScenarioError
+from testbed.scenario.checks import check_files, check_whole
+from testbed.scenario.document import Document, parse_document
+from testbed.scenario.nodes import MOST_PROBLEMS
+from testbed.scenario.override import Override
+from testbed.scenario.places import Place
+from testbed.scenario.problems import explain
+from testbed.scenario.schema import Scenario
+from testbed.scenario.source import display_name, read_text
+
+
+def load(
+    path: Path | str, *, overrides: Sequence[Override] = (), custom_files: Path | None = None
+) -> Scenario:
+    """Read a scenario file.
+
+    Args:
+        path: the file.
+        overrides: values that replace the file's.
+        custom_files: folder with copies of the user's own files, as a run has one; by default they
+            are looked for where the scenario says, relative to its own folder.
+
+    Raises:
+        ScenarioError: holds every problem found, each with its line.
+    """
+    path = Path(path)
+
+    def locate(name: str) -> Path:
+        return path.parent / name if custom_files is None else custom_files / Path(name).name
+
+    return load_text(read_text(path), file=display_name(path), locate=locate, overrides=overrides)
+
+
+def load_text(
+    text: str,
+    *,
+    file: str = "scenario",
+    locate: Callable[[str], Path] | None = None,
+    overrides: Sequence[Override] = (),
+) -> Scenario:
+    """Read a scenario from YAML text.
+
+    Args:
+        text: the YAML.
+        file: its name in messages.
+        locate: where a file of the user's own lies, by its name in the scenario; without it none is
+            looked for.
+        overrides: values that replace the text's.
+
+    Raises:
+        ScenarioError: holds every problem found, each with its line.
+    """
+    root = Place(Scenario)
+    document = parse_document(text, file)
+    for override in overrides:
+        document = override.apply(document, root)
+    scenario, errors = _validate(document)
+    problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
+    if locate is not None:
+        problems += check_files(document, locate)
+    if scenario is not None and not problems:
+        problems += check_whole(scenario, document)
+    if scenario is None or problems:
+        raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
+    return scenario
+
+
+def _validate(document: Document) -> tuple[Scenario | None, list[ErrorDetails]]:
+    try:
+        return Scenario.model_validate(document.data, strict=True), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False)
+
+
+def _shortened(problems: list[Problem], *, untold: int, file: str) -> list[Problem]:
+    """In the order of the lines, with the number of those that are left out at the end."""
+    told = sorted(problems, key=lambda problem: problem.line)[:MOST_PROBLEMS]
+    untold += len(problems) - len(told)
+    if untold:
+        told.append(Problem(file, 0, "", "", "", f"and {untold:,} problems more"))
+    return told

@@ -1,0 +1,154 @@
+"""What the schema expects at a place of the scenario, in words, and which places are inside it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from testbed.distributions import Law
+from testbed.family import Named
+from testbed.units import Quantity
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place, known by the type annotation that stands there.
+
+    Attributes:
+        annotation: with all its Annotated parts.
+    """
+
+    annotation: Any
+
+    @property
+    def bare(self) -> Any:
+        """The annotation without its Annotated parts."""
+        inner = self.annotation
+        while get_origin(inner) is Annotated:
+            inner = get_args(inner)[0]
+        return inner
+
+    @property
+    def is_family(self) -> bool:
+        """Whether a member may be written in one of the short forms."""
+        return any(isinstance(part, Named) for part in self._metadata())
+
+    @property
+    def options(self) -> tuple[Place, ...]:
+        """The types allowed here; None is left out."""
+        bare = self.bare
+        if get_origin(bare) in (Union, types.UnionType):
+            return tuple(Place(part) for part in get_args(bare) if part is not type(None))
+        return (self,)
+
+    @property
+    def members(self) -> dict[str, Place]:
+        """The members of a family by name; empty for a place that is none."""
+        names = {}
+        for option in self.options:
+            fields = option.fields
+            if "name" in fields:
+                names.update(dict.fromkeys(fields["name"].choices, option))
+        return names if self.is_family else {}
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words allowed here, if only certain words are."""
+        return get_args(self.bare) if get_origin(self.bare) is Literal else ()
+
+    @property
+    def fields(self) -> dict[str, Place]:
+        """The places inside a mapping with fixed keys, by key as written in the file."""
+        model = self.bare
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return {}
+        hints = get_type_hints(model, include_extras=True)
+        return {
+            field.alias or name: Place(hints[name]) for name, field in model.model_fields.items()
+        }
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that a mapping may have here, sorted."""
+        return sorted({key for option in self.options for key in option.fields})
+
+    def enter(self, part: str | int) -> Place | None:
+        """The place under a key or an index, or None if the schema has none there."""
+        for option in self.options:
+            kind = get_origin(option.bare)
+            if kind is dict and isinstance(part, str):
+                return Place(get_args(option.bare)[1])
+            if kind in (tuple, list) and isinstance(part, int):
+                return Place(get_args(option.bare)[0])
+            if part in option.fields:
+                return option.fields[str(part)]
+        return None
+
+    @property
+    def expected(self) -> str:
+        """What may stand here, in words."""
+        members = self.members
+        if members:
+            return one_of(sorted(members))
+        return " or ".join(option._in_words() for option in self.options)
+
+    def _in_words(self) -> str:
+        kind = get_origin(self.bare) or self.bare
+        if kind is Literal:
+            return one_of(self.choices)
+        if self.fields:
+            return f"a mapping with the keys {', '.join(self.fields)}"
+        if kind in (tuple, list):
+            item = Place(get_args(self.bare)[0])
+            return f"a list, each item {item.expected}"
+        if kind is dict:
+            return "a mapping"
+        if kind is Law or (isinstance(kind, type) and issubclass(kind, Quantity)):
+            return str(kind.wanted())
+        nouns = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        return nouns.get(kind, "another value") + self._limits()
+
+    def _limits(self) -> str:
+        limits = []
+        pattern = ""
+        for part in self._metadata():
+            match part:
+                case annotated_types.Gt():
+                    limits.append(f"above {_figure(part.gt)}")
+                case annotated_types.Ge():
+                    limits.append(f"of at least {_figure(part.ge)}")
+                case annotated_types.Lt() if is_said(part.lt):
+                    limits.append(f"below {_figure(part.lt)}")
+                case annotated_types.Le() if is_said(part.le):
+                    limits.append(f"at most {_figure(part.le)}")
+                case _ if getattr(part, "pattern", None):
+                    pattern = f" that matches {part.pattern}"
+        return (" " if limits else "") + " and ".join(limits) + pattern
+
+    def _metadata(self) -> Iterator[Any]:
+        """What annotates the type, with what stands inside pydantic's fields."""
+        inner = self.annotation
+        while get_origin(inner) is Annotated:
+            inner, *parts = get_args(inner)
+            for part in parts:
+                yield from part.metadata if isinstance(part, FieldInfo) else (part,)
+
+
+def one_of(words: Sequence[str]) -> str:
+    """The words, as a choice."""
+    return f"`{words[0]}`" if len(words) == 1 else f"one of {', '.join(words)}"
+
+
+def is_said(limit: Any) -> bool:
+    """Whether an upper limit is of use to who types a value, or only keeps arithmetic sound."""
+    return bool(limit < 10**12)
+
+
+def _figure(number: Any) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"

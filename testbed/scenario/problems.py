@@ -1,0 +1,163 @@
+"""From pydantic's errors to problems at lines of the file, in our own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from testbed.errors import Problem, Unfit
+from testbed.scenario.document import Document, Keys
+from testbed.scenario.nodes import Refused
+from testbed.scenario.places import Place, is_said, one_of
+from testbed.scenario.scalars import display, dotted, is_number, is_number_elsewhere
+
+
+def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) -> list[Problem]:
+    """The problems behind a validation's errors, in the order of their lines.
+
+    Args:
+        errors: what pydantic found wrong with ``document.data``.
+        document: what was validated.
+        root: the place of the whole scenario.
+    """
+    by_path: dict[Keys, list[tuple[ErrorDetails, Place]]] = {}
+    all_errors = list(errors)
+    for error in all_errors:
+        if not _concerns_refused(error) and not _follows_from_others(error, all_errors):
+            path, place = locate(error, document.data, root)
+            by_path.setdefault(path, []).append((error, place))
+    problems = [_problem(path, found, document) for path, found in by_path.items()]
+    return sorted(problems, key=lambda problem: problem.line)
+
+
+def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
+    """Where an error is in the file, and the place there.
+
+    Pydantic's location holds labels of union members, and knows families in their full form only;
+    the path that comes out is the one the user wrote. An unknown key's place is the one around it.
+    """
+    path: Keys = ()
+    place = root
+    parts = error["loc"]
+    for index, part in enumerate(parts):
+        members = place.members
+        if members:
+            path, data = _into_short_form(path, data)
+            if part in members:
+                place = members[str(part)]
+                continue
+        inside = place.enter(part)
+        last = index == len(parts) - 1
+        if inside is None and not (last and error["type"] == "extra_forbidden"):
+            break  # a union's label, such as `constrained-int`
+        here = _lookup(data, part)
+        if here is not _NOTHING or error["type"] == "missing":
+            path = (*path, part)
+        data = here
+        place = inside or place
+    return path, place
+
+
+_NOTHING = object()
+
+
+def _lookup(data: Any, part: str | int) -> Any:
+    if isinstance(data, dict):
+        return data.get(part, _NOTHING)
+    if isinstance(data, tuple) and isinstance(part, int) and part < len(data):
+        return data[part]
+    return _NOTHING
+
+
+def _into_short_form(path: Keys, data: Any) -> tuple[Keys, Any]:
+    """Step over the name in ``{adacomp: {ratio: 0.1}}``."""
+    if isinstance(data, dict) and len(data) == 1 and "name" not in data:
+        ((name, options),) = data.items()
+        return (*path, name), options
+    return path, data
+
+
+def _concerns_refused(error: ErrorDetails) -> bool:
+    value = error["input"]
+    if error["type"] == "union_tag_invalid" and isinstance(value, dict):
+        value = value.get("name")
+    return isinstance(value, Refused)
+
+
+def _follows_from_others(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is too short only because the items in it are wrong."""
+    loc = error["loc"]
+    return error["type"] == "too_short" and any(
+        other["loc"][: len(loc)] == loc and other["loc"] != loc for other in errors
+    )
+
+
+def _problem(
+    path: Keys, errors: Sequence[tuple[ErrorDetails, Place]], document: Document
+) -> Problem:
+    error, place = errors[0]
+    if len(errors) > 1:  # each type that was allowed here says why it is not that one
+        found, expected, hint = display(error["input"]), place.expected, ""
+    else:
+        found, expected, hint = _words(error, place)
+    origin = document.origin(path)
+    return Problem(origin.file, origin.line, dotted(path), found, expected, hint)
+
+
+def _words(error: ErrorDetails, place: Place) -> tuple[str, str, str]:
+    """What was found, what was expected, and a hint."""
+    value = error["input"]
+    match error["type"]:
+        case "missing":
+            return "no such key", place.expected, ""
+        case "extra_forbidden":
+            return "an unknown key", one_of(place.keys), nearest(error["loc"][-1], place.keys)
+        case "union_tag_invalid" | "union_tag_not_found":
+            return _no_member(value, place)
+        case "value_error":
+            return _refusal(error["ctx"]["error"], value)
+        case "less_than" | "less_than_equal":
+            limit = next(iter(error["ctx"].values()))
+            unsaid = "" if is_said(limit) else f" and at most {limit:,}"
+            return display(value), place.expected + unsaid, ""
+        case _:
+            hint = nearest(value, place.choices) or _remark(value, place)
+            return display(value), place.expected, hint
+
+
+def _no_member(value: Any, place: Place) -> tuple[str, str, str]:
+    if isinstance(value, dict) and "name" not in value:
+        return "a mapping without `name`", place.expected, ""
+    name = value["name"] if isinstance(value, dict) else value
+    return display(name), place.expected, nearest(name, list(place.members))
+
+
+def _remark(value: Any, place: Place) -> str:
+    """What to do about a value that YAML took for something else than was meant."""
+    kinds = {option.bare for option in place.options}
+    if str in kinds and isinstance(value, int | float):
+        return "Write it in quotes"
+    if not isinstance(value, str):
+        return ""
+    if bool in kinds and value.lower() in ("yes", "no", "on", "off", "true", "false"):
+        return "Write true or false, without quotes"
+    if kinds & {int, float} and is_number(value):
+        return "Write the number without quotes"
+    if kinds & {int, float} and is_number_elsewhere(value):
+        return "Write numbers in decimal digits, without leading zeros"
+    return ""
+
+
+def _refusal(error: Exception, value: Any) -> tuple[str, str, str]:
+    if isinstance(error, Unfit):
+        return error.found or display(value), error.expected, ""
+    return display(value), "", str(error)
+
+
+def nearest(word: object, words: Sequence[str]) -> str:
+    """A question that offers the word meant, or nothing where none is near."""
+    near = get_close_matches(str(word)[:60], words, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else ""

@@ -1,0 +1,272 @@
+"""The scenario: one file, one experiment. Every field here is enforced; an unknown one is an error.
+
+Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them pass in a real one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+
+from testbed.algorithms import Algorithm
+from testbed.datasets import Dataset
+from testbed.distributions import Law
+from testbed.errors import Unfit
+from testbed.models import Model
+from testbed.runtimes import Native, Runtime
+from testbed.topology import Launch, Missing, Offload
+from testbed.units import Duration, Quantity, Rate, Size
+
+LARGEST_COUNT = 10**12
+
+_NAME = "[a-z0-9][a-z0-9-]{0,39}"
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(_NAME, text):
+        raise Unfit("", "a name of at most 40 small letters, digits and hyphens, like my-run-2")
+    return text
+
+
+def _positive(largest: Quantity) -> AfterValidator:
+    def check(value: Quantity) -> Quantity:
+        if not 0 < value <= largest:
+            raise Unfit(str(value), f"a {value.NOUN} above zero and at most {largest}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _not_auto(value: Any) -> Any:
+    if value == "auto":
+        raise Unfit("'auto'", "a number for now: emulated seconds per real second, such as 1.0")
+    return value
+
+
+Name = Annotated[
+    str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})
+]
+Share = Annotated[float, Field(gt=0, le=1, strict=True)]
+PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
+PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
+PositiveSize = Annotated[Size, _positive(Size(1e14))]
+Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
+Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]
+
+
+class Part(BaseModel):
+    """Base of every part of a scenario: frozen, and strict about unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Direction(Part):
+    """One direction of a link. What is left out is not shaped.
+
+    Attributes:
+        rate: bits per second of Ethernet frames.
+        delay: one-way delay; needs netem.
+        jitter: standard deviation of the delay; needs netem and a delay.
+        loss: share of packets lost; needs netem.
+        queue: how long a full queue takes to drain at ``rate``; default max(100 ms, round trip).
+    """
+
+    rate: PositiveRate | None = None
+    delay: PositiveDuration | None = None
+    jitter: PositiveDuration | None = None
+    loss: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
+    queue: PositiveDuration | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Direction:
+        if self.jitter is not None and self.delay is None:
+            raise Unfit("a jitter without a delay", "a delay that it varies")
+        if self.queue is not None and self.rate is None:
+            raise Unfit("a queue without a rate", "a rate at which it drains")
+        return self
+
+
+class Link(Part):
+    """A node's link.
+
+    Attributes:
+        up: from the node to the switch.
+        down: from the switch to the node.
+    """
+
+    up: Direction = Direction()
+    down: Direction = Direction()
+
+
+class ParameterServer(Part):
+    """The parameter server; without limits it has ten workers' CPU weight.
+
+    Attributes:
+        link: its link, which all workers share.
+        cpu: CPUs it may use.
+        memory: memory it may use.
+    """
+
+    link: Link = Link()
+    cpu: Cpus | None = None
+    memory: PositiveSize | None = None
+
+
+class Think(Part):
+    """A wait between computing and pushing: a draw of ``law`` times ``mean``.
+
+    Attributes:
+        law: a law of mean 1.
+        mean: mean emulated time of the wait.
+    """
+
+    law: Law = Law("uniform", 0.5, 1.5)
+    mean: PositiveDuration
+
+
+class DeviceClass(Part):
+    """A class of devices.
+
+    Attributes:
+        share: share of the workers in this class; the shares of all classes add up to 1.
+        speed: emulated time of one training step; a shorter real step waits for the rest.
+        link: link of each of its workers.
+        cpu: CPUs each may use.
+        memory: memory each may use.
+    """
+
+    share: Share = 1.0
+    speed: PositiveDuration | None = None
+    link: Link = Link()
+    cpu: Cpus | None = None
+    memory: PositiveSize | None = None
+
+
+class Workers(Part):
+    """The workers.
+
+    Attributes:
+        count: how many.
+        batch_size: samples of a mini-batch.
+        think: a wait between computing and pushing; none by default.
+        classes: device classes by name; workers are dealt to them in this order.
+    """
+
+    count: Count
+    batch_size: Count = 10
+    think: Think | None = None
+    classes: Annotated[dict[Name, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> Workers:
+        total = sum(member.share for member in self.classes.values())
+        if abs(total - 1) > 1e-6:
+            raise Unfit(f"classes whose shares add up to {total:g}", "shares that add up to 1")
+        return self
+
+    def class_counts(self) -> dict[str, int]:
+        """Workers of each class: shares times count, the remainders going to the largest."""
+        total = sum(member.share for member in self.classes.values())
+        exact = {name: member.share / total * self.count for name, member in self.classes.items()}
+        counts = {name: int(value + 1e-9) for name, value in exact.items()}
+        by_remainder = sorted(exact, key=lambda name: counts[name] - exact[name])
+        for name in by_remainder[: self.count - sum(counts.values())]:
+            counts[name] += 1
+        return counts
+
+
+class Network(Part):
+    """What the links need of the kernel.
+
+    Attributes:
+        missing: ``fail`` or ``warn`` where the kernel lacks netem and a link needs it.
+        offload: segmentation offloads of the links; ``auto`` turns them off where packets get lost.
+    """
+
+    missing: Missing = "fail"
+    offload: Offload = "auto"
+
+
+class Stop(Part):
+    """When training ends: whichever comes first. At least one is needed.
+
+    Attributes:
+        updates: exactly so many updates have been applied.
+        time: so many emulated seconds have passed.
+        accuracy: an evaluation during training found this share of the test images right.
+    """
+
+    updates: Count | None = None
+    time: PositiveDuration | None = None
+    accuracy: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Stop:
+        if self.updates is None and self.time is None and self.accuracy is None:
+            raise Unfit("nothing that would end the run", "updates, time or accuracy")
+        return self
+
+
+class Evaluate(Part):
+    """The evaluator. At the end of the run it evaluates all test images.
+
+    Attributes:
+        every: so many updates, or so long in emulated time, lie between two evaluations.
+        images: how many fixed test images an evaluation during training uses.
+    """
+
+    every: Count | PositiveDuration = 1000
+    images: Count = 2000
+
+
+class Scenario(Part):
+    """One experiment.
+
+    Attributes:
+        name: prefix of its runs' names.
+        seed: from which every random draw derives.
+        runtime: what makes the containers.
+        algorithm: what workers send and what the parameter server does with it.
+        model: what is trained.
+        dataset: what it is trained on, and how that is dealt to the workers.
+        ps: the parameter server.
+        workers: the devices.
+        network: what the links need of the kernel.
+        stop: when training ends.
+        evaluate: how often the model is evaluated during training.
+        launch: ``warm`` forks workers from one process that has imported everything, ``cold``
+            starts each as a process of its own.
+        time_scale: emulated seconds per real second.
+    """
+
+    name: Name
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    runtime: Runtime = Native(name="native")
+    algorithm: Algorithm
+    model: Model
+    dataset: Dataset
+    ps: ParameterServer = ParameterServer()
+    workers: Workers
+    network: Network = Network()
+    stop: Stop
+    evaluate: Evaluate = Evaluate()
+    launch: Launch = "warm"
+    time_scale: Annotated[
+        float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(_not_auto)
+    ] = 1.0
+
+    @property
+    def full_speed(self) -> bool:
+        """Whether the scenario asks for as many updates as the host can do: nothing paces it."""
+        classes = self.workers.classes.values()
+        return self.workers.think is None and all(member.speed is None for member in classes)

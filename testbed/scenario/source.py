@@ -1,0 +1,120 @@
+"""The bytes of a scenario file, turned into text without ever blocking or reading too much."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from difflib import get_close_matches
+from pathlib import Path
+
+from testbed.errors import Problem, ScenarioError
+
+LARGEST_BYTES = 2**20
+
+_BYTE_ORDER_MARKS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+# What YAML does not allow in a file: control characters, halves of surrogate pairs, noncharacters.
+_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def display_name(path: Path) -> str:
+    """The path as it can be printed anywhere, whatever bytes are in its name."""
+    name = os.fsencode(path).decode("utf-8", "replace")
+    return name if name.isprintable() else name.encode("unicode_escape").decode()
+
+
+def read_text(path: Path) -> str:
+    """The text of a scenario file.
+
+    Raises:
+        ScenarioError: there is no such file, it is none (a folder, a pipe, a device), it may not be
+            read, it is too large, or it is not UTF-8 text.
+    """
+    file = display_name(path)
+    try:
+        content = _read_bytes(path, file)
+    except FileNotFoundError:
+        raise _refusal(file, "no such file", "a scenario file", hint=_nearest_file(path)) from None
+    except PermissionError:
+        found, hint = "a file you may not read", "Change its permissions (chmod +r) or its owner"
+        raise _refusal(file, found, "a readable file", hint=hint) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _refusal(file, f"a file that cannot be read ({reason})", "a scenario file") from None
+    return _decode(content, file)
+
+
+def check_text(text: str, file: str) -> None:
+    """Refuse text that no YAML file may hold.
+
+    Raises:
+        ScenarioError: it is too long or holds control characters.
+    """
+    if len(text) > LARGEST_BYTES:
+        raise _too_large(file, len(text))
+    wrong = _NOT_TEXT.search(text)
+    if wrong is not None:
+        line = text.count("\n", 0, wrong.start()) + 1
+        found = f"the character U+{ord(wrong.group()):04X}"
+        raise _refusal(file, found, "text (is this a YAML file?)", line=line)
+
+
+def _read_bytes(path: Path, file: str) -> bytes:
+    _check_kind(path.stat().st_mode, file)
+    # Between the two looks the path could become a pipe: do not wait for its writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        _check_kind(status.st_mode, file)
+        if status.st_size > LARGEST_BYTES:
+            raise _too_large(file, status.st_size)
+        content = stream.read(LARGEST_BYTES + 1) or b""
+    if len(content) > LARGEST_BYTES:
+        raise _too_large(file, len(content))
+    return content
+
+
+def _check_kind(mode: int, file: str) -> None:
+    if stat.S_ISDIR(mode):
+        hint = f"Name a file in it, like {file.rstrip('/')}/quickstart.yaml"
+        raise _refusal(file, "a folder", "a scenario file", hint=hint)
+    if not stat.S_ISREG(mode):
+        raise _refusal(file, "a pipe or a device", "an ordinary file")
+
+
+def _decode(content: bytes, file: str) -> str:
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if content.startswith(mark):
+            raise _refusal(file, f"{encoding} text", "UTF-8", hint="Save the file as UTF-8", line=1)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        found = f"the byte 0x{error.object[error.start]:02x}, which is not UTF-8"
+        raise _refusal(file, found, "UTF-8 text", line=line) from None
+    check_text(text, file)
+    return text
+
+
+def _nearest_file(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, names, n=1)
+    return f"Did you mean {display_name(path.parent / near[0])}?" if near else ""
+
+
+def _too_large(file: str, size: int) -> ScenarioError:
+    return _refusal(file, f"{size:,} bytes", f"a scenario file of at most {LARGEST_BYTES:,} bytes")
+
+
+def _refusal(
+    file: str, found: str, expected: str, *, hint: str = "", line: int = 0
+) -> ScenarioError:
+    return ScenarioError([Problem(file, line, "", found, expected, hint)])

@@ -1,0 +1,159 @@
+"""The command as a whole: help, exit codes, what it imports, and how it ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from testbed import __version__
+from testbed.cli import BROKEN_PIPE, VERBS, cli, main
+from testbed.cli.host import capacity, require_linux
+from testbed.errors import HostError, RunNotFound
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"
+FORBIDDEN = ("docker", "torch", "grpc", "pyroute2")
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for verb in VERBS:
+        assert f"\n  {verb} " in printed
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_stands_in_a_module_of_its_name(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "--help"]) == 0
+    assert f"Usage: testbed {verb}" in capsys.readouterr().out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"testbed, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["vallidate"], ["plan"], ["plan", "--nope"], ["plan", "x", "--workers", "many"]]
+)
+def test_a_wrong_command_line_exits_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert "Usage: testbed" in capsys.readouterr().err
+
+
+def end_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a verb that ends with ``error``."""
+
+    @click.command("fail")
+    def command() -> None:
+        raise error
+
+    module = type(sys)("testbed.cli.fail")
+    module.command = command  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "testbed.cli.fail", module)
+    monkeypatch.setitem(VERBS, "fail", "Fails.")
+    return main(["fail"])
+
+
+def test_an_error_is_a_message_a_hint_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = RunNotFound("There is no run x.", hint="See: testbed ps")
+    assert end_with(error, monkeypatch) == RunNotFound.exit_code
+    assert capsys.readouterr().err == "There is no run x.\n  See: testbed ps\n"
+
+
+def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert end_with(KeyboardInterrupt(), monkeypatch) == 130
+
+
+def test_what_nobody_foresaw_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ZeroDivisionError):
+        end_with(ZeroDivisionError(), monkeypatch)
+
+
+def bash(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", **environment},
+    )
+
+
+def test_a_reader_that_leaves_ends_it_quietly() -> None:
+    ended = bash(f"{sys.executable} -m testbed schema | head -1; echo ${{PIPESTATUS[0]}}")
+    assert ended.stdout == f"{{\n{BROKEN_PIPE}\n"
+    assert ended.stderr == ""
+
+
+def test_without_an_output_it_still_ends_well() -> None:
+    ended = bash(f"{sys.executable} -m testbed validate {QUICKSTART} >&-")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_an_output_that_knows_ascii_only(tmp_path: Path) -> None:
+    file = tmp_path / "caf\u00e9.yaml"
+    file.write_bytes(QUICKSTART.read_bytes())
+    for verb in ("validate", "plan"):
+        ended = bash(f"{sys.executable} -m testbed {verb} {file}", PYTHONIOENCODING="ascii")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert "quickstart" in ended.stdout
+
+
+def run_and_look_for(modules: tuple[str, ...], arguments: list[str]) -> tuple[int, str]:
+    """The status of a command, and which of the modules it had imported at its end."""
+    program = (
+        "import sys; from testbed.cli import main; status = main(sys.argv[1:]);"
+        f"print(*(name for name in {modules} if name in sys.modules), file=sys.stderr);"
+        "sys.exit(status)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    return ended.returncode, ended.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["validate", str(QUICKSTART)], ["plan", str(QUICKSTART)], ["schema"], ["ps"]],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
+    assert run_and_look_for(FORBIDDEN, arguments) == (0, "")
+
+
+def test_the_help_imports_next_to_nothing() -> None:
+    modules = (*FORBIDDEN, "numpy", "pydantic", "pandas", "rich", "yaml")
+    assert run_and_look_for(modules, ["--help"]) == (0, "")
+
+
+def test_only_linux_can_run_scenarios() -> None:
+    require_linux("up", platform="linux")
+    with pytest.raises(HostError, match=r"`testbed up` needs Linux .* this is darwin"):
+        require_linux("up", platform="darwin")
+
+
+def test_the_host_has_a_cpu_and_some_memory() -> None:
+    host = capacity()
+    assert host.cpus >= 1
+    assert host.memory_bytes > 2**26
+
+
+def test_the_group_completes_its_verbs() -> None:
+    context = click.Context(cli, info_name="testbed")
+    assert [item.value for item in cli.shell_complete(context, "va")] == ["validate"]

@@ -1,0 +1,13 @@
+"""``testbed schema``."""
+
+import json
+
+import pytest
+
+from testbed.cli import main
+from testbed.scenario import json_schema
+
+
+def test_it_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json_schema()

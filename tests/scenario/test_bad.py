@@ -1,0 +1,23 @@
+"""One folder per bad input: what ``testbed validate`` says about it, word by word.
+
+After a wanted change of words: ``cd bad/NAME && testbed validate scenario.yaml 2> expected.txt``.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import ScenarioError
+from testbed.scenario import load
+
+FOLDERS = sorted(path for path in (Path(__file__).parent / "bad").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_everything_wrong_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(ScenarioError) as refused:
+        load("scenario.yaml")
+    assert refused.value.exit_code == 2
+    expected = Path("expected.txt").read_text(encoding="utf-8").splitlines()
+    assert str(refused.value).splitlines() == expected

@@ -1,0 +1,77 @@
+"""The JSON schema, its committed copy, and every shipped scenario."""
+
+import json
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from testbed.scenario import json_schema, json_schema_text, load
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+SHIPPED = sorted(SCENARIOS.rglob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    return Draft202012Validator(json_schema())
+
+
+def test_the_committed_copy_is_what_the_code_says() -> None:
+    committed = (SCENARIOS / "schema.json").read_text(encoding="utf-8")
+    assert committed == json_schema_text(), "run: testbed schema > scenarios/schema.json"
+
+
+def test_it_is_a_schema_and_describes_what_it_can() -> None:
+    schema = json_schema()
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"] == "Scenario"
+    for name, key in schema["properties"].items():
+        assert key.get("description"), name
+    rate = schema["$defs"]["Direction"]["properties"]["rate"]
+    assert rate["description"] == "bits per second of Ethernet frames."
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(SCENARIOS)))
+def test_a_shipped_scenario_is_valid_and_tells_editors_its_schema(
+    file: Path, validator: Draft202012Validator
+) -> None:
+    text = file.read_text(encoding="utf-8")
+    where = relpath(SCENARIOS / "schema.json", file.parent)
+    where = where if where.startswith("..") else f"./{where}"
+    assert text.startswith(f"# yaml-language-server: $schema={where}\n")
+    validator.validate(yaml.safe_load(text))
+    load(file)
+
+
+def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) -> None:
+    validator.validate(yaml.safe_load(small))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "Not A Name"),
+        ("algorithm", "bsp"),
+        ("algorithm", {"adacomp": {"ratio": 2}}),
+        ("stop", {"updates": 0}),
+        ("stop", {"time": "30"}),
+        ("workers", {"count": 0}),
+        ("workers", {"count": 1, "think": {"law": "poisson", "mean": "5ms"}}),
+        ("faults", []),
+        ("time_scale", "auto"),
+    ],
+)
+def test_it_refuses_what_loading_refuses(
+    key: str, value: object, small: str, validator: Draft202012Validator
+) -> None:
+    data: dict[str, Any] = {**yaml.safe_load(small), key: value}
+    assert not validator.is_valid(data)
+
+
+def test_its_text_is_json() -> None:
+    assert json.loads(json_schema_text()) == json_schema()

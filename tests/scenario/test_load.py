@@ -1,0 +1,100 @@
+"""Scenarios that are right, and what they become."""
+
+from pathlib import Path
+
+import pytest
+
+from testbed.distributions import Law
+from testbed.errors import ScenarioError
+from testbed.runtimes import Native
+from testbed.scenario import load, load_text
+from testbed.units import Duration, Rate
+
+
+def test_the_least_a_scenario_needs() -> None:
+    scenario = load_text(
+        "{name: a, algorithm: asgd, model: digits-cnn, dataset: digits,"
+        " workers: {count: 3}, stop: {updates: 5}}"
+    )
+    assert scenario.runtime == Native(name="native")
+    assert scenario.workers.class_counts() == {"default": 3}
+    assert scenario.time_scale == 1.0
+    assert scenario.launch == "warm"
+    assert scenario.network.missing == "fail"
+    assert scenario.evaluate.every == 1000
+    assert scenario.full_speed
+
+
+def test_quantities_and_laws_have_their_types(small: str) -> None:
+    scenario = load_text(
+        small.replace("count: 4", "count: 4\n  think: {law: exponential, mean: 30ms}")
+    )
+    think = scenario.workers.think
+    assert think is not None
+    assert (think.law, think.mean) == (Law("exponential"), Duration(0.03))
+    assert scenario.workers.classes["fast"].link.up.rate == Rate(10e6)
+    assert not scenario.full_speed
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["adacomp", "{adacomp: null}", "{adacomp: {}}", "{name: adacomp}"]
+)
+def test_every_form_of_a_member_gives_the_same(small: str, algorithm: str) -> None:
+    text = small.replace("algorithm: adacomp", f"algorithm: {algorithm}")
+    assert load_text(text) == load_text(small)
+
+
+@pytest.mark.parametrize("every", ["500", "2min"])
+def test_evaluations_are_spaced_by_updates_or_by_time(small: str, every: str) -> None:
+    scenario = load_text(f"{small}evaluate: {{every: {every}}}\n")
+    assert str(scenario.evaluate.every) == every
+
+
+@pytest.mark.parametrize(
+    ("count", "counts"),
+    [(1, [0, 1, 0]), (2, [1, 1, 0]), (3, [1, 1, 1]), (10, [3, 4, 3]), (200, [60, 80, 60])],
+)
+def test_workers_are_shared_out_to_the_last(small: str, count: int, counts: list[int]) -> None:
+    """30 %, 40 % and 30 %: remainders go to the largest, then to the first."""
+    classes = "{a: {share: 0.3}, b: {share: 0.4}, c: {share: 0.3}}"
+    head = small.partition("workers:")[0]
+    text = f"{head}workers: {{count: {count}, classes: {classes}}}\nstop: {{updates: 1}}\n"
+    assert list(load_text(text).workers.class_counts().values()) == counts
+
+
+def test_three_thirds_are_a_whole(small: str) -> None:
+    head = small.partition("workers:")[0]
+    third = "{share: 0.3333333}"
+    classes = f"{{a: {third}, b: {third}, c: {third}}}"
+    text = f"{head}workers: {{count: 1000, classes: {classes}}}\nstop: {{updates: 1}}\n"
+    assert list(load_text(text).workers.class_counts().values()) == [334, 333, 333]
+
+
+def test_a_custom_file_is_looked_for_beside_the_scenario(tmp_path: Path, small: str) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(
+        small.replace("digits-cnn", "{custom: {file: nets/mine.py, class: Net}}"), encoding="utf-8"
+    )
+    with pytest.raises(ScenarioError, match=r"scenario.yaml:3: model.custom.file: found no file"):
+        load(file)
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "mine.py").touch()
+    assert load(file).model.name == "custom"
+
+
+def test_custom_files_may_lie_elsewhere(tmp_path: Path, small: str) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(
+        small.replace("digits-cnn", "{custom: {file: mine.py, class: Net}}"), encoding="utf-8"
+    )
+    (tmp_path / "custom").mkdir()
+    (tmp_path / "custom" / "mine.py").touch()
+    assert load(file, custom_files=tmp_path / "custom").model.name == "custom"
+
+
+def test_twenty_thousand_unknown_keys_do_not_take_long_to_name(small: str) -> None:
+    keys = "\n".join(f"key{i}: 1" for i in range(5000))
+    with pytest.raises(ScenarioError) as refused:
+        load_text(f"{small}{keys}\n")
+    assert len(refused.value.problems) == 101
+    assert str(refused.value.problems[-1]) == "scenario: and 4,900 problems more"
