@@ -1,0 +1,119 @@
+"""Figures of one run."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from testbed.reports.measures import WINDOW
+from testbed.reports.words import describe_algorithm, describe_think
+from testbed.telemetry.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from testbed.reports.frames import Run
+
+SIZE_INCHES = (8.0, 5.0)
+DPI = 100
+CAPTION_CHARACTERS = 108
+INK = "#1f2933"
+SOFT = "#7b8794"
+BLUE = "#1768ac"
+LIGHT = "#9cc4e4"
+ORANGE = "#e07a1f"
+
+
+def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
+    """Draw accuracy against ingress into the run's folder; False if nothing was ever evaluated."""
+    if run.evaluations.empty:
+        return False
+    image = io.BytesIO()
+    accuracy_against_ingress(run.evaluations, summary).savefig(image, format="png", dpi=DPI)
+    write_atomically(run.folder.figure, image.getvalue())
+    return True
+
+
+def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, Any]) -> Figure:
+    """Top-1 accuracy of a run against the payload that its workers had pushed until then.
+
+    Dots are single evaluations, the line is their moving average, the diamond is the evaluation on
+    all test images after the end.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE_INCHES, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.095, 0.195, 0.875, 0.685))
+    scale, unit = _unit(float(evaluations["payload_up_bytes"].max()))
+    during = evaluations[~evaluations["final"]]
+    _draw_curve(axes, during["payload_up_bytes"] / scale, during["top1"] * 100)
+    last = evaluations[evaluations["final"]]
+    if len(last):
+        _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last["top1"].iloc[-1] * 100)
+    _dress(axes, unit=unit)
+    figure.text(0.095, 0.925, _title(summary), color=INK, size=14, weight="bold")
+    figure.text(0.095, 0.085, _caption(summary), color=SOFT, size=9, va="top", linespacing=1.5)
+    return figure
+
+
+def _draw_curve(axes: Axes, ingress: pd.Series[float], percent: pd.Series[float]) -> None:
+    """The line begins at once: at first it averages as many evaluations as there are."""
+    smooth = percent.rolling(WINDOW, min_periods=1).mean()
+    axes.plot(
+        ingress, percent, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
+    )
+    axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=f"mean of the last {WINDOW}")
+
+
+def _draw_final(axes: Axes, ingress: float, percent: float) -> None:
+    axes.plot(
+        [ingress], [percent], "D", color=ORANGE, markersize=8, mec="white", mew=1.2, zorder=5,
+        label=f"all test images, after the end: {percent:.2f} %",
+    )  # fmt: skip
+
+
+def _dress(axes: Axes, *, unit: str) -> None:
+    axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
+    axes.set_ylabel("top-1 accuracy (%)", color=INK)
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
+    axes.grid(color="#e4e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(colors=INK, length=3)
+    axes.legend(loc="best", frameon=False, labelcolor=INK)
+
+
+def _title(summary: Mapping[str, Any]) -> str:
+    """The scenario, and plainly so if it was simulated or did not reach its end."""
+    notes = ["simulated"] if summary["runtime"] == "simulated" else []
+    if summary["state"] != "finished":
+        notes.append("not finished" if summary["ended"] is None else summary["state"])
+    if not summary["verdict"]["valid"]:
+        notes.append("not valid")
+    return f"{summary['scenario']} ({', '.join(notes)})" if notes else str(summary["scenario"])
+
+
+def _caption(summary: Mapping[str, Any]) -> str:
+    """What was trained with what, in a line that fits."""
+    text = (
+        f"{describe_algorithm(summary['algorithm'])}, {summary['model']} on {summary['dataset']}, "
+        f"{summary['workers']} workers, {describe_think(summary['think'])}, "
+        f"{summary['updates']['total']:,} updates"
+    )
+    return textwrap.fill(text, CAPTION_CHARACTERS)
+
+
+def _unit(largest: float) -> tuple[float, str]:
+    """The decimal unit in which the axis has numbers that are easily read."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if largest >= 2 * scale:
+            return scale, unit
+    return 1.0, "B"

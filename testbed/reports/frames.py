@@ -1,0 +1,143 @@
+"""A run folder as pandas tables; ``testbed.Run`` is this module's Run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from testbed.errors import TestbedError
+from testbed.reports.summary import summarise
+from testbed.telemetry.events import plain, read_events
+from testbed.telemetry.files import read_json
+from testbed.telemetry.folder import ENDED, RunFolder, RunState
+from testbed.telemetry.parts import read_rows
+from testbed.telemetry.recovery import spooled_rows
+from testbed.telemetry.tables import EVALUATION_COLUMNS, TRAFFIC_COLUMNS, complete_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from testbed.scenario.schema import Scenario
+
+
+class Run:
+    """One run, read from its folder; finished, failed, killed or still going on.
+
+        run = testbed.Run("runs/quickstart-1")
+        run.evaluations.plot("payload_up_bytes", "top1")
+        run.updates.groupby("device_class")["staleness"].mean()
+
+    Every table is read when it is first used, and then kept. docs/run-folder.md has the columns.
+
+    Args:
+        path: the run folder.
+
+    Raises:
+        RunNotFound: there is no run folder at ``path``.
+        TestbedError: it is damaged, or a newer testbed wrote it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = RunFolder.open(Path(path))
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder.path)!r})"
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.folder.name
+
+    @cached_property
+    def state(self) -> RunState:
+        """How far the run had come when this was first used."""
+        return self.folder.state()
+
+    @cached_property
+    def alive(self) -> bool:
+        """Whether the run was still going on when this was first used."""
+        return self.state.state not in ENDED and self.folder.alive()
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The resolved scenario."""
+        from testbed.scenario.load import load_text
+        from testbed.scenario.source import read_text
+
+        path = self.folder.scenario
+        return load_text(read_text(path), file=str(path))
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """The host, versions and command line; empty if the run did not come that far."""
+        return read_json(self.folder.environment) or {}
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """The run in numbers: ``summary.json``, or worked out now where there is none yet."""
+        return read_json(self.folder.summary) or plain(summarise(self))
+
+    @cached_property
+    def updates(self) -> pd.DataFrame:
+        """A row for every applied update, in order, with its ``node`` and ``device_class``.
+
+        Rows that the controller did not live to write down come from the parameter server's spool.
+        """
+        import pandas as pd
+
+        rows = read_rows(self.folder.updates)
+        missing = spooled_rows(self.folder)[len(rows) :]
+        table = pd.DataFrame(np.concatenate([rows, missing]))
+        classes = np.array([*self.state.classes, ""], dtype=object)
+        index = table["worker"].to_numpy()
+        known = np.where(index < len(self.state.classes), index, len(self.state.classes))
+        table["node"] = pd.Categorical("w" + table["worker"].astype(str))
+        table["device_class"] = pd.Categorical(
+            classes[known], categories=list(dict.fromkeys(self.state.classes))
+        )
+        return table
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """A row for every evaluation, in order, with the ``samples`` trained on until then."""
+        table = _csv(self.folder.evaluations, EVALUATION_COLUMNS)
+        trained = np.concatenate([[0], self.updates["samples"].to_numpy().cumsum(dtype=np.int64)])
+        table["samples"] = trained[np.minimum(table["version"].to_numpy(), len(trained) - 1)]
+        return table
+
+    @cached_property
+    def traffic(self) -> pd.DataFrame:
+        """A row for every reading of the kernel's counters, about one a second."""
+        return _csv(self.folder.traffic, TRAFFIC_COLUMNS)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """A row for every event, in order; a column for every field that any event has."""
+        import pandas as pd
+
+        table = pd.DataFrame(read_events(self.folder.events))
+        first = ["time", "elapsed_seconds", "event", "node", "source"]
+        others = [name for name in table.columns if name not in first]
+        return table.reindex(columns=[*first, *others])
+
+
+def _csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
+    """The complete lines of a CSV file, with the types that its columns are to have."""
+    import io
+
+    import pandas as pd
+
+    lines = complete_lines(path) or [",".join(columns).encode()]
+    try:
+        file = io.BytesIO(b"\n".join(lines) + b"\n")
+        table = pd.read_csv(file, usecols=list(columns), dtype=dict(columns))
+    except ValueError as error:
+        raise TestbedError(
+            f"{path}: not the table that it should be: {error}.",
+            hint="The file is damaged; docs/run-folder.md has its columns.",
+        ) from None
+    return table[list(columns)]

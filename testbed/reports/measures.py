@@ -1,0 +1,198 @@
+"""What a run's tables say, one function a topic; None for what was not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.telemetry.events import Event
+from testbed.telemetry.folder import ENDED
+from testbed.telemetry.verdict import BUSY_LIMIT_RATIO, Flow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from testbed.scenario.schema import Scenario
+
+WINDOW = 10
+"""Evaluations in a moving average."""
+
+HEADER_BYTES = 66
+"""Ethernet (14), IPv4 (20) and TCP with time stamps (32), in front of every packet."""
+
+
+@dataclass(frozen=True)
+class Busyness:
+    """How busy the host was during the training, weighted by time.
+
+    Attributes:
+        mean: mean share of its CPU time that was used.
+        highest: the highest share between two readings.
+        share_ratio: share of the training during which it was above the verdict's limit.
+    """
+
+    mean: float
+    highest: float
+    share_ratio: float
+
+
+def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Series[float]:
+    """Mean of each value and those before it; NaN until ``window`` values are there."""
+    return values.rolling(window).mean()
+
+
+def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
+    """Top-1 shares: of the evaluation after the end (all test images), the best, the last, and the
+    best mean of ten evaluations in a row during the training."""
+    during = evaluations.loc[~evaluations["final"], "top1"]
+    last = evaluations["top1"].iloc[-1] if len(evaluations) else None
+    return {
+        "best": number(evaluations["top1"].max()),
+        "final": final(evaluations, "top1"),
+        "last": number(last),
+        "best_moving_average": number(moving_average(during).max()),
+    }
+
+
+def final(evaluations: pd.DataFrame, column: str) -> float | None:
+    """A measure of the evaluation after the end of training."""
+    rows = evaluations.loc[evaluations["final"], column]
+    return number(rows.iloc[-1]) if len(rows) else None
+
+
+def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
+    """How old the models were that updates were computed on, and what it did to the step size."""
+    age = updates["staleness"]
+    return {
+        "mean": number(age.mean()),
+        "max": int(age.max()) if len(age) else None,
+        "sigma_mean": number(updates["sigma_mean"].mean()),
+        "mean_step_scale": number(updates["step_scale"].mean()),
+        "mean_global_step_scale": number((1 / age.clip(lower=1)).mean()),
+    }
+
+
+def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
+    """Share of late steps among those of classes that have a speed; None if none has one."""
+    paced = [name for name, kind in scenario.workers.classes.items() if kind.speed is not None]
+    late = updates.loc[updates["device_class"].isin(paced), "late_seconds"]
+    return number((late > 0).mean())
+
+
+def flow(
+    updates: pd.DataFrame, reading: Mapping[str, Any] | None, *, side: Literal["in", "out"]
+) -> Flow:
+    """One direction of the PS's link, as of the last reading of the kernel's counters.
+
+    The expectation counts packets where they pass the interface: with segmentation offloads a
+    packet there is many of TCP's segments, and has one header.
+    """
+    if reading is None:
+        return Flow()
+    column, wire, tcp = {
+        "in": ("payload_up_bytes", "wire_rx", "tcp_received_bytes"),
+        "out": ("payload_down_bytes", "wire_tx", "tcp_acked_bytes"),
+    }[side]
+    until = updates["wall_seconds"] <= reading["wall_seconds"]
+    retransmitted = int(reading[f"retransmitted_{side}_bytes"])
+    repeated = retransmitted if side == "out" else 0  # what is lost on its way in is never counted
+    packets = int(reading[f"{wire}_packets"])
+    return Flow(
+        payload_bytes=int(updates.loc[until, column].sum()),
+        tcp_bytes=int(reading[tcp]),
+        retransmitted_bytes=retransmitted,
+        wire_bytes=int(reading[f"{wire}_bytes"]),
+        expected_wire_bytes=int(reading[tcp]) + repeated + HEADER_BYTES * packets,
+    )
+
+
+def last_reading(traffic: pd.DataFrame) -> Mapping[str, Any] | None:
+    """The last row of traffic.csv that was taken during or after the training."""
+    rows = traffic[traffic["wall_seconds"].notna() & traffic["wire_rx_bytes"].notna()]
+    if rows.empty:
+        return None
+    return {str(name): value for name, value in rows.iloc[-1].items()}
+
+
+def busyness(traffic: pd.DataFrame, seconds: float | None) -> Busyness | None:
+    """How busy the host was during the first ``seconds`` (real) of the training."""
+    rows = traffic[traffic["wall_seconds"].notna() & traffic["host_busy_ratio"].notna()]
+    if seconds is None or rows.empty:
+        return None
+    until: NDArray[np.float64] = rows["wall_seconds"].clip(upper=seconds).to_numpy()
+    weights = np.diff(until, prepend=0.0)
+    ratios = rows["host_busy_ratio"].to_numpy()[weights > 0]
+    weights = weights[weights > 0]
+    if not len(weights):
+        return None
+    shares = weights / weights.sum()
+    return Busyness(
+        mean=float(shares @ ratios),
+        highest=float(ratios.max()),
+        share_ratio=float(shares[ratios > BUSY_LIMIT_RATIO].sum()),
+    )
+
+
+def training_seconds(updates: pd.DataFrame, events: Sequence[Event]) -> float | None:
+    """Real seconds from the start of the training to its end, or to its last update."""
+    for event in events:
+        if event["event"] == "finished" and event.get("elapsed_seconds") is not None:
+            return float(event["elapsed_seconds"])
+    return float(updates["wall_seconds"].max()) if len(updates) else None
+
+
+def seconds_of(events: Sequence[Event], name: str) -> float | None:
+    """How long the last event of that name took."""
+    found = [float(event["seconds"]) for event in events if event["event"] == name]
+    return found[-1] if found else None
+
+
+def private_bytes_median(events: Sequence[Event]) -> float | None:
+    """Median over the workers of the memory that each had to itself when it was last looked at."""
+    readings = [event["private_bytes"] for event in events if event["event"] == "memory"]
+    return median(readings[-1].values()) if readings and readings[-1] else None
+
+
+def rejected_pushes(events: Sequence[Event]) -> list[tuple[str, str]]:
+    """Nodes whose push was refused, and why."""
+    return [
+        (str(event.get("node") or "an unknown peer"), str(event.get("reason", "no reason given")))
+        for event in events
+        if event["event"] == "rejected"
+    ]
+
+
+def lost_nodes(events: Sequence[Event]) -> list[tuple[str, str]]:
+    """Nodes that ended before the training did, unplanned and not for a rejected push, and how."""
+    explained = {node for node, _ in rejected_pushes(events)}
+    lost: dict[str, str] = {}
+    for event in _until_the_end(events):
+        node = event.get("node")
+        if node is None or node in explained or event.get("planned"):
+            continue
+        if event["event"] == "left":
+            lost.setdefault(node, "the parameter server saw it leave")
+        elif event["event"] == "exited":
+            lost[node] = _how(int(event["status"]))
+    return list(lost.items())
+
+
+def number(value: Any) -> float | None:
+    """A float, or None for nothing and NaN."""
+    return None if value is None or not np.isfinite(float(value)) else float(value)
+
+
+def _until_the_end(events: Sequence[Event]) -> Iterator[Event]:
+    for event in events:
+        if event["event"] == "finished" or event.get("state") in ENDED:
+            return
+        yield event
+
+
+def _how(status: int) -> str:
+    return f"killed by signal {-status}" if status < 0 else f"ended with status {status}"

@@ -1,0 +1,53 @@
+"""Everything that is made from a run's records, made again: completed tables, summary, figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.reports.figures import write_figure
+from testbed.reports.frames import Run
+from testbed.reports.summary import summarise, write_summary
+from testbed.telemetry.events import plain
+from testbed.telemetry.recovery import Recovered, recover
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is there to show of a run.
+
+    Attributes:
+        summary: what ``summary.json`` holds, or would hold for a run that is still going on.
+        figure: the figure, or None if there was nothing to draw or no right to write it.
+        recovered: what a controller that died had left for us to add.
+    """
+
+    summary: Mapping[str, Any]
+    figure: Path | None
+    recovered: Recovered
+
+
+def remake(path: Path, *, write: bool = True) -> Report:
+    """Complete a run's folder, then make its summary and figure.
+
+    The summary of a run that is still going on is not written: its end will do so.
+
+    Args:
+        path: the run folder.
+        write: whether anything may be written to it.
+
+    Raises:
+        RunNotFound: there is no run folder at ``path``.
+        TestbedError: a file in it is damaged; names it.
+    """
+    run = Run(path)
+    if not write:
+        return Report(plain(summarise(run)), None, Recovered())
+    if run.alive:
+        summary, recovered = plain(summarise(run)), Recovered()
+    else:
+        recovered = recover(run.folder, time_scale=run.scenario.time_scale)
+        summary = write_summary(run)
+    return Report(summary, run.folder.figure if write_figure(run, summary) else None, recovered)

@@ -1,0 +1,154 @@
+"""A run in numbers: what ``summary.json`` holds. What was not measured is None, never 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from testbed.reports import measures
+from testbed.telemetry.events import Event, plain, read_events
+from testbed.telemetry.files import write_atomically
+from testbed.telemetry.folder import FORMAT
+from testbed.telemetry.verdict import Flow, Measurements, RateCheck, judge
+
+if TYPE_CHECKING:
+    from testbed.reports.frames import Run
+
+
+def write_summary(run: Run) -> Mapping[str, Any]:
+    """Work the summary out and put it into the run's folder, in place of an earlier one."""
+    summary: Mapping[str, Any] = plain(summarise(run))
+    write_atomically(run.folder.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    return summary
+
+
+def summarise(run: Run) -> dict[str, Any]:
+    """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
+    events = read_events(run.folder.events)
+    seconds = measures.training_seconds(run.updates, events)
+    measured = _measurements(run, events, seconds=seconds)
+    verdict = judge(measured)
+    return {
+        "format": FORMAT,
+        "run": run.name,
+        **_conditions(run),
+        **_ending(run),
+        "verdict": {
+            "valid": verdict.valid,
+            "reasons": verdict.reasons,
+            "unchecked": verdict.unchecked,
+        },
+        "real_seconds": seconds,
+        "emulated_seconds": None if seconds is None else seconds * run.scenario.time_scale,
+        "bring_up_seconds": measures.seconds_of(events, "brought_up"),
+        "tear_down_seconds": measures.seconds_of(events, "torn_down"),
+        "updates": _updates(run, seconds=seconds),
+        "evaluations": len(run.evaluations),
+        "accuracy": measures.accuracy(run.evaluations),
+        "loss": {"final": measures.final(run.evaluations, "loss")},
+        "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
+        "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
+        "staleness": measures.staleness(run.updates),
+        "lateness": {"late_steps_ratio": measured.late_steps_ratio},
+        "host": _host(run, seconds=seconds),
+        "memory": {"worker_private_bytes_median": measures.private_bytes_median(events)},
+    }
+
+
+def _conditions(run: Run) -> dict[str, Any]:
+    """What the run was a run of."""
+    scenario = run.scenario
+    think = scenario.workers.think
+    return {
+        "scenario": scenario.name,
+        "runtime": scenario.runtime.name,
+        "algorithm": scenario.algorithm.model_dump(mode="json", by_alias=True),
+        "model": scenario.model.name,
+        "dataset": scenario.dataset.name,
+        "workers": scenario.workers.count,
+        "think": think and {"law": str(think.law), "mean_seconds": float(think.mean)},
+        "time_scale": scenario.time_scale,
+    }
+
+
+def _ending(run: Run) -> dict[str, Any]:
+    state = run.state
+    return {
+        "state": state.state,
+        "reason": state.reason,
+        "started": state.started,
+        "ended": state.ended,
+    }
+
+
+def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
+    """Totals and rates; a rate is over emulated seconds unless its name says otherwise."""
+    total = len(run.updates)
+    rate = total / seconds if seconds else None
+    by_class = run.updates["device_class"].value_counts(sort=False)
+    return {
+        "total": total,
+        "per_second": None if rate is None else rate / run.scenario.time_scale,
+        "per_real_second": rate,
+        "by_class": {str(name): int(count) for name, count in by_class.items()},
+    }
+
+
+def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
+    expected = flow.expected_wire_bytes
+    difference = None
+    if expected is not None and flow.wire_bytes:
+        difference = (flow.wire_bytes - expected) / flow.wire_bytes
+    return {
+        "payload_bytes": int(payload_bytes),
+        "tcp_bytes": flow.tcp_bytes,
+        "wire_bytes": flow.wire_bytes,
+        "retransmitted_bytes": flow.retransmitted_bytes,
+        "reconciliation": {"expected_wire_bytes": expected, "difference_ratio": difference},
+    }
+
+
+def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
+    busy = measures.busyness(run.traffic, seconds)
+    available = run.traffic["host_available_bytes"].dropna()
+    return {
+        "busy_ratio": {
+            "mean": None if busy is None else busy.mean,
+            "max": None if busy is None else busy.highest,
+            "share_above_limit": None if busy is None else busy.share_ratio,
+        },
+        "available_bytes_min": int(available.min()) if len(available) else None,
+    }
+
+
+def _measurements(run: Run, events: Sequence[Event], *, seconds: float | None) -> Measurements:
+    """What the verdict looks at."""
+    busy = measures.busyness(run.traffic, seconds)
+    reading = measures.last_reading(run.traffic)
+    links = [event for event in events if event["event"] == "links"]
+    left_out = [*run.environment.get("left_out", ())]
+    left_out += [what for event in links for what in event["left_out"]]
+    return Measurements(
+        state=run.state.state,
+        alive=run.alive,
+        reason=run.state.reason,
+        paced=not run.scenario.full_speed,
+        busy_share_ratio=None if busy is None else busy.share_ratio,
+        late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
+        differences=[what for event in links for what in event["differences"]] if links else None,
+        rates=[
+            RateCheck(
+                event["link"],
+                event["configured_bits_per_second"],
+                event["measured_bits_per_second"],
+            )
+            for event in events
+            if event["event"] == "rate"
+        ],
+        lost=measures.lost_nodes(events),
+        rejected=measures.rejected_pushes(events),
+        left_out=list(dict.fromkeys(left_out)),
+        ingress=measures.flow(run.updates, reading, side="in"),
+        egress=measures.flow(run.updates, reading, side="out"),
+    )

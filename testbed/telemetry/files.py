@@ -1,0 +1,50 @@
+"""Small files of a run folder: written whole or not at all, read with errors that name them."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import TestbedError
+
+
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as UTC in ISO 8601, to the millisecond."""
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Put a file in place so that a reader, or a crash, sees the old content or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file, or None if there is no such file.
+
+    Raises:
+        TestbedError: the file holds something else.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise TestbedError(f"{path}: not JSON ({error}).", hint="The file is damaged.") from None
+    if not isinstance(content, dict):
+        raise TestbedError(f"{path}: not a JSON object.", hint="The file is damaged.")
+    return content

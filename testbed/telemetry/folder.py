@@ -1,0 +1,264 @@
+"""The run folder: where everything about a run lies, and how its state is kept.
+
+``run.json`` is written ahead of everything else, so that whatever happens afterwards there is a
+folder that says what was going on. docs/run-folder.md describes every file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from testbed.errors import HostError, Problem, RunNotFound, ScenarioError, TestbedError
+from testbed.telemetry.files import moment, read_json, write_atomically
+
+FORMAT = 1
+State = Literal["created", "starting", "training", "finished", "failed", "interrupted"]
+ENDED: frozenset[State] = frozenset(("finished", "failed", "interrupted"))
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What ``run.json`` holds; times are UTC in ISO 8601.
+
+    Attributes:
+        format: version of the run folder's layout.
+        run: the run's name.
+        scenario: name of its scenario.
+        state: how far it has come.
+        created: when the folder was made.
+        started: when the training began, or None.
+        ended: when it reached one of the last three states, or None.
+        reason: why it ended.
+        classes: device class of every worker, by index.
+    """
+
+    format: int
+    run: str
+    scenario: str
+    state: State
+    created: str
+    started: str | None = None
+    ended: str | None = None
+    reason: str = ""
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run's files, and its state.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(
+        cls, runs: Path, name: str, *, scenario: str, text: str, classes: Sequence[str], now: float
+    ) -> RunFolder:
+        """Make the folder of a new run.
+
+        Args:
+            runs: folder of all runs; made where it is missing.
+            name: the run's name.
+            scenario: name of its scenario.
+            text: the resolved scenario, as YAML.
+            classes: device class of every worker, by index.
+            now: seconds since 1970.
+
+        Raises:
+            ScenarioError: there is a run of that name already.
+            HostError: the folder cannot be made.
+        """
+        folder = cls((runs / name).absolute())
+        try:
+            folder.path.mkdir(parents=True)
+        except FileExistsError:
+            hint = f"Choose another name, or remove {folder.path}."
+            problem = Problem("--name", 0, "", name, "a name that no run has yet", hint)
+            raise ScenarioError([problem]) from None
+        except OSError as error:
+            message = f"{folder.path}: the run folder cannot be made: {error.strerror}."
+            raise HostError(message, hint="Choose another place with --runs.") from None
+        folder._write(
+            RunState(FORMAT, name, scenario, "created", moment(now), classes=tuple(classes))
+        )
+        for part in (folder.updates, folder.logs, folder.ps, folder.control):
+            part.mkdir()
+        write_atomically(folder.scenario, text)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of an existing run.
+
+        Raises:
+            RunNotFound: there is no run folder at ``path``.
+            TestbedError: it is damaged, or a newer testbed wrote it.
+        """
+        folder = cls(path.absolute())
+        folder.state()
+        return folder
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.path.name
+
+    @property
+    def run_file(self) -> Path:
+        """``run.json``: the state."""
+        return self.path / "run.json"
+
+    @property
+    def scenario(self) -> Path:
+        """``scenario.yaml``: the resolved scenario."""
+        return self.path / "scenario.yaml"
+
+    @property
+    def environment(self) -> Path:
+        """``environment.json``: host, versions, command line."""
+        return self.path / "environment.json"
+
+    @property
+    def events(self) -> Path:
+        """``events.jsonl``: what happened, one JSON object a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def updates(self) -> Path:
+        """``updates/``: Parquet parts with a row for every applied update."""
+        return self.path / "updates"
+
+    @property
+    def evaluations(self) -> Path:
+        """``evaluations.csv``: a row for every evaluation."""
+        return self.path / "evaluations.csv"
+
+    @property
+    def traffic(self) -> Path:
+        """``traffic.csv``: a row for every reading of the kernel's counters."""
+        return self.path / "traffic.csv"
+
+    @property
+    def summary(self) -> Path:
+        """``summary.json``: the run in numbers, and its verdict."""
+        return self.path / "summary.json"
+
+    @property
+    def figure(self) -> Path:
+        """``accuracy-ingress.png``."""
+        return self.path / "accuracy-ingress.png"
+
+    @property
+    def logs(self) -> Path:
+        """``logs/``: what every node printed."""
+        return self.path / "logs"
+
+    def log(self, node: str) -> Path:
+        """What one node printed."""
+        return self.logs / f"{node}.log"
+
+    @property
+    def ps(self) -> Path:
+        """``ps/``: the parameter server's own folder."""
+        return self.path / "ps"
+
+    @property
+    def spool(self) -> Path:
+        """``ps/updates.bin``: the applied updates as the parameter server writes them."""
+        return self.ps / "updates.bin"
+
+    @property
+    def ps_events(self) -> Path:
+        """``ps/events.jsonl``: the parameter server's own events."""
+        return self.ps / "events.jsonl"
+
+    @property
+    def control(self) -> Path:
+        """``control/``: the agent's socket and pid, and the lock."""
+        return self.path / "control"
+
+    @property
+    def lock(self) -> Path:
+        """``control/lock``: locked while any process of the run's control lives."""
+        return self.control / "lock"
+
+    def state(self) -> RunState:
+        """How far the run has come.
+
+        Raises:
+            RunNotFound: there is no ``run.json``.
+            TestbedError: it cannot be read, or a newer testbed wrote it.
+        """
+        content = read_json(self.run_file)
+        if content is None:
+            raise RunNotFound(
+                f"{self.path} is not a run folder: it has no run.json.",
+                hint="`testbed ps` lists the runs.",
+            )
+        found = content.get("format")
+        if isinstance(found, int) and found > FORMAT:
+            raise TestbedError(
+                f"{self.run_file}: format {found}, this testbed reads up to {FORMAT}.",
+                hint="Read the run with the testbed that made it, or a newer one.",
+            )
+        known = {field.name for field in fields(RunState)} & content.keys()
+        try:
+            classes = tuple(content["classes"])
+            return RunState(**{name: content[name] for name in known} | {"classes": classes})
+        except (TypeError, KeyError) as error:
+            raise TestbedError(
+                f"{self.run_file}: not the record of a run ({error}).",
+                hint="The file was changed by hand, or is from something else.",
+            ) from None
+
+    def move(self, state: State, *, now: float, reason: str = "") -> None:
+        """Write down that the run has come to another state."""
+        changes: dict[str, Any] = {"state": state}
+        if state == "training":
+            changes["started"] = moment(now)
+        if state in ENDED:
+            changes |= {"ended": moment(now), "reason": reason}
+        self._write(replace(self.state(), **changes))
+
+    def alive(self) -> bool:
+        """Whether a process of the run's control still lives: whether the lock is held."""
+        with self.locked() as mine:
+            return not mine
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Hold the run's lock if nobody else does; yields whether we hold it now.
+
+        A run without a lock file has nobody who could hold it. One whose lock is not ours to open
+        is somebody else's business, and counts as held.
+        """
+        try:
+            handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield True
+            return
+        except PermissionError:
+            yield False
+            return
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(handle)
+
+    def _write(self, state: RunState) -> None:
+        write_atomically(self.run_file, json.dumps(asdict(state), indent=2) + "\n")

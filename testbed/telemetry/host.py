@@ -1,0 +1,104 @@
+"""How busy the host is and how much memory it has left, from /proc."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """Ticks of all CPUs since the host started.
+
+    Attributes:
+        busy: spent on anything at all, by this host's guests and stolen from it included.
+        total: busy and idle together.
+    """
+
+    busy: int
+    total: int
+
+
+@dataclass(frozen=True)
+class HostSample:
+    """The host since the last look.
+
+    Attributes:
+        busy_ratio: share of its CPU time that was used, in [0, 1]; None if no tick has passed.
+        available_bytes: memory that could be had without swapping; None if the kernel says not.
+    """
+
+    busy_ratio: float | None
+    available_bytes: int | None
+
+
+class HostSampler:
+    """Measures the host between two calls.
+
+    Args:
+        proc: where procfs is mounted.
+    """
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._last = self._times()
+
+    def sample(self) -> HostSample:
+        """The host since the last call, or since the sampler was made."""
+        now = self._times()
+        ratio = busy_ratio(self._last, now)
+        if ratio is not None:
+            self._last = now
+        memory = parse_meminfo((self._proc / "meminfo").read_text())
+        return HostSample(ratio, memory.get("MemAvailable"))
+
+    def _times(self) -> CpuTimes:
+        return parse_stat((self._proc / "stat").read_text())
+
+
+def parse_stat(text: str) -> CpuTimes:
+    """The first line of /proc/stat.
+
+    Its columns are user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice. The
+    guests' time stands in user and nice already. A CPU that waits for a disk is not busy; time that
+    a hypervisor gave to somebody else is, for whoever waits for it here.
+    """
+    words = text.split("\n", 1)[0].split()
+    if words[:1] != ["cpu"] or len(words) < 5:
+        raise ValueError(f"not /proc/stat: it begins with {text[:40]!r}")
+    ticks = [int(word) for word in words[1:9]]
+    idle = sum(ticks[3:5])
+    return CpuTimes(busy=sum(ticks) - idle, total=sum(ticks))
+
+
+def busy_ratio(before: CpuTimes, after: CpuTimes) -> float | None:
+    """Share of the time between two readings that was busy; None if no tick has passed.
+
+    The kernel's iowait may go down by a tick or two, which must not make a share negative.
+    """
+    total = after.total - before.total
+    if total <= 0:
+        return None
+    return min(1.0, max(0.0, (after.busy - before.busy) / total))
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """The entries of /proc/meminfo that are sizes, in bytes."""
+    sizes = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        match rest.split():
+            case [number, "kB"]:
+                sizes[name] = int(number) * 1024
+    return sizes
+
+
+def parse_cpu_model(text: str) -> str | None:
+    """The CPU's name as /proc/cpuinfo has it; None where it has none (some ARM kernels)."""
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model", "cpu model"):
+            return value.strip() or None
+    return None

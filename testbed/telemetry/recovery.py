@@ -1,0 +1,95 @@
+"""Completes the folder of a run whose controller died, from what the parameter server wrote."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.telemetry.events import event_line, read_events
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.parts import PartWriter, count_rows
+from testbed.telemetry.spool import UPDATE, Rows, SpoolReader
+from testbed.telemetry.tables import (
+    EVALUATION_COLUMNS,
+    Table,
+    complete_lines,
+    drop_torn_line,
+    evaluation_row,
+)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """How much was added to a run folder.
+
+    Attributes:
+        updates: rows of the update record.
+        evaluations: rows of evaluations.csv.
+        events: lines of events.jsonl.
+    """
+
+    updates: int = 0
+    evaluations: int = 0
+    events: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.updates or self.evaluations or self.events)
+
+
+def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
+    """Add what the parameter server recorded and the controller did not live to write down.
+
+    Does nothing while a process of the run's control lives, nor where nothing is missing. Each of
+    the parameter server's records is a sequence of which the folder holds the beginning, so what is
+    missing is found by counting.
+
+    Raises:
+        TestbedError: a file of the folder is damaged; names it.
+    """
+    with folder.locked() as mine:
+        if not mine:
+            return Recovered()
+        for half_written in folder.updates.glob(".part-*.tmp"):
+            half_written.unlink()
+        return Recovered(
+            updates=_recover_updates(folder),
+            evaluations=_recover_evaluations(folder, time_scale=time_scale),
+            events=_recover_events(folder),
+        )
+
+
+def spooled_rows(folder: RunFolder) -> Rows:
+    """All updates in the parameter server's spool; none where there is none that we may read."""
+    if not os.access(folder.spool, os.R_OK):
+        return np.empty(0, UPDATE)
+    return SpoolReader(folder.spool).read()
+
+
+def _recover_updates(folder: RunFolder) -> int:
+    missing = spooled_rows(folder)[count_rows(folder.updates) :]
+    writer = PartWriter(folder.updates)
+    writer.add(missing, now=0.0)
+    writer.close()
+    return len(missing)
+
+
+def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
+    drop_torn_line(folder.evaluations)
+    rows = max(0, len(complete_lines(folder.evaluations)) - 1)
+    evaluated = [event for event in read_events(folder.ps_events) if event["event"] == "evaluated"]
+    table = Table(folder.evaluations, tuple(EVALUATION_COLUMNS))
+    for event in evaluated[rows:]:
+        table.append(evaluation_row(event, time_scale=time_scale))
+    table.close()
+    return len(evaluated[rows:])
+
+
+def _recover_events(folder: RunFolder) -> int:
+    drop_torn_line(folder.events)
+    copied = sum(event.get("source") == "ps" for event in read_events(folder.events))
+    missing = read_events(folder.ps_events)[copied:]
+    with folder.events.open("a", encoding="utf-8") as file:
+        file.writelines(event_line({**event, "source": "ps"}) for event in missing)
+    return len(missing)

@@ -1,0 +1,117 @@
+"""Which runs there are: those under a folder of runs, and those made anywhere else.
+
+The registry is a folder with one symbolic link per run, so that ``down --all`` and ``ps`` find runs
+that were made with another ``--runs``. Nothing depends on it but finding them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import RunNotFound, TestbedError
+from testbed.telemetry.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The known runs.
+
+    Attributes:
+        folder: where the links lie; made when the first is added.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of_user(cls, environment: Mapping[str, str], home: Path) -> Registry:
+        """The registry in the user's state folder (XDG base directories)."""
+        state = environment.get("XDG_STATE_HOME", "")
+        base = Path(state) if state.startswith("/") else home / ".local" / "state"
+        return cls(base / "testbed" / "runs")
+
+    def add(self, run: Path) -> None:
+        """Remember a run folder; forget those that are gone. Adding one twice is harmless."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for link in self.folder.iterdir():
+            if link.is_symlink() and not link.exists():
+                link.unlink(missing_ok=True)
+        link = self._link(run)
+        if not link.is_symlink():
+            link.symlink_to(run.absolute(), target_is_directory=True)
+
+    def remove(self, run: Path) -> None:
+        """Forget a run folder; one that is not known is none the worse."""
+        self._link(run).unlink(missing_ok=True)
+
+    def runs(self) -> list[Path]:
+        """The run folders that are still there, by name."""
+        if not self.folder.is_dir():
+            return []
+        targets = [link.readlink() for link in self.folder.iterdir() if link.is_symlink()]
+        return sorted((path for path in targets if _is_run(path)), key=_by_name)
+
+    def _link(self, run: Path) -> Path:
+        """Runs of the same name may lie in different folders, so the path is part of the name."""
+        path = str(run.absolute())
+        return self.folder / f"{run.name}@{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+
+
+def list_runs(runs: Path, registry: Registry) -> list[Path]:
+    """All run folders, under ``runs`` or known to the registry, each once, by name."""
+    here = [path.absolute() for path in runs.iterdir()] if runs.is_dir() else []
+    found = [path for path in here if _is_run(path)] + registry.runs()
+    return sorted({path.resolve(): path for path in reversed(found)}.values(), key=_by_name)
+
+
+def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
+    """The run that a user means.
+
+    Args:
+        text: a run's name, or the path of its folder.
+        runs: where runs are looked for first.
+        registry: where else.
+
+    Raises:
+        RunNotFound: there is none; names the nearest.
+        TestbedError: there are several of that name.
+    """
+    if os.sep in text or text in (".", ".."):
+        return RunFolder.open(Path(text))
+    known = list_runs(runs, registry)
+    matches = [path for path in known if path.name == text]
+    if len(matches) == 1:
+        return RunFolder.open(matches[0])
+    if matches:
+        where = " and ".join(str(path) for path in matches)
+        raise TestbedError(
+            f"There are {len(matches)} runs named {text}: {where}.",
+            hint="Give the path of the one you mean.",
+        )
+    if _is_run(Path(text)):
+        return RunFolder.open(Path(text))
+    raise _unknown(text, [path.name for path in known], runs=runs, registry=registry)
+
+
+def _unknown(text: str, names: list[str], *, runs: Path, registry: Registry) -> RunNotFound:
+    near = difflib.get_close_matches(text, names, n=3, cutoff=0.5)
+    if near:
+        hint = f"Did you mean {' or '.join(near)}?"
+    elif names:
+        hint = "`testbed ps` lists the runs."
+    else:
+        hint = "No run was made yet; `testbed up SCENARIO` makes one."
+    message = f"There is no run named {text} (looked in {runs} and {registry.folder})."
+    return RunNotFound(message, hint=hint)
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "run.json").is_file()
+
+
+def _by_name(path: Path) -> tuple[str, str]:
+    return path.name, str(path)

@@ -1,0 +1,115 @@
+"""The two CSV files of a run folder: their columns, and how rows get into and out of them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+EVALUATION_COLUMNS: Mapping[str, str] = {
+    "time_seconds": "float64",
+    "wall_seconds": "float64",
+    "version": "int64",
+    "payload_up_bytes": "int64",
+    "loss": "float64",
+    "top1": "float64",
+    "top5": "float64",
+    "images": "int64",
+    "final": "bool",
+}
+"""Columns of ``evaluations.csv`` and their pandas types."""
+
+TRAFFIC_COLUMNS: Mapping[str, str] = {
+    "time_seconds": "float64",
+    "wall_seconds": "float64",
+    "sockets": "Int64",
+    "wire_rx_bytes": "Int64",
+    "wire_rx_packets": "Int64",
+    "wire_tx_bytes": "Int64",
+    "wire_tx_packets": "Int64",
+    "tcp_received_bytes": "Int64",
+    "tcp_segments_in": "Int64",
+    "tcp_acked_bytes": "Int64",
+    "tcp_segments_out": "Int64",
+    "retransmitted_in_bytes": "Int64",
+    "retransmitted_out_bytes": "Int64",
+    "host_busy_ratio": "float64",
+    "host_available_bytes": "Int64",
+}
+"""Columns of ``traffic.csv`` and their pandas types; ``Int64`` may be missing."""
+
+COUNTERS = tuple(TRAFFIC_COLUMNS)[2:-2]
+"""Those among them that are the kernel's counters of the PS's link."""
+
+
+@dataclass
+class Table:
+    """A CSV file that grows by whole lines, each of them on disk before the next is written.
+
+    Attributes:
+        path: the file; its header is written as soon as the table is opened.
+        columns: names of its columns.
+    """
+
+    path: Path
+    columns: Sequence[str]
+    _file: TextIO = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._file = self.path.open("a", buffering=1, newline="", encoding="utf-8")
+        self._rows = csv.writer(self._file, lineterminator="\n")
+        if self._file.tell() == 0:
+            self._rows.writerow(self.columns)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add a row; what is None or not given stays empty.
+
+        Raises:
+            ValueError: the row has a column that the table has not.
+        """
+        unknown = row.keys() - set(self.columns)
+        if unknown:
+            raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
+        self._rows.writerow([_cell(row.get(name)) for name in self.columns])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _cell(value: Any) -> str:
+    """A value as it stands in the file: shortest exact numbers, lower-case booleans."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def evaluation_row(event: Mapping[str, Any], *, time_scale: float) -> dict[str, Any]:
+    """An ``evaluated`` event of the parameter server's as a row of ``evaluations.csv``."""
+    row = {name: event[name] for name in EVALUATION_COLUMNS if name in event}
+    return row | {"wall_seconds": float(event["time_seconds"]) / time_scale}
+
+
+def complete_lines(path: Path) -> list[bytes]:
+    """The lines of a growing file, without one that is still being written, or was when it ended.
+
+    A file that does not exist has none.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return data.split(b"\n")[:-1]
+
+
+def drop_torn_line(path: Path) -> None:
+    """Cut off a last line without an end, so that the file can be appended to again."""
+    lines = complete_lines(path)
+    whole = sum(len(line) + 1 for line in lines)
+    if path.exists() and path.stat().st_size > whole:
+        with path.open("r+b") as file:
+            file.truncate(whole)

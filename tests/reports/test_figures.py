@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from testbed.reports.figures import accuracy_against_ingress
+from testbed.reports.frames import Run
+from testbed.telemetry.folder import RunFolder
+
+
+def test_the_figure_shows_the_evaluations(folder: RunFolder) -> None:
+    run = Run(folder.path)
+    axes = accuracy_against_ingress(run.evaluations, run.summary).axes[0]
+    single, smooth, last = axes.lines
+    assert list(single.get_xdata()) == [2.0, 4.0, 6.0]  # KB: 6,000 bytes at most
+    assert list(single.get_ydata()) == [25.0, 75.0, 50.0]
+    assert list(smooth.get_ydata()) == [25.0, 50.0, 50.0]
+    assert (list(last.get_xdata()), list(last.get_ydata())) == ([6.0], [62.5])
+    assert "(KB)" in axes.get_xlabel()
+    assert "(%)" in axes.get_ylabel()
+
+
+def test_it_uses_no_global_state(folder: RunFolder) -> None:
+    run = Run(folder.path)
+    accuracy_against_ingress(run.evaluations, run.summary)
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [
+        ({"verdict": {"valid": True}}, "tiny"),
+        ({}, "tiny (not valid)"),
+        ({"runtime": "simulated", "verdict": {"valid": True}}, "tiny (simulated)"),
+        ({"state": "training", "ended": None}, "tiny (not finished, not valid)"),
+        ({"state": "interrupted"}, "tiny (interrupted, not valid)"),
+    ],
+)
+def test_title_and_caption_say_what_it_is(
+    folder: RunFolder, changes: dict[str, Any], title: str
+) -> None:
+    run = Run(folder.path)
+    figure = accuracy_against_ingress(run.evaluations, {**run.summary, **changes})
+    words = [text.get_text().replace("\n", " ") for text in figure.texts]
+    assert words[0] == title
+    assert words[1].startswith("adacomp (")
+    assert words[1].endswith("4 workers, think uniform(0.5,1.5) x 0.1 s, 6 updates")
+
+
+def test_one_evaluation_without_any_ingress(folder: RunFolder) -> None:
+    run = Run(folder.path)
+    first = run.evaluations.head(1).assign(payload_up_bytes=0)
+    figure = accuracy_against_ingress(first, run.summary)
+    assert "(B)" in figure.axes[0].get_xlabel()
+    figure.canvas.print_png("/dev/null")

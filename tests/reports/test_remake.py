@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import RunNotFound
+from testbed.reports.frames import Run
+from testbed.reports.remake import remake
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.parts import read_rows
+from testbed.telemetry.spool import SpoolWriter
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def killed(folder: RunFolder) -> RunFolder:
+    """The small run, as if its controller had been killed with the updates in memory."""
+    rows = read_rows(folder.updates)
+    with SpoolWriter(folder.spool) as spool:
+        for row in rows:
+            spool.append(row.item())
+    (folder.updates / "part-0000.parquet").unlink()
+    content = json.loads(folder.run_file.read_text())
+    folder.run_file.write_text(json.dumps(content | {"state": "training", "ended": None}))
+    return folder
+
+
+def test_summary_and_figure(folder: RunFolder) -> None:
+    report = remake(folder.path)
+    assert not report.recovered
+    assert report.figure == folder.figure
+    assert folder.figure.read_bytes().startswith(PNG)
+    assert json.loads(folder.summary.read_text()) == report.summary
+
+
+def test_a_run_whose_controller_was_killed(killed: RunFolder) -> None:
+    assert len(Run(killed.path).updates) == 6  # also before anything is recovered
+    report = remake(killed.path)
+    assert report.recovered.updates == 6
+    assert len(read_rows(killed.updates)) == 6
+    assert report.summary["updates"]["total"] == 6
+    assert report.summary["state"] == "training"
+    assert report.summary["verdict"]["reasons"][0] == (
+        "The run did not come to its end: its controller died in the state training."
+    )
+
+
+def test_a_run_that_goes_on_gets_a_figure_but_no_summary_yet(killed: RunFolder) -> None:
+    with killed.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        report = remake(killed.path)
+    assert report.summary["verdict"]["reasons"][0] == "The run is still going on."
+    assert report.summary["updates"]["total"] == 6
+    assert report.figure is not None
+    assert not killed.summary.exists()
+    assert len(read_rows(killed.updates)) == 0
+
+
+def test_a_run_that_has_ended_is_not_going_on_while_its_lock_is_still_held(
+    folder: RunFolder,
+) -> None:
+    with folder.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        report = remake(folder.path)
+    assert "The run is still going on." not in report.summary["verdict"]["reasons"]
+    assert folder.summary.exists()
+
+
+def test_without_an_evaluation_there_is_no_figure(make_run: Callable[..., RunFolder]) -> None:
+    folder = make_run()
+    folder.evaluations.unlink()
+    report = remake(folder.path)
+    assert report.figure is None
+    assert not folder.figure.exists()
+
+
+def test_nothing_is_written_where_it_must_not(folder: RunFolder) -> None:
+    before = sorted(folder.path.iterdir())
+    report = remake(folder.path, write=False)
+    assert report.summary["updates"]["total"] == 6
+    assert report.figure is None
+    assert sorted(folder.path.iterdir()) == before
+
+
+def test_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunNotFound):
+        remake(tmp_path)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from testbed.reports.frames import Run
+from testbed.reports.table import summary_table
+from testbed.reports.words import (
+    describe_algorithm,
+    describe_bytes,
+    describe_ending,
+    describe_think,
+)
+from testbed.telemetry.folder import RunFolder
+
+
+def printed(summary: Mapping[str, Any]) -> str:
+    text = io.StringIO()
+    Console(file=text, width=160).print(summary_table(summary))
+    return text.getvalue()
+
+
+def test_the_table_of_the_small_run(folder: RunFolder) -> None:
+    text = printed(Run(folder.path).summary)
+    for expected in (
+        "tiny: tiny-1",
+        "NOT VALID",
+        "(5% is allowed)",
+        "finished: 6 updates applied",
+        "6, 1.5/s",
+        "fast 4, slow 2",
+        "final 0.6250, best 0.7500, best mean of ten not measured",
+        "payload 6.2 KB, tcp 6.7 KB, wire 10 KB, retransmitted 40 B",
+        "mean 2.00, max 4, step scale 0.8333",
+        "12.0 MiB",
+        "up 2.5 s, training 2.0 s, down 0.5 s, 4.0 s emulated (time scale 2)",
+    ):
+        assert expected in text
+
+
+def test_a_valid_run(folder: RunFolder) -> None:
+    verdict = {"valid": True, "reasons": [], "unchecked": ["the links' qdiscs"]}
+    text = printed({**Run(folder.path).summary, "verdict": verdict})
+    assert "valid" in text
+    assert "NOT VALID" not in text
+    assert "not measured: the links' qdiscs" in text
+
+
+@pytest.mark.parametrize(
+    ("summary", "sentence"),
+    [
+        (("finished", "3 updates", "native"), "finished: 3 updates"),
+        (("failed", "w1 did not join", "native"), "FAILED: w1 did not join"),
+        (("interrupted", "", "native"), "INTERRUPTED"),
+        (("training", "", "native"), "NOT FINISHED (last state: training)"),
+        (("finished", "", "simulated"), "SIMULATED on a virtual clock; finished"),
+    ],
+)
+def test_an_ending_hides_nothing(summary: tuple[str, str, str], sentence: str) -> None:
+    state, reason, runtime = summary
+    assert describe_ending({"state": state, "reason": reason, "runtime": runtime}) == sentence
+
+
+def test_words() -> None:
+    assert describe_bytes(None) == "not measured"
+    assert describe_bytes(999) == "999 B"
+    assert describe_bytes(1_234_567) == "1.235 MB"
+    assert describe_bytes(460e9) == "460 GB"
+    assert describe_algorithm({"name": "asgd"}) == "asgd"
+    assert describe_algorithm({"name": "a", "learning_rate": 0.1}) == "a (learning rate 0.1)"
+    assert describe_think(None) == "no think time"

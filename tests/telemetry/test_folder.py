@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import HostError, RunNotFound, ScenarioError, TestbedError
+from testbed.telemetry.files import moment, read_json, write_atomically
+from testbed.telemetry.folder import RunFolder
+
+NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
+
+
+def make(runs: Path, name: str = "r1") -> RunFolder:
+    return RunFolder.create(
+        runs, name, scenario="quick", text="name: quick\n", classes=["fast", "slow"], now=NOON
+    )
+
+
+def test_a_new_folder_has_its_state_scenario_and_places(tmp_path: Path) -> None:
+    folder = make(tmp_path / "runs")
+    assert json.loads((tmp_path / "runs/r1/run.json").read_text()) == {
+        "format": 1,
+        "run": "r1",
+        "scenario": "quick",
+        "state": "created",
+        "created": "2026-01-01T12:00:00.000Z",
+        "started": None,
+        "ended": None,
+        "reason": "",
+        "classes": ["fast", "slow"],
+    }
+    assert folder.scenario.read_text() == "name: quick\n"
+    assert all(part.is_dir() for part in (folder.updates, folder.logs, folder.ps, folder.control))
+    assert folder.log("w3") == folder.path / "logs" / "w3.log"
+    assert not list(folder.path.glob(".*"))
+
+
+def test_states_and_their_times(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    folder.move("starting", now=NOON + 1)
+    folder.move("training", now=NOON + 2)
+    assert folder.state().started == "2026-01-01T12:00:02.000Z"
+    folder.move("finished", now=NOON + 3.5, reason="6 updates applied")
+    state = RunFolder.open(folder.path).state()
+    assert (state.state, state.reason) == ("finished", "6 updates applied")
+    assert state.started == "2026-01-01T12:00:02.000Z"
+    assert state.ended == "2026-01-01T12:00:03.500Z"
+    assert state.classes == ("fast", "slow")
+
+
+def test_a_name_is_given_once(tmp_path: Path) -> None:
+    make(tmp_path)
+    with pytest.raises(ScenarioError, match="found r1, expected a name that no run has yet"):
+        make(tmp_path)
+
+
+def test_a_place_where_no_folder_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(HostError, match="cannot be made"):
+        make(tmp_path / "runs")
+
+
+def test_a_run_lives_while_its_lock_is_held(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    assert not folder.alive()
+    with folder.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert folder.alive()
+        with folder.locked() as mine:
+            assert not mine
+    assert not folder.alive()
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunNotFound, match="not a run folder"):
+        RunFolder.open(tmp_path)
+    (tmp_path / "run.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(TestbedError, match=r"run\.json: not JSON"):
+        RunFolder.open(tmp_path)
+    (tmp_path / "run.json").write_text("[]")
+    with pytest.raises(TestbedError, match="not a JSON object"):
+        RunFolder.open(tmp_path)
+    (tmp_path / "run.json").write_text('{"format": 1, "classes": []}')
+    with pytest.raises(TestbedError, match="not the record of a run"):
+        RunFolder.open(tmp_path)
+
+
+def test_keys_that_a_later_testbed_added_are_no_obstacle(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    content = json.loads(folder.run_file.read_text())
+    folder.run_file.write_text(json.dumps(content | {"hosts": ["a"]}))
+    assert folder.state().run == "r1"
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_atomically(path, '{"a": 1}')
+    before = path.open()
+    write_atomically(path, b'{"a": 2}')
+    with before:
+        assert before.read() == '{"a": 1}'
+    assert read_json(path) == {"a": 2}
+    assert list(tmp_path.iterdir()) == [path]
+    assert read_json(tmp_path / "b.json") is None
+
+
+def test_a_moment_is_written_in_utc() -> None:
+    assert moment(0.0625) == "1970-01-01T00:00:00.062Z"

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from numpy.typing import NDArray
+
+from testbed.errors import TestbedError
+from testbed.telemetry.parts import PartWriter, count_rows, part_paths, read_rows
+from testbed.telemetry.spool import UPDATE
+
+
+def numbered(first: int, count: int) -> NDArray[Any]:
+    rows = np.zeros(count, UPDATE)
+    rows["version_applied"] = np.arange(first, first + count)
+    rows["sigma_mean"] = 0.5
+    return rows
+
+
+def lengths(folder: Path) -> list[int]:
+    return [pyarrow.parquet.read_metadata(path).num_rows for path in part_paths(folder)]
+
+
+def test_a_part_is_closed_after_five_seconds(tmp_path: Path) -> None:
+    writer = PartWriter(tmp_path)
+    writer.add(numbered(0, 2), now=100.0)
+    writer.add(numbered(2, 1), now=104.9)
+    assert lengths(tmp_path) == []
+    writer.add(numbered(3, 0), now=105.0)
+    assert lengths(tmp_path) == [3]
+    writer.add(numbered(3, 1), now=200.0)
+    assert lengths(tmp_path) == [3]
+    writer.close()
+    writer.close()
+    assert lengths(tmp_path) == [3, 1]
+    assert list(read_rows(tmp_path)["version_applied"]) == [0, 1, 2, 3]
+
+
+def test_a_part_is_closed_at_ten_thousand_updates(tmp_path: Path) -> None:
+    writer = PartWriter(tmp_path)
+    writer.add(numbered(0, 9_999), now=0.0)
+    assert lengths(tmp_path) == []
+    writer.add(numbered(9_999, 10_002), now=1.0)
+    assert lengths(tmp_path) == [10_000, 10_000]
+    writer.close()
+    assert lengths(tmp_path) == [10_000, 10_000, 1]
+    assert np.array_equal(read_rows(tmp_path)["version_applied"], np.arange(20_001))
+    assert count_rows(tmp_path) == 20_001
+
+
+def test_the_types_are_those_of_the_record(tmp_path: Path) -> None:
+    writer = PartWriter(tmp_path)
+    writer.add(numbered(0, 1), now=0.0)
+    writer.close()
+    schema = pyarrow.parquet.read_schema(tmp_path / "part-0000.parquet")
+    assert schema.names == list(UPDATE.names or ())
+    assert str(schema.field("time_seconds").type) == "double"
+    assert str(schema.field("worker").type) == "int32"
+    assert str(schema.field("payload_up_bytes").type) == "int64"
+    assert str(schema.field("step_scale").type) == "float"
+    assert schema.metadata[b"format"] == b"1"
+    assert read_rows(tmp_path).dtype == UPDATE
+
+
+def test_an_existing_folder_is_continued(tmp_path: Path) -> None:
+    for first in (0, 1):
+        writer = PartWriter(tmp_path)
+        writer.add(numbered(first, 1), now=0.0)
+        writer.close()
+    assert [path.name for path in part_paths(tmp_path)] == [
+        "part-0000.parquet",
+        "part-0001.parquet",
+    ]
+
+
+def test_parts_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for number in range(10_001):
+        (tmp_path / f"part-{number:04d}.parquet").touch()
+    assert part_paths(tmp_path)[-1].name == "part-10000.parquet"
+
+
+def test_no_parts(tmp_path: Path) -> None:
+    assert len(read_rows(tmp_path)) == 0
+    assert read_rows(tmp_path).dtype == UPDATE
+    assert count_rows(tmp_path) == 0
+
+
+def test_a_part_of_something_else(tmp_path: Path) -> None:
+    table = pyarrow.table({"time_seconds": [1.0]})
+    pyarrow.parquet.write_table(table, tmp_path / "part-0000.parquet")
+    with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part has no column"):
+        read_rows(tmp_path)
+    (tmp_path / "part-0000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part cannot be read"):
+        count_rows(tmp_path)

@@ -1,0 +1,140 @@
+"""A controller that is killed: what its folder lacks is in the parameter server's own records."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.telemetry.events import read_events
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.parts import read_rows
+from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.recovery import Recovered, recover, spooled_rows
+from testbed.telemetry.spool import UPDATE, SpoolWriter
+from testbed.telemetry.tables import complete_lines
+
+
+def event(version: int) -> dict[str, Any]:
+    return {
+        "event": "evaluated",
+        "time": 1.0,
+        "elapsed_seconds": 1.0,
+        "time_seconds": 2.0,
+        "version": version,
+        "payload_up_bytes": 10,
+        "loss": 0.5,
+        "top1": 0.5,
+        "top5": 1.0,
+        "images": 10,
+        "final": False,
+    }
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> RunFolder:
+    """Seven updates and three events at the parameter server, of which the controller wrote down
+    four and one; it died in the middle of every file."""
+    folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=0.0)
+    with SpoolWriter(folder.spool) as spool:
+        for version in range(7):
+            row = np.zeros((), UPDATE)
+            row["version_applied"] = version
+            spool.append(row.item())
+    with folder.spool.open("ab") as file:
+        file.write(b"half a row")
+    lines = [json.dumps(event(version)) for version in (2, 4, 6)]
+    folder.ps_events.write_text("\n".join(lines) + '\n{"event"')
+    recorder = Recorder(folder, time_scale=2.0, clock=Clock(lambda: 0.0, lambda: 0.0))
+    recorder.state("training")
+    recorder.updates(spooled_rows(folder)[:4])
+    recorder.from_ps(event(2))
+    recorder.close()
+    (folder.updates / ".part-0001.parquet.tmp").write_bytes(b"PAR1")
+    for path in (folder.events, folder.evaluations):
+        with path.open("a") as file:
+            file.write("2.0,1.0,4")
+    return folder
+
+
+def test_everything_is_completed(killed: RunFolder) -> None:
+    assert recover(killed, time_scale=2.0) == Recovered(updates=3, evaluations=2, events=2)
+    assert list(read_rows(killed.updates)["version_applied"]) == list(range(7))
+    assert [path.name for path in sorted(killed.updates.iterdir())] == [
+        "part-0000.parquet",
+        "part-0001.parquet",
+    ]
+    assert complete_lines(killed.evaluations)[1:] == [
+        b"2.0,1.0,%d,10,0.5,0.5,1.0,10,false" % version for version in (2, 4, 6)
+    ]
+    found = read_events(killed.events)
+    assert [found[0]["event"], *(each["version"] for each in found[1:])] == ["state", 2, 4, 6]
+
+
+def test_a_second_time_there_is_nothing_to_do(killed: RunFolder) -> None:
+    recover(killed, time_scale=2.0)
+    before = killed.evaluations.read_bytes(), killed.events.read_bytes()
+    assert not recover(killed, time_scale=2.0)
+    assert (killed.evaluations.read_bytes(), killed.events.read_bytes()) == before
+
+
+def test_a_run_that_lives_is_left_alone(killed: RunFolder) -> None:
+    with killed.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert recover(killed, time_scale=2.0) == Recovered()
+    assert len(read_rows(killed.updates)) == 4
+
+
+def test_without_the_records_of_the_parameter_server(killed: RunFolder) -> None:
+    killed.spool.unlink()
+    killed.ps_events.unlink()
+    assert not recover(killed, time_scale=2.0)
+    assert len(read_rows(killed.updates)) == 4
+
+
+def test_a_deleted_part_comes_back(killed: RunFolder) -> None:
+    (killed.updates / "part-0000.parquet").write_bytes(b"damaged")
+    (killed.updates / "part-0000.parquet").unlink()
+    assert recover(killed, time_scale=2.0).updates == 7
+    assert len(read_rows(killed.updates)) == 7
+
+
+CONTROLLER = """
+import sys, time
+from pathlib import Path
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.spool import UPDATE, SpoolReader, SpoolWriter
+import numpy as np
+
+folder = RunFolder.create(Path(sys.argv[1]), "r", scenario="s", text="", classes=["a"], now=0.0)
+recorder = Recorder(folder, time_scale=1.0)
+spool, reader = SpoolWriter(folder.spool, rows=1), SpoolReader(folder.spool)
+row = np.zeros((), UPDATE)
+for version in range(12_000):
+    row["version_applied"] = version
+    spool.append(row.item())
+recorder.updates(reader.read())
+recorder.brought_up(1.0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_controller_that_is_really_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CONTROLLER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == b"ready\n"
+        controller.kill()
+    folder = RunFolder.open(tmp_path / "r")
+    assert len(read_rows(folder.updates)) == 10_000
+    assert read_events(folder.events)[0]["event"] == "brought_up"
+    assert recover(folder, time_scale=1.0).updates == 2_000
+    assert np.array_equal(read_rows(folder.updates)["version_applied"], np.arange(12_000))

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import RunNotFound, TestbedError
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry, find_run, list_runs
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(tmp_path / "state" / "runs")
+
+
+def make(runs: Path, name: str) -> Path:
+    return RunFolder.create(runs, name, scenario="s", text="", classes=[], now=0.0).path
+
+
+def test_where_it_lies() -> None:
+    home = Path("/home/ada")
+    usual = Registry(home / ".local/state/testbed/runs")
+    assert Registry.of_user({}, home) == usual
+    assert Registry.of_user({"XDG_STATE_HOME": ""}, home) == usual
+    assert Registry.of_user({"XDG_STATE_HOME": "relative"}, home) == usual
+    assert Registry.of_user({"XDG_STATE_HOME": "/var/s"}, home) == Registry(
+        Path("/var/s/testbed/runs")
+    )
+
+
+def test_runs_are_remembered_and_forgotten(tmp_path: Path, registry: Registry) -> None:
+    assert registry.runs() == []
+    b, a = make(tmp_path / "x", "b"), make(tmp_path / "y", "a")
+    for run in (b, a, a):
+        registry.add(run)
+    assert registry.runs() == [a, b]
+    registry.remove(b)
+    registry.remove(b)
+    assert registry.runs() == [a]
+
+
+def test_runs_that_are_gone_are_not_listed_and_then_forgotten(
+    tmp_path: Path, registry: Registry
+) -> None:
+    gone, here = make(tmp_path / "x", "gone"), make(tmp_path / "x", "here")
+    registry.add(gone)
+    shutil.rmtree(gone)
+    assert registry.runs() == []
+    registry.add(here)
+    assert len(list(registry.folder.iterdir())) == 1
+
+
+def test_a_run_under_runs_and_in_the_registry_is_one(tmp_path: Path, registry: Registry) -> None:
+    runs = tmp_path / "runs"
+    first, second = make(runs, "r1"), make(tmp_path / "x", "r2")
+    registry.add(first)
+    registry.add(second)
+    (runs / "no-run").mkdir()
+    assert list_runs(runs, registry) == [first, second]
+    assert list_runs(tmp_path / "nowhere", registry) == [first, second]
+    assert find_run("r1", runs=runs, registry=registry).path == first
+    assert find_run("r2", runs=runs, registry=registry).path == second
+
+
+def test_a_path_says_which(tmp_path: Path, registry: Registry) -> None:
+    path = make(tmp_path / "x", "r")
+    assert find_run(f"{path}/", runs=tmp_path, registry=registry).path == path
+    with pytest.raises(RunNotFound, match="not a run folder"):
+        find_run(f"{tmp_path}/x/s", runs=tmp_path, registry=registry)
+
+
+def test_a_folder_beside_us_is_found_by_its_bare_name(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path / "x", "r")
+    monkeypatch.chdir(tmp_path / "x")
+    assert find_run("r", runs=Path("runs"), registry=registry).path == path
+
+
+def test_two_of_a_name_are_both_named(tmp_path: Path, registry: Registry) -> None:
+    here, there = make(tmp_path / "x", "r"), make(tmp_path / "y", "r")
+    registry.add(here)
+    registry.add(there)
+    with pytest.raises(TestbedError, match="2 runs named r") as caught:
+        find_run("r", runs=tmp_path / "x", registry=registry)
+    assert str(here) in caught.value.message
+    assert str(there) in caught.value.message
+    assert find_run(str(there), runs=tmp_path / "x", registry=registry).path == there
+
+
+def test_an_unknown_name(tmp_path: Path, registry: Registry) -> None:
+    with pytest.raises(RunNotFound, match="No run was made yet"):
+        find_run("quickstart-1", runs=tmp_path / "runs", registry=registry)
+    make(tmp_path / "runs", "quickstart-1")
+    with pytest.raises(RunNotFound, match=r"Did you mean quickstart-1\?"):
+        find_run("quickstrat-1", runs=tmp_path / "runs", registry=registry)
+    with pytest.raises(RunNotFound, match="lists the runs"):
+        find_run("zzz", runs=tmp_path / "runs", registry=registry)
