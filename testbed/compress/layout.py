@@ -1,0 +1,45 @@
+"""How one flat parameter vector is cut into a model's tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of a model's tensors, in the order they lie in the flat vector.
+
+    Attributes:
+        names: one name per tensor, such as ``conv1.weight``.
+        shapes: one shape per tensor.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Entries of each tensor."""
+        return tuple(prod(shape) for shape in self.shapes)
+
+    @cached_property
+    def size(self) -> int:
+        """Entries of the whole vector: N in the papers."""
+        return sum(self.sizes)
+
+    def slices(self) -> Iterator[slice]:
+        """The part of the flat vector that each tensor takes, in order."""
+        start = 0
+        for size in self.sizes:
+            yield slice(start, start + size)
+            start += size
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """A 64-bit number that two layouts share only if names, order and shapes agree."""
+        text = ";".join(f"{n}:{s}" for n, s in zip(self.names, self.shapes, strict=True))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

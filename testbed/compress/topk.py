@@ -1,0 +1,116 @@
+"""Sparsification: which entries of a gradient are sent.
+
+A gradient is cut into parts (the whole vector, or one part a tensor) and of each part a fixed
+number of entries is kept: the largest by magnitude, or a random choice. Three rules hold:
+
+- Of entries with the same magnitude the one with the lower index is kept, so that runs repeat.
+- An entry that is exactly zero is never sent, even if fewer than the quota remain.
+- An entry that is NaN or infinite counts as the largest: it is sent, and the server refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from math import isqrt
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from testbed.compress.payload import Indices, Sparse, Vector
+
+_MAGNITUDE_BITS = np.int32(0x7FFFFFFF)
+_SAMPLE_STRIDE = 61  # prime, so that it does not fall into step with the rows of a matrix
+_WORTH_SAMPLING = 4096
+
+
+@dataclass(frozen=True)
+class Quota:
+    """How many entries of one part of the gradient are kept.
+
+    Attributes:
+        part: where it lies in the flat vector.
+        count: entries to keep of it.
+    """
+
+    part: slice
+    count: int
+
+
+def quotas(sizes: Iterable[int], ratio: float) -> tuple[Quota, ...]:
+    """Quotas of adjacent parts: max(1, floor(ratio * size)) of each.
+
+    The product is taken in decimal, as written: 0.29 of 100 is 29, which floats would make 28.
+    """
+    kept = []
+    start = 0
+    for size in sizes:
+        count = max(1, int(Decimal(str(ratio)) * size))
+        kept.append(Quota(slice(start, start + size), count))
+        start += size
+    return tuple(kept)
+
+
+def sparsify(
+    gradient: Vector, quotas: Iterable[Quota], *, choose: Callable[[Vector, int], Indices]
+) -> Sparse:
+    """The entries that ``choose(part, count)`` keeps of every part.
+
+    Args:
+        gradient: float32, shape (N,).
+        quotas: adjacent parts in ascending order, see ``quotas``.
+        choose: ``largest`` or ``drawn``; returns ascending indices within the part it is given.
+    """
+    kept = [quota.part.start + choose(gradient[quota.part], quota.count) for quota in quotas]
+    indices = np.concatenate(kept)
+    return Sparse(indices, gradient[indices])
+
+
+def largest(values: Vector, count: int) -> Indices:
+    """Ascending indices of the ``count`` entries of largest magnitude, zeros left out.
+
+    The cost is that of a few passes over ``values``: a sample tells a magnitude that a little more
+    than ``count`` entries reach, and only those are looked at closely. The result is exact.
+    """
+    # The bits of a float without its sign order as its magnitude does, with NaN above infinity.
+    magnitudes = values.view(np.int32) & _MAGNITUDE_BITS
+    candidates: NDArray[np.intp] = np.flatnonzero(magnitudes >= _lower_bound(magnitudes, count))
+    if candidates.size < count:
+        candidates = np.flatnonzero(magnitudes)
+    if candidates.size > count:
+        candidates = _exactly(candidates, magnitudes[candidates], count=count)
+    return candidates.astype(np.int32)
+
+
+def drawn(values: Vector, count: int, *, rng: Generator) -> Indices:
+    """Ascending indices of ``count`` entries drawn without replacement, zeros left out."""
+    if not np.isfinite(values).all():
+        return largest(values, count)  # a draw might miss what the server must see and refuse
+    indices = np.sort(rng.choice(values.size, count, replace=False, shuffle=False))
+    return np.compress(values[indices] != 0, indices).astype(np.int32)
+
+
+def _lower_bound(magnitudes: NDArray[np.int32], count: int) -> int:
+    """A magnitude above zero that, most likely, at least ``count`` entries reach."""
+    if magnitudes.size < _WORTH_SAMPLING:
+        return 1
+    sample = magnitudes[::_SAMPLE_STRIDE]
+    expected = count // _SAMPLE_STRIDE
+    rank = expected + 3 * isqrt(expected) + 4  # three standard deviations to the safe side
+    if rank >= sample.size:
+        return 1
+    return max(1, int(np.partition(sample, sample.size - rank)[sample.size - rank]))
+
+
+def _exactly(
+    candidates: NDArray[np.intp], magnitudes: NDArray[np.int32], *, count: int
+) -> NDArray[np.intp]:
+    """The ``count`` largest of more than ``count`` candidates, those of lower index first."""
+    threshold = np.partition(magnitudes, magnitudes.size - count)[magnitudes.size - count]
+    keep = magnitudes > threshold
+    tied = np.flatnonzero(magnitudes == threshold)
+    keep[tied[: count - np.count_nonzero(keep)]] = True
+    exact: NDArray[np.intp] = candidates[keep]
+    return exact

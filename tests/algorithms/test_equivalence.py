@@ -1,0 +1,79 @@
+"""With one worker every algorithm that sends all it has is plain SGD, bit by bit."""
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from testbed.algorithms import Algorithm
+from testbed.algorithms.base import AlgorithmConfig
+from testbed.compress.layout import Layout
+from testbed.compress.payload import Vector
+from testbed.frame.server import Server, StopRule
+from testbed.frame.worker import Arrived, Computed, Push, Samples, Step, Worker
+
+LAYOUT = Layout(("weight", "bias"), ((40, 5), (5,)))
+STEPS = 200
+
+
+def gradient(at: Vector, samples: Samples) -> Vector:
+    """A made-up gradient without exact zeros that depends on the model and on the data."""
+    rng = np.random.default_rng(int(samples[0]))
+    noise = rng.uniform(0.1, 1, at.size) * rng.choice((-1, 1), at.size)
+    total: Vector = at * np.float32(0.3) + noise.astype(np.float32)
+    return total
+
+
+def initial() -> Vector:
+    return np.random.default_rng(8).standard_normal(LAYOUT.size).astype(np.float32)
+
+
+def train(config: AlgorithmConfig, *, steps: int) -> tuple[Vector, list[int]]:
+    """One worker through the frame: the final model, and the samples in their order."""
+    server = Server(
+        config.server(LAYOUT, 1, parameters=initial(), rng=np.random.default_rng(1)),
+        StopRule(updates=steps),
+    )
+    worker = Worker(
+        half=config.worker(LAYOUT, 1, rng=np.random.default_rng(2)),
+        shard=np.arange(30),
+        batch_size=1,
+        think=lambda: 0.0,
+        rng=np.random.default_rng(3),
+    )
+    server.join(0)
+    seen = []
+    loop = worker.loop()
+    next(loop)
+    (release,) = server.pull(0, 0.0)
+    while release.reply is not None:
+        action = loop.send(Arrived(0.0, release.reply))
+        assert isinstance(action, Step)
+        seen.append(int(action.samples[0]))
+        action = loop.send(Computed(0.0, gradient(worker.half.parameters, action.samples)))
+        assert isinstance(action, Push)
+        _, (release,) = server.push(0, action.sequence, update=action.update, now=0.0)
+    return server.half.parameters, seen
+
+
+@pytest.mark.parametrize("learning_rate", [0.1, 0.03])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "asgd"},
+        {"name": "comp-asgd", "ratio": 1.0},
+        {"name": "comp-asgd", "ratio": 1.0, "scope": "per_tensor"},
+        {"name": "comp-asgd", "ratio": 1.0, "select": "random"},
+        {"name": "adacomp", "ratio": 1.0},
+    ],
+    ids=lambda options: "-".join(str(value) for value in options.values()),
+)
+def test_one_worker_is_plain_sgd(options: dict[str, object], learning_rate: float) -> None:
+    config = TypeAdapter[AlgorithmConfig](Algorithm).validate_python(
+        {**options, "learning_rate": learning_rate}
+    )
+    found, seen = train(config, steps=STEPS)
+    expected = initial()
+    for sample in seen:
+        expected -= np.float32(learning_rate) * gradient(expected, np.array([sample]))
+    assert len(seen) == STEPS
+    assert found.tobytes() == expected.tobytes()

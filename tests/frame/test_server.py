@@ -1,0 +1,260 @@
+"""The server's loop, called by hand: order, repeats, refusals, the end."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from testbed.algorithms import AdaComp, Asgd
+from testbed.algorithms.base import Applied, Update
+from testbed.compress.layout import Layout
+from testbed.compress.payload import Dense, Indices, Sparse, Vector
+from testbed.errors import RejectedError
+from testbed.frame.server import Release, Server, StopRule
+
+N = 8
+LAYOUT = Layout(("weight",), ((N,),))
+RNG = np.random.default_rng(0)
+A, B, STRANGER = 0, 1, 7
+NAN = float("nan")
+
+
+def server(stop: StopRule | None = None, *, adacomp: bool = False) -> Server:
+    """A and B have joined, at a model of zeros; learning rate 1/2."""
+    config = (
+        AdaComp(name="adacomp", learning_rate=0.5)
+        if adacomp
+        else Asgd(name="asgd", learning_rate=0.5)
+    )
+    half = config.server(LAYOUT, 2, parameters=np.zeros(N, np.float32), rng=RNG)
+    subject = Server(half, stop or StopRule())
+    subject.join(A)
+    subject.join(B)
+    return subject
+
+
+def dense(version: int, value: float = 1.0, *, samples: int = 10) -> Update:
+    return Update(Dense(np.full(N, value, np.float32)), version, samples)
+
+
+def indices(*values: int) -> Indices:
+    return np.array(values, np.int32)
+
+
+def floats(*values: float) -> Vector:
+    return np.array(values, np.float32)
+
+
+def versions(releases: Sequence[Release]) -> list[tuple[int, int | None]]:
+    """Whom the replies go to, and what version they bring; None for the end."""
+    return [(r.worker, None if r.reply is None else r.reply.version) for r in releases]
+
+
+def push(subject: Server, worker: int, sequence: int, update: Update) -> Applied | None:
+    applied, _ = subject.push(worker, sequence, update=update, now=0.0)
+    return applied
+
+
+def test_a_pull_is_answered_and_a_push_brings_the_next_model() -> None:
+    subject = server()
+    assert versions(subject.pull(A, 0.0)) == [(A, 0)]
+    applied, releases = subject.push(A, 1, update=dense(0), now=0.0)
+    assert applied == Applied(0, 0, 0.0, 0, 1.0)
+    assert versions(releases) == [(A, 1)]
+    assert releases[0].reply is not None
+    assert releases[0].reply.model.values.tolist() == [-0.5] * N
+    assert subject.version == 1
+
+
+def test_a_repeat_is_applied_once_and_answered_by_a_fresh_pull() -> None:
+    subject = server()
+    subject.pull(A, 0.0)
+    subject.pull(B, 0.0)
+    push(subject, A, 1, dense(0))
+    push(subject, B, 1, dense(0))
+    applied, releases = subject.push(A, 1, update=dense(0), now=0.0)  # its reply was lost
+    assert applied is None
+    assert versions(releases) == [(A, 2)]
+    assert subject.version == 2
+    assert subject.half.parameters.tolist() == [-1.0] * N
+    applied = push(subject, A, 2, dense(2))  # goes on from the fresh pull
+    assert applied is not None
+    assert applied.staleness == 0
+
+
+def test_a_repeat_of_a_push_is_not_looked_into() -> None:
+    subject = server()
+    subject.pull(A, 0.0)
+    push(subject, A, 1, dense(0))
+    assert push(subject, A, 1, dense(0, NAN)) is None
+
+
+def test_a_repeated_pull_moves_the_version_that_a_push_builds_on() -> None:
+    subject = server()
+    subject.pull(A, 0.0)
+    subject.pull(B, 0.0)
+    push(subject, B, 1, dense(0))
+    assert versions(subject.pull(A, 0.0)) == [(A, 1)]
+    with pytest.raises(
+        RejectedError, match="builds on version 0, the worker's last pull brought 1"
+    ):
+        push(subject, A, 1, dense(0))
+    assert push(subject, A, 1, dense(1)) is not None
+
+
+@pytest.mark.parametrize("sequence", [-1, 0, 1, 2, 5, 10**12])
+def test_a_push_out_of_order_is_refused(sequence: int) -> None:
+    subject = server()
+    subject.pull(A, 0.0)
+    for done in (1, 2, 3):
+        push(subject, A, done, dense(done - 1))
+    with pytest.raises(RejectedError, match=r"w0: push .* is out of order, expected 4"):
+        push(subject, A, sequence, dense(3))
+    assert subject.version == 3
+
+
+@pytest.mark.parametrize("sequence", [0, -1])
+def test_a_number_below_the_first_is_no_repeat(sequence: int) -> None:
+    subject = server()
+    subject.pull(A, 0.0)
+    with pytest.raises(RejectedError, match="out of order, expected 1"):
+        push(subject, A, sequence, dense(0))
+
+
+def test_a_stranger_is_refused() -> None:
+    subject = server()
+    for attempt in (
+        lambda: subject.pull(STRANGER, 0.0),
+        lambda: subject.push(STRANGER, 1, update=dense(0), now=0.0),
+    ):
+        with pytest.raises(RejectedError, match="worker 7 is unknown"):
+            attempt()
+    assert subject.leave(STRANGER, 0.0) == ()
+
+
+def test_a_push_without_a_pull_is_refused() -> None:
+    subject = server()
+    with pytest.raises(RejectedError, match="the worker's last pull brought none"):
+        push(subject, A, 1, dense(0))
+
+
+REFUSED = {
+    "a version from the future": (dense(1), "version 1 is from the future, the model is at 0"),
+    "a version before any": (dense(-1), "builds on version -1"),
+    "no samples": (dense(0, samples=0), "0 samples, expected at least 1"),
+    "NaN": (dense(0, NAN), "NaN or infinite"),
+    "infinite": (dense(0, -float("inf")), "NaN or infinite"),
+    "too few values": (Update(Dense(floats(1, 2)), 0, 10), "2 values for a model of 8"),
+    "no values": (Update(Dense(floats()), 0, 10), "0 values for a model of 8"),
+    "too many values": (Update(Dense(np.zeros(9, "f4")), 0, 10), "9 values for a model of 8"),
+    "fewer values than indices": (
+        Update(Sparse(indices(1, 2), floats(1)), 0, 10),
+        "2 indices with 1 values",
+    ),
+    "an index too large": (Update(Sparse(indices(1, 8), floats(1, 1)), 0, 10), r"within \[0, 8\)"),
+    "a negative index": (Update(Sparse(indices(-1, 3), floats(1, 1)), 0, 10), "increase strictly"),
+    "unsorted": (Update(Sparse(indices(3, 1), floats(1, 1)), 0, 10), "increase strictly"),
+    "repeated": (Update(Sparse(indices(3, 3), floats(1, 1)), 0, 10), "increase strictly"),
+    "differences that wrap in int32": (
+        Update(Sparse(indices(5, -(2**31) + 4, -(2**31) + 100, 7), floats(1, 1, 1, 1)), 0, 10),
+        "increase strictly",
+    ),
+    "a sparse NaN": (Update(Sparse(indices(3), floats(NAN)), 0, 10), "NaN or infinite"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_must_not_be_applied_is_refused_and_changes_nothing(why: str) -> None:
+    update, reason = REFUSED[why]
+    subject = server(adacomp=True)
+    subject.pull(A, 0.0)
+    with pytest.raises(RejectedError, match=f"w0: .*{reason}"):
+        push(subject, A, 1, update)
+    assert subject.version == 0
+    assert subject.half.parameters.tolist() == [0] * N
+    good = Update(Sparse(indices(0, 7), floats(1, 2)), 0, samples=10)
+    assert push(subject, A, 1, good) is not None  # the number was not used up
+
+
+def test_an_empty_update_is_applied() -> None:
+    subject = server(adacomp=True)
+    subject.pull(A, 0.0)
+    assert push(subject, A, 1, Update(Sparse(indices(), floats()), 0, 10)) is not None
+    assert subject.version == 1
+
+
+def test_a_worker_that_joins_again_keeps_its_place() -> None:
+    subject = server(adacomp=True)
+    subject.pull(A, 0.0)
+    push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10))
+    subject.join(A)  # its connection was lost and made anew
+    assert push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10)) is None
+    subject.join(A)
+    assert push(subject, A, 2, Update(Sparse(indices(2), floats(1)), 1, 10)) is not None
+    assert subject.version == 2
+
+
+def test_a_worker_that_left_begins_anew() -> None:
+    subject = server(adacomp=True)
+    subject.pull(A, 0.0)
+    push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10))
+    subject.leave(A, 0.0)
+    with pytest.raises(RejectedError, match="unknown"):
+        push(subject, A, 2, Update(Sparse(indices(2), floats(1)), 1, 10))
+    subject.join(A)
+    with pytest.raises(RejectedError, match="brought none"):
+        push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 1, 10))
+    subject.pull(A, 0.0)
+    assert push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 1, 10)) is not None
+
+
+def test_it_stops_exactly_after_so_many_updates() -> None:
+    subject = server(StopRule(updates=2))
+    subject.pull(A, 0.0)
+    subject.pull(B, 0.0)
+    push(subject, A, 1, dense(0))
+    applied, releases = subject.push(A, 2, update=dense(1), now=0.0)
+    assert applied is not None
+    assert subject.finished == "2 updates applied"
+    assert versions(releases) == [(A, None)]
+    applied, releases = subject.push(B, 1, update=dense(0), now=0.0)  # was in flight
+    assert applied is None
+    assert versions(releases) == [(B, None)]
+    assert versions(subject.pull(B, 0.0)) == [(B, None)]
+    assert subject.version == 2
+    assert subject.half.parameters.tolist() == [-1.0] * N
+
+
+def test_it_stops_when_the_time_has_come_whoever_notices_first() -> None:
+    by_push, by_pull, by_tick = (server(StopRule(time=10.0)) for _ in range(3))
+    for subject in (by_push, by_pull, by_tick):
+        assert versions(subject.pull(A, 9.9)) == [(A, 0)]
+        assert not subject.finished
+    applied, releases = by_push.push(A, 1, update=dense(0), now=10.0)
+    assert applied is None
+    assert versions(releases) == [(A, None)]
+    assert versions(by_pull.pull(B, 10.0)) == [(B, None)]
+    assert by_tick.tick(10.0) == ({}, [])
+    for subject in (by_push, by_pull, by_tick):
+        assert subject.finished == "10 s of emulated time passed"
+        assert subject.version == 0
+
+
+def test_it_stops_at_an_accuracy_and_keeps_the_first_reason() -> None:
+    subject = server(StopRule(time=10.0, accuracy=0.9))
+    subject.tick(1.0)
+    subject.tick(2.0, loss=0.5, accuracy=0.8999)
+    assert subject.finished == ""
+    subject.tick(3.0, loss=0.4, accuracy=0.9)
+    assert subject.finished == "accuracy 0.9000 reached 0.9"
+    subject.tick(11.0, loss=0.4, accuracy=0.95)
+    assert subject.finished == "accuracy 0.9000 reached 0.9"
+
+
+def test_a_rule_without_limits_never_stops() -> None:
+    subject = server(StopRule())
+    subject.pull(A, 0.0)
+    for sequence in range(1, 50):
+        push(subject, A, sequence, dense(sequence - 1))
+    subject.tick(1e9, loss=0.0, accuracy=1.0)
+    assert not subject.finished
