@@ -1,0 +1,112 @@
+"""The two ends of a link: interfaces, reached through sockets opened where each of them is."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.network.namespaces import LOOPBACK_INDEX, inside
+
+NEIGHBOUR_PERMANENT = 0x80
+ADDRESS_NONE = 1
+NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", ADDRESS_NONE)]})]}
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another node as a node has to know it.
+
+    Attributes:
+        address: its IPv4 address.
+        mac: its MAC address.
+    """
+
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a link.
+
+    Attributes:
+        ip: an open ``IPRoute`` of the interface's network namespace.
+        control: a socket of that namespace, for ioctls.
+        name: of the interface.
+        index: of the interface.
+    """
+
+    ip: Any
+    control: socket.socket
+    name: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """Ways into one network namespace, usable from any other.
+
+    Attributes:
+        ip: an open ``IPRoute``.
+        control: a socket for ioctls.
+    """
+
+    ip: Any
+    control: socket.socket
+
+    def end(self, name: str) -> End:
+        """The interface of that name.
+
+        Raises:
+            NetlinkError: there is none.
+        """
+        message = next(iter(self.ip.link("get", ifname=name)))
+        return End(self.ip, self.control, name, message["index"])
+
+
+@contextmanager
+def sockets(pid: int | None = None) -> Iterator[Sockets]:
+    """Sockets in the network namespace of process ``pid``, or in the current one; then closed.
+
+    Raises:
+        OSError: no such process, or its namespace may not be entered.
+    """
+    from pyroute2.iproute import IPRoute
+
+    with ExitStack() as opened:
+        with ExitStack() as there:
+            if pid is not None:
+                there.enter_context(inside(pid))
+            control = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            ip = opened.enter_context(IPRoute(groups=0))
+        yield Sockets(ip, control)
+
+
+def bring_up(ip: Any, index: int) -> None:
+    """Up, without an IPv6 address of its own: that would be announced on the link."""
+    if Path("/proc/net/if_inet6").exists():
+        ip.link("set", index=index, IFLA_AF_SPEC=NO_IPV6_ADDRESS)
+    ip.link("set", index=index, state="up")
+
+
+def give_address(end: End, address: str, *, prefix: int, neighbours: Iterable[Neighbour]) -> None:
+    """Address a node's end, bring it and ``lo`` up, and enter whom the node talks to for good.
+
+    Asking for neighbours delays the first packet, and the kernel's table of those it has asked for
+    is full at 1,024, counted over all namespaces; permanent entries are not counted.
+    """
+    end.ip.link("set", index=LOOPBACK_INDEX, state="up")
+    end.ip.addr("add", index=end.index, address=address, prefixlen=prefix)
+    bring_up(end.ip, end.index)
+    for neighbour in neighbours:
+        end.ip.neigh(
+            "add",
+            ifindex=end.index,
+            dst=neighbour.address,
+            lladdr=neighbour.mac,
+            state=NEIGHBOUR_PERMANENT,
+        )

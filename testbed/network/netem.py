@@ -1,0 +1,90 @@
+"""What to do where the kernel may lack netem: try it, and refuse or leave out what needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from errno import ENOENT
+
+from testbed.errors import HostError
+from testbed.network import tc
+from testbed.network.namespaces import LOOPBACK_INDEX, scratch
+from testbed.network.qdiscs import Netem
+from testbed.topology import LinkSpec, Missing, NodeSpec, Shape
+from testbed.units import Duration
+
+HINT = (
+    "Load it with `modprobe sch_netem`, or use a kernel built with CONFIG_NET_SCH_NETEM; "
+    "`network: {missing: warn}` runs without what needs it and says so in the results."
+)
+
+
+def kernel_has_netem() -> bool:
+    """Whether netem can be had, found by adding one in a network namespace made for the purpose.
+
+    Raises:
+        HostError: it cannot be tried here: this process may not make namespaces or qdiscs.
+    """
+    from pyroute2.iproute import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    trial = Netem(Duration(0.01), Duration(0), 0.0, None, limit_packets=10)
+    try:
+        with scratch(), IPRoute() as ip:
+            tc.apply(ip, LOOPBACK_INDEX, trial)
+    except NetlinkError as error:
+        if error.code == ENOENT:
+            return False
+        raise HostError(f"cannot try whether the kernel has netem: {error}") from error
+    except OSError as error:
+        raise HostError(
+            f"cannot try whether the kernel has netem: {error}", hint="Run as root."
+        ) from error
+    return True
+
+
+def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -> tuple[str, ...]:
+    """What will be left out of the links because the kernel has no netem; empty if nothing.
+
+    Args:
+        nodes: whose links are asked about.
+        missing: ``fail`` to refuse, ``warn`` to go on without.
+        present: whether the kernel has netem.
+
+    Returns:
+        A line per device class and direction, such as ``class slow: up.delay 20ms``.
+
+    Raises:
+        HostError: something needs netem, it is not there, and ``missing`` is ``fail``.
+    """
+    if present:
+        return ()
+    wanted = {
+        f"{_owner(node)}: {direction}.{name} {value}": None
+        for node in nodes
+        if node.link is not None
+        for direction, shape in (("up", node.link.up), ("down", node.link.down))
+        for name, value in _fields(shape)
+    }
+    if wanted and missing == "fail":
+        listed = "; ".join(wanted)
+        raise HostError(f"this kernel has no netem, which is needed for {listed}.", hint=HINT)
+    return tuple(wanted)
+
+
+def without_netem(link: LinkSpec) -> LinkSpec:
+    """The same link with its rates and queues only."""
+    return replace(link, up=_plain(link.up), down=_plain(link.down))
+
+
+def _plain(shape: Shape) -> Shape:
+    return replace(shape, delay=None, jitter=None, loss=None)
+
+
+def _owner(node: NodeSpec) -> str:
+    return f"class {node.device_class}" if node.device_class else node.name
+
+
+def _fields(shape: Shape) -> list[tuple[str, float]]:
+    named = (("delay", shape.delay), ("jitter", shape.jitter), ("loss", shape.loss))
+    return [(name, value) for name, value in named if value]

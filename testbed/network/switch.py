@@ -1,0 +1,249 @@
+"""The switch: a bridge in the calling process's network namespace, and one veth into every node.
+
+The node's end, ``eth0``, shapes what the node sends; the port's end shapes what it receives. All of
+it ends with the namespaces: nothing is ever taken down.
+
+Nobody has to be found: every address is in the plan. Nodes get their neighbours for good instead of
+asking for them, the bridge knows which address is behind which port and learns and floods nothing,
+and no interface makes itself an IPv6 address to announce. So an idle link carries no packet at all.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.network import tc
+from testbed.network.congestion import fix_congestion_control
+from testbed.network.ends import End, Neighbour, Sockets, bring_up, give_address, sockets
+from testbed.network.namespaces import LOOPBACK_INDEX
+from testbed.network.netem import check_netem, kernel_has_netem, without_netem
+from testbed.network.offloads import Offloads, loses, read_offloads, set_offloads
+from testbed.network.qdiscs import Qdisc, describe, differences, qdiscs_of
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
+
+if TYPE_CHECKING:
+    from pyroute2.netlink.exceptions import NetlinkError
+
+MAX_PORTS = 1023
+"""Ports of a Linux bridge: one for the PS, the others for workers."""
+
+BRIDGE = "br0"
+INTERFACE = "eth0"
+
+FORWARD_STATIC = 0x40
+"""State of a bridge entry that never ages; 0x80 would mean an address of the bridge itself."""
+
+BRIDGE_FULL = errno.EXFULL
+
+NEEDS = "Links need a kernel with bridge and veth (CONFIG_BRIDGE, CONFIG_VETH)."
+
+
+@dataclass(frozen=True)
+class AttachedLink:
+    """A link as it was asked for and as the kernel has it.
+
+    Attributes:
+        node: the node's name, and the name of its port.
+        up: asked for at the node's end; None if nothing is shaped.
+        up_found: what the kernel has there.
+        down: asked for at the switch's end.
+        down_found: what the kernel has there.
+        node_offloads: of ``eth0``.
+        port_offloads: of the switch's end.
+        congestion_control: what the node's connections use; empty for the host's default.
+        left_out: what ``missing: warn`` left out, such as ``class slow: up.delay 20ms``.
+    """
+
+    node: str
+    up: Qdisc | None
+    up_found: Qdisc | None
+    down: Qdisc | None
+    down_found: Qdisc | None
+    node_offloads: Offloads
+    port_offloads: Offloads
+    congestion_control: str
+    left_out: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain data, the qdiscs in words."""
+        return {
+            "node": self.node,
+            "up": describe(self.up),
+            "up_found": describe(self.up_found),
+            "down": describe(self.down),
+            "down_found": describe(self.down_found),
+            "node_offloads": asdict(self.node_offloads),
+            "port_offloads": asdict(self.port_offloads),
+            "congestion_control": self.congestion_control,
+            "left_out": list(self.left_out),
+            "differences": self.differences(),
+        }
+
+    def differences(self) -> list[str]:
+        """What the kernel has otherwise than asked for, with the direction."""
+        directions = {"up": (self.up, self.up_found), "down": (self.down, self.down_found)}
+        return [
+            f"{direction}: {difference}"
+            for direction, pair in directions.items()
+            for difference in differences(*pair)
+        ]
+
+
+class Switch:
+    """One per host. Everything happens in the thread that built it; no thread and no socket stays.
+
+    Args:
+        bridge: index of the bridge.
+        has_netem: says whether the kernel has netem; asked once, when a link first needs it.
+    """
+
+    def __init__(self, bridge: int, *, has_netem: Callable[[], bool]) -> None:
+        self._bridge = bridge
+        self._has_netem = has_netem
+        self._netem: bool | None = None
+        self._congestion_control = ""
+
+    @classmethod
+    def build(cls, *, has_netem: Callable[[], bool] = kernel_has_netem) -> Switch:
+        """Make the bridge in the current network namespace, and bring ``lo`` and the bridge up.
+
+        Raises:
+            HostError: the kernel refused.
+        """
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        try:
+            with sockets() as here:
+                here.ip.link("set", index=LOOPBACK_INDEX, state="up")
+                here.ip.link(
+                    "add",
+                    ifname=BRIDGE,
+                    kind="bridge",
+                    br_stp_state=0,
+                    br_forward_delay=0,
+                    br_mcast_snooping=0,
+                )
+                bridge = here.end(BRIDGE)
+                bring_up(bridge.ip, bridge.index)
+        except NetlinkError as error:
+            raise HostError(f"cannot make the switch: {error}.", hint=NEEDS) from error
+        return cls(bridge.index, has_netem=has_netem)
+
+    def attach(
+        self,
+        node: NodeSpec,
+        *,
+        pid: int,
+        network: NetworkSpec,
+        neighbours: Sequence[Neighbour] = (),
+    ) -> AttachedLink:
+        """Give a node its ``eth0``: addressed, connected, shaped and read back.
+
+        Args:
+            node: a node with a link.
+            pid: a process in the node's network namespace, as this process sees it.
+            network: prefix, what to do without netem, offloads.
+            neighbours: whom the node talks to; the PS's are all workers, a worker's is the PS.
+
+        Raises:
+            HostError: the kernel lacks netem and ``missing`` is ``fail``, or the bridge is full.
+            NodeError: the link could not be made, or is not as asked for; names the node.
+        """
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        link, left_out = self._fit(node, network)
+        try:
+            with sockets() as here:
+                port = self._add_port(here, node.name, link.mac, pid=pid)
+                with sockets(pid) as there:
+                    eth0 = there.end(INTERFACE)
+                    give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
+                    self._congestion_control = fix_congestion_control(
+                        eth0, link.address, prefix=network.prefix
+                    )
+                    _shape(node.name, link, network.offload, eth0=eth0, port=port)
+                    return self._read(node.name, link, left_out, eth0=eth0, port=port)
+        except NetlinkError as error:
+            raise _explain(node.name, error) from error
+        except OSError as error:
+            raise NodeError(f"{node.name}: its link cannot be made: {error}") from error
+        except ValueError as error:
+            raise NodeError(f"{node.name}: its link cannot be shaped: {error}") from error
+
+    def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
+        """What the kernel has now of a link that was attached; changes and compares nothing.
+
+        Raises:
+            NodeError: the link is not there any more; names the node.
+        """
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        link, left_out = self._fit(node, network)
+        try:
+            with sockets() as here, sockets(pid) as there:
+                port, eth0 = here.end(node.name), there.end(INTERFACE)
+                return self._read(node.name, link, left_out, eth0=eth0, port=port)
+        except (NetlinkError, OSError) as error:
+            raise NodeError(f"{node.name}: its link cannot be read: {error}") from error
+
+    def _fit(self, node: NodeSpec, network: NetworkSpec) -> tuple[LinkSpec, tuple[str, ...]]:
+        """The link as this kernel can have it, and what had to be left out."""
+        if node.link is None:
+            raise NodeError(f"{node.name}: it has no link in the plan, so there is none to attach")
+        if not (node.link.up.needs_netem or node.link.down.needs_netem):
+            return node.link, ()
+        if self._netem is None:
+            self._netem = self._has_netem()
+        left_out = check_netem([node], missing=network.missing, present=self._netem)
+        return (without_netem(node.link) if left_out else node.link), left_out
+
+    def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> End:
+        """A veth whose other end appears in the node's namespace, and its port of the bridge."""
+        peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
+        here.ip.link("add", ifname=name, kind="veth", peer=peer)
+        port = here.end(name)
+        here.ip.link("set", index=port.index, master=self._bridge)
+        here.ip.brport(
+            "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
+        )
+        here.ip.fdb("add", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
+        bring_up(here.ip, port.index)
+        return port
+
+    def _read(
+        self, name: str, link: LinkSpec, left_out: tuple[str, ...], *, eth0: End, port: End
+    ) -> AttachedLink:
+        up, down = qdiscs_of(link)
+        return AttachedLink(
+            node=name,
+            up=up,
+            up_found=tc.read_back(eth0.ip, eth0.index),
+            down=down,
+            down_found=tc.read_back(port.ip, port.index),
+            node_offloads=read_offloads(eth0.control, eth0.name),
+            port_offloads=read_offloads(port.control, port.name),
+            congestion_control=self._congestion_control,
+            left_out=left_out,
+        )
+
+
+def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End) -> None:
+    """Both directions and both ends, each read back and compared."""
+    up, down = qdiscs_of(link)
+    if offload == "auto" and loses(link):
+        offload = "off"
+    for direction, end, qdisc in (("up", eth0, up), ("down", port, down)):
+        tc.shape(end.ip, end.index, qdisc, where=f"{name}: {direction}")
+        set_offloads(end.control, end.name, offload=offload, where=f"{name}: {direction}")
+
+
+def _explain(name: str, error: NetlinkError) -> TestbedError:
+    if error.code == BRIDGE_FULL:
+        return HostError(f"{name}: the switch is full: a bridge has {MAX_PORTS} ports.")
+    if error.code == errno.EOPNOTSUPP:
+        return HostError(f"{name}: its link cannot be made: {error}.", hint=NEEDS)
+    return NodeError(f"{name}: its link cannot be made: {error}")

@@ -1,0 +1,115 @@
+"""A lab: a switch in a namespace of the test's own, and nodes that are small processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from testbed.network.namespaces import scratch
+from testbed.network.switch import AttachedLink, Neighbour, Switch
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Role, Shape
+
+PEER = Path(__file__).parent / "peer.py"
+
+
+class Peer:
+    """A process in a network namespace of its own; ended with its stdin, or by its id."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-SE", str(PEER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._line() == "ready"
+
+    @property
+    def pid(self) -> int:
+        """As the test sees it."""
+        return self.process.pid
+
+    def tell(self, command: str) -> str:
+        """Give a command and wait for what it says."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@dataclass
+class Node:
+    """A node of the lab: its plan, its process, its link."""
+
+    spec: NodeSpec
+    peer: Peer
+    link: AttachedLink
+
+
+UNSHAPED = Shape()
+
+
+def node_spec(
+    name: str, number: int, *, up: Shape = UNSHAPED, down: Shape = UNSHAPED, role: Role = "worker"
+) -> NodeSpec:
+    """A node whose address is 10.77.<number>."""
+    high, low = divmod(number, 256)
+    link = LinkSpec(f"10.77.{high}.{low}", f"02:00:0a:4d:{high:02x}:{low:02x}", up, down)
+    device_class = "slow" if role == "worker" else ""
+    return NodeSpec(name, role, number, device_class, link, None, None, 1, 1000 + number)
+
+
+class Lab:
+    """A PS and workers on a switch."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.switch = Switch.build()
+        self.network = NetworkSpec()
+
+    def node(self, spec: NodeSpec, *others: NodeSpec) -> Node:
+        """Start a node and attach it; ``others`` are whom it talks to."""
+        peer = self._stack.enter_context(Peer())
+        links = [other.link for other in others if other.link is not None]
+        neighbours = [Neighbour(link.address, link.mac) for link in links]
+        link = self.switch.attach(spec, pid=peer.pid, network=self.network, neighbours=neighbours)
+        return Node(spec, peer, link)
+
+    def pair(self, *, up: Shape = UNSHAPED, down: Shape = UNSHAPED) -> tuple[Node, Node]:
+        """A PS that serves port 5000, and one connected worker behind a shaped link."""
+        ps, worker = node_spec("ps", 1, role="ps"), node_spec("w0", 2, up=up, down=down)
+        server, client = self.node(ps, worker), self.node(worker, ps)
+        assert server.peer.tell("serve 5000") == "serving"
+        assert client.peer.tell("connect 10.77.0.1 5000") == "connected"
+        return server, client
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """A lab in this test's own namespaces; they end with it."""
+    with ExitStack() as stack:
+        stack.enter_context(scratch())
+        yield Lab(stack)
+
+
+@pytest.fixture
+def spec() -> Callable[..., NodeSpec]:
+    """How tests write a node down: ``spec("w0", 2, up=Shape(...))``."""
+    return node_spec

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from testbed.network.counters import Ledger, Traffic, TrafficMeter, read_interface
+from testbed.network.sock_diag import TcpCounters, TcpSocket, read_sockets
+from testbed.topology import Shape
+from testbed.units import Duration, Rate
+
+
+def connection(cookie: int, received_bytes: int) -> TcpSocket:
+    return TcpSocket(cookie, 5000, 40_000 + cookie, TcpCounters(received_bytes=received_bytes))
+
+
+def test_a_closed_sockets_bytes_stay_counted() -> None:
+    ledger = Ledger()
+    assert ledger.count([connection(1, 100), connection(2, 50)]).received_bytes == 150
+    assert ledger.count([connection(2, 70)]).received_bytes == 170
+    assert ledger.count([connection(2, 70), connection(3, 5)]).received_bytes == 175
+
+
+def test_a_socket_that_one_reading_missed_is_not_counted_twice() -> None:
+    ledger = Ledger()
+    ledger.count([connection(1, 100)])
+    ledger.count([])
+    assert ledger.count([connection(1, 120)]).received_bytes == 120
+
+
+def test_what_the_wire_should_have_is_payload_and_headers() -> None:
+    traffic = Traffic(wire_rx_bytes=17_790, wire_rx_packets=12, tcp_received_bytes=17_000)
+    assert traffic.accounted_rx_bytes == 17_000 + 12 * 66
+
+
+def test_an_interface_that_is_not_there_is_named() -> None:
+    with pytest.raises(KeyError, match="eth7"):
+        read_interface(1, interface="eth7")
+
+
+@pytest.mark.root
+def test_a_meter_reads_both_ends_of_an_exchange(lab: Any) -> None:
+    ps, worker = lab.pair()
+    meter = TrafficMeter()
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    assert worker.peer.tell("exchange 17000 100000 3") == "done"
+    traffic = meter.read()
+    assert traffic.sockets == 1
+    assert traffic.tcp_received_bytes == 3 * (17_000 + 24)
+    assert traffic.tcp_acked_bytes <= 300_000 + 1  # the last acknowledgement may be on its way
+    assert traffic.wire_rx_bytes > traffic.tcp_received_bytes
+    assert traffic.retransmitted_in_bytes == {"w0": 0}
+
+
+@pytest.mark.root
+def test_totals_outlive_connections_and_nodes(lab: Any) -> None:
+    ps, worker = lab.pair()
+    meter = TrafficMeter()
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    worker.peer.tell("exchange 5000 5000 1")
+    before = meter.read()
+    worker.peer.tell("close")
+    worker.peer.process.kill()
+    worker.peer.process.wait()
+    meter.release("w0")
+    after = meter.read()
+    assert before.tcp_received_bytes == 5024
+    assert after.tcp_received_bytes - 5024 in (0, 1)  # the end of a stream may count as a byte
+    assert after.wire_rx_bytes >= before.wire_rx_bytes
+    ps.peer.process.kill()
+    ps.peer.process.wait()
+    gone = meter.read()
+    assert (gone.tcp_received_bytes, gone.sockets) == (after.tcp_received_bytes, 0)
+    assert gone.wire_rx_bytes == after.wire_rx_bytes
+    assert gone.retransmitted_in_bytes == {"w0": 0}
+
+
+@pytest.mark.root
+def test_a_workers_repeated_pushes_are_counted_under_its_name(lab: Any) -> None:
+    narrow = Shape(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
+    ps, worker = lab.pair(up=narrow)
+    meter = TrafficMeter()
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    worker.peer.tell("exchange 17000 10 2")
+    traffic = meter.read()
+    assert 0 < traffic.retransmitted_in_bytes["w0"] < 34_000
+    assert traffic.retransmitted_out_bytes == 0
+
+
+@pytest.mark.root
+def test_a_node_that_comes_back_adds_to_what_it_had(lab: Any) -> None:
+    ps, worker = lab.pair()
+    worker.peer.tell("exchange 5000 5000 1")
+    meter = TrafficMeter()
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    before = meter.read().wire_rx_bytes
+    meter.watch("ps", pid=worker.peer.pid, is_server=True)  # as if it were the PS, come back
+    second = read_interface(worker.peer.pid).rx_bytes
+    assert meter.read().wire_rx_bytes == before + second
+
+
+@pytest.mark.root
+def test_connections_within_a_node_are_not_on_its_link(lab: Any) -> None:
+    ps, _ = lab.pair()
+    assert len(read_sockets(ps.peer.pid)) == 1
+    ps.peer.tell("connect 127.0.0.1 5000")
+    ps.peer.tell("exchange 10 10 1")
+    assert len(read_sockets(ps.peer.pid)) == 1
+
+
+def test_reading_a_process_that_has_ended() -> None:
+    process = subprocess.Popen([sys.executable, "-SEc", ""])
+    process.wait()
+    with pytest.raises((FileNotFoundError, PermissionError)):
+        read_sockets(process.pid)

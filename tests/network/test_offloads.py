@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.network.offloads import Offloads, network_for
+from testbed.topology import NetworkSpec, NodeSpec, Offload, Plan, Shape
+
+LOSSY = Shape(loss=0.01)
+
+
+def plan(*nodes: NodeSpec, offload: Offload = "auto") -> Plan:
+    return Plan("run", nodes, NetworkSpec(offload=offload), "warm", {})
+
+
+def test_they_are_off_where_a_link_loses_packets_and_then_at_the_ps_too(
+    spec: Callable[..., NodeSpec],
+) -> None:
+    ps, lossy, clean = spec("ps", 1, role="ps"), spec("w0", 2, down=LOSSY), spec("w1", 3)
+    decided = plan(ps, lossy, clean)
+    assert [network_for(node, decided).offload for node in (ps, lossy, clean)] == [
+        "off",
+        "off",
+        "on",
+    ]
+    assert network_for(ps, plan(ps, clean)).offload == "on"
+
+
+@pytest.mark.parametrize("offload", ["on", "off"])
+def test_what_the_scenario_says_stands(spec: Callable[..., NodeSpec], offload: Offload) -> None:
+    ps, lossy = spec("ps", 1, role="ps"), spec("w0", 2, up=LOSSY)
+    assert network_for(lossy, plan(ps, lossy, offload=offload)).offload == offload
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("offload", "expected"),
+    [
+        ("auto", Offloads(tso=True, gso=True, gro=False)),
+        ("on", Offloads(tso=True, gso=True, gro=False)),
+        ("off", Offloads(tso=False, gso=False, gro=False)),
+    ],
+)
+def test_both_ends_are_switched_and_read_back(
+    lab: Any, spec: Callable[..., NodeSpec], offload: Offload, expected: Offloads
+) -> None:
+    lab.network = NetworkSpec(offload=offload)
+    link = lab.node(spec("w0", 2)).link
+    assert (link.node_offloads, link.port_offloads) == (expected, expected)

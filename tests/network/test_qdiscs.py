@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import pytest
+
+from testbed.network.qdiscs import (
+    Netem,
+    Qdisc,
+    TokenBucket,
+    describe,
+    differences,
+    qdisc_for,
+    qdiscs_of,
+)
+from testbed.topology import LinkSpec, Shape
+from testbed.units import Duration, Rate
+
+TEN = Rate.parse("10mbit")
+MS = 1e-3
+
+
+def test_nothing_asked_for_is_no_qdisc() -> None:
+    assert qdisc_for(Shape(), rtt=0) is None
+    assert qdisc_for(Shape(delay=Duration(0), loss=0.0), rtt=0) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst_bytes", "limit_bytes"),
+    [
+        ("1mbit", 3028, 12_500),  # 125,000 / 250 = 500 is less than two frames of 1514
+        ("10mbit", 5000, 125_000),  # 1,250,000 / 250
+        ("100mbit", 50_000, 1_250_000),
+        ("1kbit", 3028, 3028),  # 100 ms would be 12 bytes: no frame would ever pass
+    ],
+)
+def test_a_plain_rate_is_a_token_bucket(rate: str, burst_bytes: int, limit_bytes: int) -> None:
+    shape = Shape(rate=Rate.parse(rate))
+    assert qdisc_for(shape, rtt=0) == TokenBucket(Rate.parse(rate), burst_bytes, limit_bytes)
+
+
+def test_the_bucket_follows_the_kernels_clock_and_the_mtu() -> None:
+    fast_clock = qdisc_for(Shape(rate=Rate.parse("100mbit")), rtt=0, hz=1000)
+    assert isinstance(fast_clock, TokenBucket)
+    assert fast_clock.burst_bytes == 12_500
+    jumbo = qdisc_for(Shape(rate=TEN), rtt=0, mtu=9000)
+    assert isinstance(jumbo, TokenBucket)
+    assert jumbo.burst_bytes == 2 * 9014
+
+
+def test_the_default_queue_is_100_ms_or_the_round_trip_if_that_is_longer() -> None:
+    short = qdisc_for(Shape(rate=TEN), rtt=40 * MS)
+    long = qdisc_for(Shape(rate=TEN), rtt=300 * MS)
+    asked = qdisc_for(Shape(rate=TEN, queue=Duration(50 * MS)), rtt=300 * MS)
+    limits = [
+        bucket.limit_bytes for bucket in (short, long, asked) if isinstance(bucket, TokenBucket)
+    ]
+    assert limits == [125_000, 375_000, 62_500]
+
+
+def test_delay_makes_one_netem_that_holds_the_packets_on_their_way_too() -> None:
+    shape = Shape(rate=TEN, delay=Duration(20 * MS), jitter=Duration(4 * MS), loss=0.01)
+    qdisc = qdisc_for(shape, rtt=40 * MS)
+    # 125,000 bytes queued and 1,250,000 * 0.024 = 30,000 on their way: 155,000 / 1514 = 102.4
+    assert qdisc == Netem(Duration(20 * MS), Duration(4 * MS), 0.01, TEN, limit_packets=103)
+
+
+def test_a_delay_without_a_rate_drops_nothing_below_10_gbit() -> None:
+    qdisc = qdisc_for(Shape(delay=Duration(20 * MS)), rtt=40 * MS)
+    # 1.25 GB/s for 0.12 s is 150 MB: 99,075.3 frames
+    assert qdisc == Netem(Duration(20 * MS), Duration(0), 0.0, None, limit_packets=99_076)
+
+
+def test_a_links_default_queues_know_the_delays_of_both_directions() -> None:
+    up = Shape(rate=TEN, delay=Duration(60 * MS))
+    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=up, down=Shape(rate=TEN))
+    qdisc_up, qdisc_down = qdiscs_of(link)
+    # max(100, 60 + 0) ms is 125,000 bytes; up also 75,000 on their way: 200,000 / 1514 = 132.1
+    assert isinstance(qdisc_up, Netem)
+    assert qdisc_up.limit_packets == 133
+    assert qdisc_down == TokenBucket(TEN, 5000, 125_000)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (Shape(rate=Rate(100)), "rate 100bit is outside what tc shapes, 1kbit to 34gbit"),
+        (Shape(rate=Rate(40e9)), "rate 40gbit is outside"),
+        (Shape(delay=Duration(300)), "delay 5min is above the 200s that tc can hold"),
+        (
+            Shape(rate=TEN, queue=Duration(1 * MS)),
+            r"a queue of 1ms at 10mbit holds 1250 bytes, less than two frames \(3028 bytes\); "
+            "give it 2.4224ms or more",
+        ),
+    ],
+)
+def test_what_tc_cannot_do_is_refused(shape: Shape, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        qdisc_for(shape, rtt=0)
+
+
+def test_a_refusal_names_the_direction() -> None:
+    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", down=Shape(rate=Rate(100)))
+    with pytest.raises(ValueError, match="down: rate 100bit"):
+        qdiscs_of(link)
+
+
+@pytest.mark.parametrize(
+    ("qdisc", "words"),
+    [
+        (None, "not shaped"),
+        (TokenBucket(TEN, 5000, 125_000), "tbf rate 10mbit burst 5000 B queue 100ms (125000 B)"),
+        (
+            Netem(Duration(20 * MS), Duration(4 * MS), 0.015, TEN, 103),
+            "netem delay 20ms jitter 4ms loss 1.5% rate 10mbit queue 103 packets",
+        ),
+        (Netem(Duration(0), Duration(0), 0.5, None, 7), "netem loss 50% queue 7 packets"),
+    ],
+)
+def test_described_in_words(qdisc: Qdisc | None, words: str) -> None:
+    assert describe(qdisc) == words
+
+
+BUCKET = TokenBucket(TEN, 5000, 125_000)
+LINE = Netem(Duration(20 * MS), Duration(0), 0.01, TEN, 103)
+
+
+@pytest.mark.parametrize(
+    ("configured", "found"),
+    [
+        (None, None),
+        (BUCKET, BUCKET),
+        (TokenBucket(Rate(10_000_007), 5000, 125_000), TokenBucket(TEN, 5001, 125_000)),
+        (LINE, Netem(Duration(20 * MS + 60e-9), Duration(0), 0.01 + 2**-33, TEN, 103)),
+        (
+            Netem(Duration(0), Duration(0), 0.1, None, 9),
+            Netem(Duration(0), Duration(0), 0.1, None, 9),
+        ),
+    ],
+)
+def test_the_kernels_rounding_is_no_difference(
+    configured: Qdisc | None, found: Qdisc | None
+) -> None:
+    assert differences(configured, found) == []
+
+
+@pytest.mark.parametrize(
+    ("configured", "found", "message"),
+    [
+        (
+            BUCKET,
+            TokenBucket(Rate.parse("9mbit"), 5000, 125_000),
+            "rate: configured 10mbit, the kernel has 9mbit",
+        ),
+        (
+            BUCKET,
+            TokenBucket(TEN, 5003, 125_000),
+            "burst_bytes: configured 5000, the kernel has 5003",
+        ),
+        (
+            LINE,
+            Netem(Duration(20 * MS), Duration(0), 0.02, TEN, 103),
+            "loss: configured 0.01, the kernel has 0.02",
+        ),
+        (
+            LINE,
+            Netem(Duration(20 * MS), Duration(0), 0.01, None, 103),
+            "rate: configured 10mbit, the kernel has 0bit",
+        ),
+        (
+            BUCKET,
+            None,
+            "configured tbf rate 10mbit burst 5000 B queue 100ms (125000 B), "
+            "the kernel has not shaped",
+        ),
+    ],
+)
+def test_a_difference_names_what_was_configured_and_what_is_there(
+    configured: Qdisc | None, found: Qdisc | None, message: str
+) -> None:
+    assert differences(configured, found) == [message]

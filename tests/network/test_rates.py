@@ -1,0 +1,51 @@
+"""Rates as they come out: Ethernet bytes by the qdisc's own counters, medians of five."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import Any
+
+import pytest
+
+from testbed.network import tc
+from testbed.network.ends import End, sockets
+from testbed.topology import Shape
+from testbed.units import Rate
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+RUNS = 5
+
+
+def rate_through(end: End, seconds: float) -> float:
+    """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
+    before, begin = tc.read_counters(end.ip, end.index).bytes, time.monotonic()
+    time.sleep(seconds)
+    passed = tc.read_counters(end.ip, end.index).bytes - before
+    return passed * 8 / (time.monotonic() - begin)
+
+
+def wait_until_busy(end: End, rate: Rate) -> None:
+    """A fifth of a second's worth has passed: the bucket is empty and the queue is not."""
+    while tc.read_counters(end.ip, end.index).bytes < rate.bytes_per_second / 5:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1mbit", 1.0), ("10mbit", 0.5), ("100mbit", 0.3)])
+def test_both_directions_run_at_their_rate(
+    lab: Any, text: str, seconds: float, record_property: Any
+) -> None:
+    rate = Rate.parse(text)
+    _, worker = lab.pair(up=Shape(rate=rate), down=Shape(rate=rate))
+    with sockets() as here, sockets(worker.peer.pid) as there:
+        ends = {"flood": there.end("eth0"), "drain": here.end("w0")}
+        for command, end in ends.items():
+            worker.peer.tell(f"{command} {RUNS * seconds + 2}")
+            wait_until_busy(end, rate)
+            found = median(rate_through(end, seconds) for _ in range(RUNS))
+            record_property(f"{text} {command}", f"{found / 1e6:.3f}")
+            print(f"{text} {command}: {found / 1e6:.3f} mbit")
+            assert found == pytest.approx(float(rate), rel=0.05)
+            worker.peer.tell("close")
+            worker.peer.tell("connect 10.77.0.1 5000")

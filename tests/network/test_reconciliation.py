@@ -1,0 +1,79 @@
+"""The wire's count, TCP's count and what was sent are three numbers that must fit together."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from testbed.network.counters import HEADER_BYTES, Traffic, TrafficMeter
+from testbed.topology import NetworkSpec, Offload, Shape
+from testbed.units import Rate
+
+pytestmark = pytest.mark.root
+
+PUSH_BYTES, PULL_BYTES, REQUEST_BYTES = 17_000, 847_000, 24
+TIMES = 5
+
+
+def settled(meter: TrafficMeter) -> Traffic:
+    """A reading after which nothing is on its way any more."""
+    traffic = meter.read()
+    while True:
+        time.sleep(0.05)
+        again = meter.read()
+        if again == traffic:
+            return again
+        traffic = again
+
+
+def exchanged(lab: Any, up: str | None, down: str | None) -> tuple[Traffic, Traffic]:
+    """What stood on the counters before and after some exchanges of an update and a model."""
+    shapes = [Shape(rate=Rate.parse(text)) if text else Shape() for text in (up, down)]
+    ps, worker = lab.pair(up=shapes[0], down=shapes[1])
+    meter = TrafficMeter()
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    worker.peer.tell("exchange 10 10 1")
+    before = settled(meter)
+    worker.peer.tell(f"exchange {PUSH_BYTES} {PULL_BYTES} {TIMES}")
+    return before, settled(meter)
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "offload"),
+    [
+        (None, None, "auto"),
+        (None, None, "off"),
+        ("10mbit", "100mbit", "auto"),
+        ("10mbit", "100mbit", "off"),
+        ("100mbit", "10mbit", "auto"),
+    ],
+)
+def test_payload_and_headers_are_what_the_wire_carried(
+    lab: Any, up: str | None, down: str | None, offload: Offload
+) -> None:
+    lab.network = NetworkSpec(offload=offload)
+    before, after = exchanged(lab, up, down)
+    received = after.tcp_received_bytes - before.tcp_received_bytes
+    assert received == TIMES * (PUSH_BYTES + REQUEST_BYTES)
+    assert after.tcp_acked_bytes - before.tcp_acked_bytes == TIMES * PULL_BYTES
+    wire = after.wire_rx_bytes - before.wire_rx_bytes
+    accounted = after.accounted_rx_bytes - before.accounted_rx_bytes
+    assert accounted == pytest.approx(wire, rel=0.01)
+
+
+def test_where_every_segment_is_a_packet_the_segments_fit_too(lab: Any) -> None:
+    before, after = exchanged(lab, "10mbit", "100mbit")
+    segments = after.tcp_segments_in - before.tcp_segments_in
+    received = after.tcp_received_bytes - before.tcp_received_bytes
+    wire = after.wire_rx_bytes - before.wire_rx_bytes
+    assert received + HEADER_BYTES * segments == pytest.approx(wire, rel=0.01)
+    assert segments >= after.wire_rx_packets - before.wire_rx_packets
+
+
+def test_little_is_sent_twice_through_the_default_queue(lab: Any) -> None:
+    before, after = exchanged(lab, "10mbit", "10mbit")
+    again = after.retransmitted_out_bytes - before.retransmitted_out_bytes
+    assert again < 0.05 * TIMES * PULL_BYTES

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.network.counters import InterfaceCounters, read_interface
+from testbed.network.ends import sockets
+from testbed.network.namespaces import inside, scratch
+from testbed.network.qdiscs import TokenBucket
+from testbed.network.switch import Switch
+from testbed.topology import NetworkSpec, NodeSpec, Shape
+from testbed.units import Duration, Rate
+
+pytestmark = pytest.mark.root
+
+SLOW = Shape(rate=Rate.parse("1mbit"))
+FAST = Shape(rate=Rate.parse("10mbit"))
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def namespace() -> int:
+    return Path("/proc/thread-self/ns/net").stat().st_ino
+
+
+def test_a_link_has_the_plans_addresses_and_qdiscs(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+    ps = spec("ps", 1, role="ps")
+    node = lab.node(spec("w0", 258, up=SLOW, down=FAST), ps)
+    assert node.link.up == node.link.up_found == TokenBucket(SLOW.rate, 3028, 12_500)
+    assert node.link.down == node.link.down_found == TokenBucket(FAST.rate, 5000, 125_000)
+    assert node.link.left_out == ()
+    with sockets(node.peer.pid) as there:
+        (link,) = there.ip.link("get", ifname="eth0")
+        addresses = [
+            (address.get_attr("IFA_ADDRESS"), address["prefixlen"])
+            for address in there.ip.get_addr(index=link["index"])
+        ]
+    assert link.get_attr("IFLA_ADDRESS") == "02:00:0a:4d:01:02"
+    assert addresses == [("10.77.1.2", 16)]  # and no IPv6 address
+    known = Path(f"/proc/{node.peer.pid}/net/arp").read_text().splitlines()[1:]
+    assert [line.split()[:4] for line in known] == [
+        ["10.77.0.1", "0x1", "0x6", "02:00:0a:4d:00:01"]  # 6: complete and permanent
+    ]
+
+
+def test_what_the_agent_reports_is_plain_data(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+    node = lab.node(spec("w0", 2, up=SLOW))
+    offloads = {"tso": True, "gso": True, "gro": False}
+    assert node.link.as_dict() == {
+        "node": "w0",
+        "up": "tbf rate 1mbit burst 3028 B queue 100ms (12500 B)",
+        "up_found": "tbf rate 1mbit burst 3028 B queue 100ms (12500 B)",
+        "down": "not shaped",
+        "down_found": "not shaped",
+        "node_offloads": offloads,
+        "port_offloads": offloads,
+        "congestion_control": "cubic",
+        "left_out": [],
+        "differences": [],
+    }
+
+
+def test_inspecting_reads_the_kernel_and_not_what_was_asked_for(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    from testbed.network import tc
+
+    node = lab.node(spec("w0", 2, up=SLOW, down=FAST))
+    with sockets() as here:
+        tc.apply(here.ip, here.end("w0").index, None)
+    link = lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
+    assert link.down == TokenBucket(FAST.rate, 5000, 125_000)
+    assert link.down_found is None
+    assert link.up_found == link.up
+    assert link.differences() == [
+        "down: configured tbf rate 10mbit burst 5000 B queue 100ms (125000 B), "
+        "the kernel has not shaped"
+    ]
+
+
+def test_nodes_reach_whom_they_know_and_nobody_hears_anything_else(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    specs = [spec("ps", 1, role="ps"), spec("w0", 2), spec("w1", 3)]
+    ps, first, second = (
+        lab.node(specs[0], *specs[1:]),
+        lab.node(specs[1], specs[0]),
+        lab.node(specs[2], specs[0]),
+    )
+    ps.peer.tell("reflect 7")
+    assert len(first.peer.tell("ping 10.77.0.1 7 5").split()) == 5
+    one_way = InterfaceCounters(5 * 43, 5, 5 * 43, 5)  # 14 + 20 + 8 + 1 bytes a datagram
+    assert read_interface(first.peer.pid) == one_way
+    assert read_interface(ps.peer.pid) == one_way
+    assert read_interface(second.peer.pid) == InterfaceCounters()
+
+
+def test_an_idle_link_carries_no_packet_at_all(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+    nodes = [lab.node(spec(f"w{number}", number)) for number in range(3)]
+    time.sleep(1.5)  # router solicitations and multicast reports would come within a second
+    assert [read_interface(node.peer.pid) for node in nodes] == [InterfaceCounters()] * 3
+
+
+def test_connections_use_the_same_congestion_control_on_every_host(lab: Any) -> None:
+    from pyroute2 import DiagSocket
+
+    ps, worker = lab.pair()
+    assert ps.link.congestion_control == "cubic"
+    for node, family in ((ps, 10), (worker, 2)):
+        with inside(node.peer.pid):
+            diag = DiagSocket()
+        with diag:
+            diag.bind()
+            found = {
+                connection.get_attr("INET_DIAG_CONG")
+                for connection in diag.get_sock_stats(family=family, extensions=1 << 3, protocol=6)
+                if connection["idiag_state"] == 1
+            }
+        assert found == {"cubic"}
+
+
+def test_attaching_leaves_no_thread_no_descriptor_and_no_other_namespace(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    node = lab.node(spec("w0", 2, up=SLOW))
+    here, open_before = namespace(), descriptors()
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
+    lab.node(spec("w1", 3, up=SLOW))
+    assert namespace() == here
+    assert descriptors() == open_before + 2  # the new process's stdin and stdout
+    assert len(list(Path("/proc/self/task").iterdir())) == threads
+
+
+def test_a_process_that_is_not_there_is_an_error_that_names_the_node(
+    spec: Callable[..., NodeSpec],
+) -> None:
+    with scratch():
+        switch = Switch.build()
+        with pytest.raises(NodeError, match="w7: its link cannot be made"):
+            switch.attach(spec("w7", 9), pid=2**22 + 1, network=NetworkSpec())
+
+
+def test_a_node_without_a_link_has_none_to_attach(spec: Callable[..., NodeSpec]) -> None:
+    from dataclasses import replace
+
+    evaluator = replace(spec("evaluator", 9, role="evaluator"), link=None)
+    with scratch(), pytest.raises(NodeError, match="evaluator: it has no link"):
+        Switch.build().attach(evaluator, pid=os.getpid(), network=NetworkSpec())
+
+
+def test_two_switches_do_not_fit_into_one_namespace() -> None:
+    with scratch():
+        Switch.build()
+        with pytest.raises(HostError, match=r"cannot make the switch: .*exists"):
+            Switch.build()
+
+
+def test_a_link_that_tc_cannot_shape_is_refused_by_name(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    with pytest.raises(NodeError, match="w0: its link cannot be shaped: down: rate 100bit"):
+        lab.node(spec("w0", 2, down=Shape(rate=Rate(100))))
+
+
+def test_without_netem_a_delay_is_refused_or_left_out_and_said(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    node = spec("w0", 2, up=Shape(rate=SLOW.rate, delay=Duration.parse("20ms")))
+    asked = []
+
+    def has_no_netem() -> bool:
+        asked.append(True)
+        return False
+
+    with scratch():
+        lab.switch = Switch.build(has_netem=has_no_netem)
+        with pytest.raises(HostError, match="needed for class slow: up"):
+            lab.node(node)
+        lab.network = NetworkSpec(missing="warn")
+        attached = lab.node(node)
+    assert attached.link.left_out == ("class slow: up.delay 20ms",)
+    assert attached.link.up_found == TokenBucket(SLOW.rate, 3028, 12_500)
+    assert asked == [True]

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from errno import ENOENT
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.network import tc
+from testbed.network.ends import sockets
+from testbed.network.namespaces import scratch
+from testbed.network.qdiscs import Netem, Qdisc, TokenBucket, differences
+from testbed.units import Duration, Rate
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def veth() -> Iterator[tuple[Any, int]]:
+    """An interface in a network namespace of the test's own, and the way to it."""
+    with scratch(), sockets() as here:
+        here.ip.link("add", ifname="a", kind="veth", peer={"ifname": "b"})
+        index = socket.if_nametoindex("a")
+        here.ip.link("set", index=index, state="up")
+        yield here.ip, index
+
+
+@pytest.mark.parametrize(
+    "qdisc",
+    [
+        TokenBucket(Rate.parse("1kbit"), 3028, 3028),
+        TokenBucket(Rate.parse("1mbit"), 3028, 12_500),
+        TokenBucket(Rate.parse("10mbit"), 5000, 125_000),
+        TokenBucket(Rate.parse("1.234567mbit"), 3028, 15_432),
+        TokenBucket(Rate.parse("1gbit"), 500_000, 12_500_000),
+        TokenBucket(Rate.parse("34gbit"), 17_000_000, 425_000_000),
+    ],
+)
+def test_a_token_bucket_is_read_back_as_it_was_put_there(
+    veth: tuple[Any, int], qdisc: TokenBucket
+) -> None:
+    ip, index = veth
+    found = tc.shape(ip, index, qdisc, where="w0: up")
+    assert isinstance(found, TokenBucket)
+    assert differences(qdisc, found) == []
+
+
+def test_one_qdisc_replaces_another_and_none_takes_it_away(veth: tuple[Any, int]) -> None:
+    ip, index = veth
+    assert tc.read_back(ip, index) is None
+    tc.shape(ip, index, None, where="w0: up")
+    tc.shape(ip, index, TokenBucket(Rate.parse("1mbit"), 3028, 12_500), where="w0: up")
+    wider = TokenBucket(Rate.parse("10mbit"), 5000, 125_000)
+    assert tc.shape(ip, index, wider, where="w0: up") == wider
+    assert tc.shape(ip, index, None, where="w0: up") is None
+    assert tc.read_back(ip, index) is None
+
+
+def test_somebody_elses_qdisc_is_no_shaping_of_ours(veth: tuple[Any, int]) -> None:
+    ip, index = veth
+    ip.tc("add", "pfifo", index, limit=10)
+    with pytest.raises(NodeError, match="root qdisc of kind pfifo"):
+        tc.read_back(ip, index)
+
+
+def test_nothing_is_counted_without_a_qdisc(veth: tuple[Any, int]) -> None:
+    ip, index = veth
+    with pytest.raises(NodeError, match="nothing was counted"):
+        tc.read_counters(ip, index)
+    tc.apply(ip, index, TokenBucket(Rate.parse("10mbit"), 5000, 125_000))
+    assert tc.read_counters(ip, index) == tc.QdiscCounters(bytes=0, packets=0, drops=0)
+
+
+class Poor:
+    """A kernel that was built without qdiscs."""
+
+    def nlm_request_batch(self, _: object) -> Iterator[Any]:
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        raise NetlinkError(ENOENT, "No such file or directory")
+
+
+def test_a_qdisc_that_the_kernel_lacks_names_its_option() -> None:
+    with pytest.raises(HostError, match="w3: up: the kernel refused tbf rate 10mbit") as refusal:
+        tc.shape(Poor(), 2, TokenBucket(Rate.parse("10mbit"), 5000, 125_000), where="w3: up")
+    assert "CONFIG_NET_SCH_TBF" in refusal.value.hint
+
+
+class Deaf:
+    """A kernel that takes every request and does nothing."""
+
+    def nlm_request_batch(self, _: object) -> Iterator[Any]:
+        return iter(())
+
+
+def test_a_qdisc_that_is_not_there_is_an_error_that_names_node_and_direction() -> None:
+    with pytest.raises(NodeError, match=r"w3: down: configured tbf rate 10mbit .* not shaped"):
+        tc.shape(Deaf(), 2, TokenBucket(Rate.parse("10mbit"), 5000, 125_000), where="w3: down")
+
+
+@pytest.mark.netem
+@pytest.mark.parametrize(
+    "qdisc",
+    [
+        Netem(Duration.parse("20ms"), Duration(0), 0.0, None, 99_076),
+        Netem(Duration.parse("20ms"), Duration.parse("3.3ms"), 0.0, Rate.parse("10mbit"), 103),
+        Netem(Duration(0), Duration(0), 0.013, None, 1000),
+        Netem(Duration.parse("200s"), Duration(0), 1.0, Rate.parse("34gbit"), 5),
+    ],
+)
+def test_a_netem_is_read_back_as_it_was_put_there(veth: tuple[Any, int], qdisc: Netem) -> None:
+    ip, index = veth
+    assert isinstance(tc.shape(ip, index, qdisc, where="w0: up"), Netem)
+
+
+@pytest.mark.netem
+def test_a_token_bucket_and_a_netem_replace_one_another(veth: tuple[Any, int]) -> None:
+    ip, index = veth
+    bucket = TokenBucket(Rate.parse("10mbit"), 5000, 125_000)
+    line = Netem(Duration.parse("20ms"), Duration(0), 0.01, Rate.parse("10mbit"), 103)
+    qdiscs: list[Qdisc | None] = [bucket, line, None, line, bucket]
+    for qdisc in qdiscs:
+        tc.shape(ip, index, qdisc, where="w0: up")
