@@ -1,0 +1,1 @@
+"""The per-host helper: it launches roles in containers, links them, counts and freezes them."""

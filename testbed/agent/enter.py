@@ -1,0 +1,82 @@
+"""Runs a command in a running node, with the node's restrictions.
+
+``python -m testbed.agent.enter WHERE COMMAND...`` with WHERE as JSON: ``process`` (the role's pid
+and start time) and ``entrances`` (of the node's control groups). Ends with the command's status.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed.agent import syscalls
+from testbed.agent.confine import confine, keep_only
+from testbed.agent.role import end_with
+from testbed.errors import NodeError
+from testbed.runtimes.process import Process
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+
+
+def main() -> int:
+    """Enter the node, run the command, and wait for it."""
+    where = json.loads(sys.argv[1])
+    role = Process.parse(where["process"])
+    pidfd = role.open() if role is not None else None
+    if role is None or pidfd is None:
+        raise NodeError("the node has ended.")
+    uid = _uid(role.pid)
+    environment = _environment(role.pid)
+    # Only children are moved into a pid namespace.
+    syscalls.setns(pidfd, syscalls.CLONE_NEWPID)
+    child = os.fork()
+    if child == 0:
+        end_with(lambda: _become(pidfd, where["entrances"], uid, environment, sys.argv[2:]))
+    # Ctrl-C is for the command, which is in the same process group.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return status if status >= 0 else 128 - status
+
+
+def _become(
+    pidfd: int, entrances: Sequence[str], uid: int, environment: dict[str, str], command: list[str]
+) -> int:
+    """Become the command; returns only if there is no such command."""
+    for entrance in entrances:
+        Path(entrance).write_text("0")
+    syscalls.setns(pidfd, syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
+    os.chdir("/")
+    keep_only()
+    confine(uid)
+    for number in IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], command, environment)
+    except FileNotFoundError:
+        sys.stderr.write(f"{command[0]}: no such command in the node\n")
+        return NOT_FOUND
+    except PermissionError:
+        sys.stderr.write(f"{command[0]}: not executable in the node\n")
+        return NOT_EXECUTABLE
+
+
+def _uid(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Uid:"))
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """What a process was started with."""
+    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    pairs = (entry.partition(b"=") for entry in entries if entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+
+
+if __name__ == "__main__":
+    end_with(main)

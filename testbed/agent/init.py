@@ -1,0 +1,125 @@
+"""The first process of a run's pid namespace: when it ends, all that is in there ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+
+from testbed.agent import syscalls
+from testbed.agent.nodes import CLEANUP_SECONDS, Nodes, end_all_others
+from testbed.agent.server import Server
+from testbed.agent.spawner import Spawner
+from testbed.agent.view import PROC_FLAGS
+from testbed.errors import TestbedError
+from testbed.network.counters import TrafficMeter
+from testbed.network.switch import Switch
+from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
+from testbed.runtimes.hierarchies import find_hierarchies
+from testbed.runtimes.lifeline import AGENT_LOG, AGENT_SOCKET, COMMIT
+from testbed.runtimes.limits import PIDS_LIMIT, Limits
+from testbed.runtimes.reports import encode_error, report
+from testbed.runtimes.settings import AgentSettings
+from testbed.telemetry.folder import RunFolder
+
+LIFELINE = 0
+STATUS = 1
+HOSTNAME_BYTES = 64
+AGENT_LIMITS = Limits(cpu_weight=10, pids=2 * PIDS_LIMIT)
+
+
+def main(settings: AgentSettings) -> int:
+    """Wait for the commit, bring the agent up, serve until the lifeline ends, clean up."""
+    if not committed():
+        return 1
+    try:
+        groups = RunGroups(settings.folder.name, find_hierarchies())
+        groups.create()
+        try:
+            _live(settings, groups)
+        finally:
+            end_all_others(groups)
+            _leave(groups)
+    except (OSError, TestbedError) as error:
+        _say(error=encode_error(error))
+        raise
+    return 0
+
+
+def committed() -> bool:
+    """Wait until the controller has put this process on record; False if it died before.
+
+    Nothing exists yet that anybody would have to remove.
+    """
+    # The process outside only waits for this one; without it nobody would notice this one's end.
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    received = b""
+    while not received.endswith(b"\n"):
+        data = os.read(LIFELINE, len(COMMIT))
+        if not data:
+            return False
+        received += data
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
+    return received == COMMIT
+
+
+def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
+    """Make the run's namespaces and the agent's parts; the template goes on warming up."""
+    groups.add(AGENT_GROUP, AGENT_LIMITS)
+    for entrance in groups.entrances(AGENT_GROUP):
+        entrance.write_text("0")
+    syscalls.unshare(syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
+    socket.sethostname(groups.run[:HOSTNAME_BYTES])
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("proc", "/proc", "proc", flags=PROC_FLAGS)
+    log = RunFolder(settings.folder).log(AGENT_LOG)
+    spawner = Spawner.start(settings.template, run_folder=settings.folder, agent_log=log)
+    return Nodes(groups, spawner, Switch.build(), TrafficMeter())
+
+
+def _live(settings: AgentSettings, groups: RunGroups) -> None:
+    """Do what there is to do until the run ends."""
+    nodes = _bring_up(settings, groups)
+    server = Server(nodes, RunFolder(settings.folder).control / AGENT_SOCKET)
+    server.watch(LIFELINE, lambda _: _end_of_lifeline(server, settings.detached))
+    server.watch(nodes.spawner.ready_pipe, lambda _: _template_says(server, nodes.spawner))
+    server.serve()
+
+
+def _template_says(server: Server, spawner: Spawner) -> None:
+    server.forget(spawner.ready_pipe)
+    try:
+        spawner.check_ready()
+    except TestbedError as error:
+        _say(error=encode_error(error))
+        server.stop()
+    else:
+        _say(ready=True)
+    os.dup2(sys.stderr.fileno(), STATUS)  # the controller has been told all that it waits for
+
+
+def _end_of_lifeline(server: Server, detached: bool) -> None:
+    if os.read(LIFELINE, len(COMMIT)):
+        return
+    server.forget(LIFELINE)
+    if not detached:
+        server.stop()
+
+
+def _leave(groups: RunGroups) -> None:
+    """Remove the run's control groups; this process has to be in none of them for that.
+
+    Raises:
+        HostError: one is still in use; `testbed down` will try again.
+    """
+    for way_out in groups.exits():
+        way_out.write_text("0")
+    groups.remove(deadline=time.monotonic() + CLEANUP_SECONDS)
+
+
+def _say(**message: object) -> None:
+    with suppress(BrokenPipeError):  # the controller has ended, and the lifeline says so too
+        report(STATUS, **message)

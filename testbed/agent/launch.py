@@ -1,0 +1,90 @@
+"""What the controller asks of the agent, and what it is told: frozen data that travels as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from testbed import topology
+from testbed.errors import NodeError
+from testbed.network.ends import Neighbour
+from testbed.topology import NetworkSpec, NodeSpec
+
+MOUNT_ROOT = Path("/run/testbed")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or folder of the host that a node sees.
+
+    Attributes:
+        source: on the host.
+        target: in the node, below /run/testbed.
+        writable: whether the node may write there.
+    """
+
+    source: Path
+    target: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One node to bring up.
+
+    Attributes:
+        node: its place in the plan.
+        network: the switch its link goes to.
+        entry: what it executes, as ``module:function``.
+        arguments: what the function is called with.
+        log: file that its output is appended to.
+        mounts: what it sees of the host, besides a read-only root; no target lies in another.
+        mode: forked from the template, or a fresh interpreter.
+        neighbours: the nodes it will talk to.
+        environment: added to the agent's own.
+    """
+
+    node: NodeSpec
+    network: NetworkSpec
+    entry: str
+    arguments: Mapping[str, str]
+    log: Path
+    mounts: tuple[Mount, ...] = ()
+    mode: topology.Launch = "warm"
+    neighbours: tuple[Neighbour, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse mounts that would show or change more of the host than is asked for.
+
+        Raises:
+            NodeError: a target lies elsewhere than below /run/testbed, or in another target.
+        """
+        targets = [mount.target for mount in self.mounts]
+        for target in targets:
+            if ".." in target.parts or MOUNT_ROOT not in target.parents:
+                raise NodeError(
+                    f"{self.node.name}: mount at {target}, expected below {MOUNT_ROOT}."
+                )
+            if any(other in target.parents for other in targets) or targets.count(target) > 1:
+                raise NodeError(f"{self.node.name}: mount at {target} lies in another mount.")
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A node that has ended.
+
+    Attributes:
+        node: its name.
+        status: what its role returned; negative for the signal that ended it.
+    """
+
+    node: str
+    status: int
+
+
+LAUNCH = TypeAdapter(Launch)
+EXITS = TypeAdapter(tuple[Exit, ...])

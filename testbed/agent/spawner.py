@@ -1,0 +1,129 @@
+"""The agent's end of the template: asks it for nodes, and lets each go once it is complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from testbed.agent.launch import Launch
+from testbed.agent.order import Delivery, Order
+from testbed.errors import NodeError
+from testbed.runtimes.base import Template
+from testbed.runtimes.environment import python
+from testbed.runtimes.reports import ReportPipe
+
+SETUP_SECONDS = 30.0
+
+
+class Newborn:
+    """A node whose processes exist, and whose role waits to be let go."""
+
+    def __init__(self, reports: ReportPipe, gate: int, *, deadline: float) -> None:
+        self._reports = reports
+        self._gate = gate
+        self._deadline = deadline
+
+    def pid(self) -> int:
+        """The role's pid, once it is known; its namespaces exist then.
+
+        Raises:
+            NodeError, HostError: the node could not be made.
+        """
+        return int(self._reports.expect("pid", deadline=self._deadline))
+
+    def let_go(self) -> None:
+        """Wait until the node is ready for its role, and let that run.
+
+        Raises:
+            NodeError, HostError: the node could not be made.
+        """
+        self._reports.expect("prepared", deadline=self._deadline)
+        with suppress(BrokenPipeError):  # killed just now; it is reaped and reported like any other
+            os.write(self._gate, b"\n")
+
+
+@dataclass
+class Spawner:
+    """Forks nodes from the template.
+
+    Attributes:
+        run_folder: hidden in every node.
+        agent_log: where the template prints.
+        process: the template.
+    """
+
+    run_folder: Path
+    agent_log: Path
+    process: subprocess.Popen[bytes]
+    _channel: socket.socket
+
+    @classmethod
+    def start(cls, template: Template, *, run_folder: Path, agent_log: Path) -> Spawner:
+        """Start the template; ``ready_pipe`` becomes readable when it is ready, or has ended."""
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            process = subprocess.Popen(
+                python("testbed.agent.template", str(its.fileno()), json.dumps(asdict(template))),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=(its.fileno(),),
+            )
+        return cls(run_folder, agent_log, process, mine)
+
+    @property
+    def ready_pipe(self) -> int:
+        """Descriptor of the pipe in which the template says that it is ready."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def check_ready(self) -> None:
+        """Read what the ready pipe has to say.
+
+        Raises:
+            NodeError: the template has ended; holds the last lines that it printed.
+        """
+        pipe = ReportPipe(self.ready_pipe, whose="the template", log=self.agent_log)
+        pipe.expect("ready", deadline=time.monotonic())
+
+    @contextmanager
+    def spawn(self, launch: Launch, entrances: list[Path]) -> Iterator[Newborn]:
+        """Have a node made. It lives on only if it is let go before the body ends.
+
+        Raises:
+            NodeError: the template has ended.
+            OSError: the log cannot be opened.
+        """
+        name = launch.node.name
+        deadline = time.monotonic() + SETUP_SECONDS
+        log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        order = Order(replace(launch, neighbours=()), tuple(entrances), self.run_folder)
+        report_reader, report_writer = os.pipe()
+        gate_reader, gate_writer = os.pipe()
+        try:
+            try:
+                self._send(Delivery(order, report_writer, gate_reader, log), name)
+            finally:
+                for descriptor in (report_writer, gate_reader, log):
+                    os.close(descriptor)
+            reports = ReportPipe(report_reader, whose=name, log=launch.log)
+            yield Newborn(reports, gate_writer, deadline=deadline)
+        finally:
+            os.close(report_reader)
+            os.close(gate_writer)
+
+    def _send(self, delivery: Delivery, name: str) -> None:
+        try:
+            delivery.send(self._channel)
+        except (BrokenPipeError, ConnectionResetError):
+            raise NodeError(
+                f"{name}: the template has ended, no node can be started any more.",
+                hint=f"See {self.agent_log}.",
+            ) from None

@@ -1,0 +1,85 @@
+"""The template: a process with one thread that has imported everything, and forks every node.
+
+A node forked from it starts in milliseconds and shares its memory. A program of its own, so that
+its environment is there before its first instruction, where glibc reads it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+from testbed.agent.container import become_node
+from testbed.agent.order import Delivery
+from testbed.agent.role import end_with, resolve
+from testbed.errors import NodeError
+from testbed.runtimes.base import Template
+from testbed.runtimes.reports import encode_error, report
+
+
+def main() -> int:
+    """Prepare, say so on standard output, then fork a node for every order that arrives.
+
+    Command line: descriptor of the socket that orders arrive on, and the Template as JSON.
+    """
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    ready = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a module prints on import is no report
+    content = json.loads(sys.argv[2])
+    prepare(Template(tuple(content["preload"]), content["warm_up"], content["arguments"]))
+    report(ready, ready=True)
+    os.close(ready)
+    while (delivery := Delivery.receive(channel)) is not None:
+        fork_node(delivery, channel)
+    return 0
+
+
+def prepare(template: Template) -> None:
+    """Import and warm up, so that what every node needs lies in pages that all of them share."""
+    for module in template.preload:
+        importlib.import_module(module)
+    if template.warm_up:
+        # The warm-up's status says nothing about a node; if it fails it raises.
+        resolve(template.warm_up)(template.arguments)
+    # The collector would write into the pages of everything that exists by now.
+    gc.collect()
+    gc.freeze()
+
+
+def fork_node(delivery: Delivery, channel: socket.socket) -> None:
+    """Fork the first process of a node, and wait until that has forked the role."""
+    try:
+        check_threads(delivery.order.launch.node.name)
+        child = os.fork()
+        if child == 0:
+            channel.close()
+            end_with(lambda: become_node(delivery))
+        os.waitpid(child, 0)
+    except (OSError, NodeError) as error:
+        report(delivery.report, error=encode_error(error))
+    finally:
+        for descriptor in (delivery.report, delivery.gate, delivery.log):
+            os.close(descriptor)
+
+
+def check_threads(name: str) -> None:
+    """See that this process has one thread, as the kernel counts them.
+
+    Raises:
+        NodeError: it has more; a fork would hold the locks of those that it leaves behind.
+    """
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads != 1:
+        raise NodeError(
+            f"{name}: the template has {threads} threads, and such a process must not fork.",
+            hint="Something that was imported or warmed up started one; use `launch: cold`.",
+        )
+
+
+if __name__ == "__main__":
+    end_with(main)

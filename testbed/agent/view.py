@@ -1,0 +1,75 @@
+"""The file system as a node sees it: the host's, read-only, without other nodes' files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from testbed.agent import syscalls
+from testbed.agent.interpreter import Cover, find_covers, find_needs
+from testbed.agent.launch import MOUNT_ROOT, Mount
+
+SCRATCH = (Path("/tmp"), Path("/dev/shm"))
+"""Where a node may write, into memory of its own."""
+
+SCRATCH_OPTIONS = "size=16m,mode=1777"
+COVER_OPTIONS = "size=1m,mode=755"
+TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
+PROC_FLAGS = TMPFS_FLAGS | syscalls.MS_NOEXEC
+
+
+def make_view(mounts: Sequence[Mount], uid: int, *, run_folder: Path) -> None:
+    """Change what this process's mount namespace shows; nothing in it may propagate to another.
+
+    Args:
+        mounts: what is shown below /run/testbed.
+        uid: the role's; decides what of the interpreter would be closed to it.
+        run_folder: hidden: it holds what other nodes wrote.
+
+    Raises:
+        HostError: the interpreter is closed to the uid, or the kernel is too old.
+        OSError: a source is missing, or a mount fails; names it.
+    """
+    must, may = find_needs()
+    covers = find_covers((*SCRATCH, MOUNT_ROOT.parent), uid, must=must, may=may)
+    # Opened before anything is covered: from then on only these descriptors lead there.
+    sources = _open(mount.source for mount in mounts)
+    trees = _open(tree for cover in covers for tree in cover.trees)
+    syscalls.mount("proc", "/proc", "proc", flags=PROC_FLAGS)
+    for cover in covers:
+        _put_up(cover, trees)
+    for mount in mounts:
+        _bind(sources[mount.source], mount.target)
+    if run_folder.is_dir():
+        syscalls.mount("tmpfs", str(run_folder), "tmpfs", flags=TMPFS_FLAGS, data=COVER_OPTIONS)
+    for descriptor in (*sources.values(), *trees.values()):
+        os.close(descriptor)
+    syscalls.set_read_only("/", True, recursive=True)
+    for writable in (Path("/proc"), *SCRATCH, *(m.target for m in mounts if m.writable)):
+        syscalls.set_read_only(str(writable), False, recursive=False)
+
+
+def _open(paths: Iterable[Path]) -> dict[Path, int]:
+    return {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths}
+
+
+def _put_up(cover: Cover, trees: dict[Path, int]) -> None:
+    options = SCRATCH_OPTIONS if cover.folder in SCRATCH else COVER_OPTIONS
+    syscalls.mount("tmpfs", str(cover.folder), "tmpfs", flags=TMPFS_FLAGS, data=options)
+    for link, target in cover.links:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+    for tree in cover.trees:
+        _bind(trees[tree], tree)
+
+
+def _bind(descriptor: int, target: Path) -> None:
+    """Show what a descriptor leads to at another path, which is made for it."""
+    source = f"/proc/self/fd/{descriptor}"
+    if Path(source).is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+    syscalls.mount(source, str(target), flags=syscalls.MS_BIND | syscalls.MS_REC)

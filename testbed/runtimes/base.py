@@ -1,0 +1,175 @@
+"""What every runtime does: it makes containers for a plan's nodes, and gets rid of them again.
+
+A runtime starts the agent; what happens in a container from then on (links, roles, counters) is the
+agent's work and the same in every runtime. A run is named by its folder: everything but ``start``
+works from another process than the one that started the run, and after that one was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self
+
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import Plan
+
+Condition = Literal["running", "frozen", "ended"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a runtime will ask of the host for one node; shown by ``testbed plan``.
+
+    Attributes:
+        node: the node's name.
+        options: the runtime's own words for what it makes, and their values.
+    """
+
+    node: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Template:
+    """What the process that warm nodes are forked from does before the first fork.
+
+    Attributes:
+        preload: modules to import.
+        warm_up: entry point to call once, as ``module:function``; empty for none.
+        arguments: what it is called with.
+    """
+
+    preload: tuple[str, ...] = ()
+    warm_up: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a run is started.
+
+    Attributes:
+        template: see Template; without modules for a run whose nodes all start cold.
+        detached: whether the run outlives the process that started it.
+        environment: added to the environment of the agent and of everything that it starts.
+        deadline_seconds: by when the agent must be ready.
+    """
+
+    template: Template = field(default_factory=Template)
+    detached: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    deadline_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node as the host sees it.
+
+    Attributes:
+        node: its name.
+        condition: whether it runs.
+        pid: its first process, as the caller's pid namespace sees it; None if it has ended.
+    """
+
+    node: str
+    condition: Condition
+    pid: int | None
+
+
+@dataclass(frozen=True)
+class HostState:
+    """What there is of a run on this host.
+
+    Attributes:
+        alive: whether its agent lives.
+        nodes: its nodes by name, ended ones included as long as the run lives.
+    """
+
+    alive: bool
+    nodes: tuple[NodeState, ...]
+
+
+class Lifeline(Protocol):
+    """What ties a started run to this process. If this process dies, an attached run ends."""
+
+    @property
+    def pid(self) -> int:
+        """The agent's pid."""
+
+    def ended(self) -> bool:
+        """Whether the agent has ended; then no node lives any more."""
+
+    def stop(self) -> None:
+        """End the run and remove everything it has on this host. Stopping twice is harmless.
+
+        Raises:
+            HostError: something cannot be removed; names it.
+        """
+
+    def close(self) -> None:
+        """Let go of the run: from now on its folder's lock is no longer held by this process."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *failure: object) -> None:
+        """Stop and close; a detached run goes on unless it was stopped."""
+
+
+class RuntimeDriver(Protocol):
+    """One runtime."""
+
+    def requests(self, plan: Plan) -> tuple[Request, ...]:
+        """What ``start`` and the launches will ask of the host. Pure: touches nothing."""
+
+    def start(self, plan: Plan, folder: RunFolder, start: Start) -> Lifeline:
+        """Start the run's agent; returns once it takes orders at ``folder.control / "agent.sock"``.
+
+        Raises:
+            HostError: this host or user cannot do it; says what is missing.
+            NodeError: the agent failed or was late; holds the last lines of its log.
+        """
+
+    def stop(self, folder: RunFolder) -> None:
+        """End a run and remove everything it has on this host, whoever started it.
+
+        Idempotent. Waits until the process that started the run has let go of it.
+
+        Raises:
+            HostError: something cannot be removed; names it.
+            NodeError: the process that started the run does not let go of it.
+        """
+
+    def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
+        """Run a command in a node, with the node's restrictions; returns its exit status.
+
+        Raises:
+            NodeError: the node does not run.
+        """
+
+    def logs(self, folder: RunFolder, node: str) -> bytes:
+        """What a node has printed so far.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+
+    def state(self, folder: RunFolder) -> HostState:
+        """What there is of a run on this host now."""
+
+    def freeze(self, folder: RunFolder, node: str) -> None:
+        """Stop a node's processes where they are.
+
+        Raises:
+            NodeError: there is no such node, or it does not stop.
+        """
+
+    def thaw(self, folder: RunFolder, node: str) -> None:
+        """Let a frozen node go on.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+
+    def find(self) -> tuple[str, ...]:
+        """The names of all runs that have something on this host, with or without a folder."""

@@ -1,0 +1,278 @@
+"""The control groups of a run: ``testbed/<run>/<node>`` in every hierarchy that is used."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import HostError, NodeError
+from testbed.runtimes.hierarchies import Hierarchy
+from testbed.runtimes.limits import Limits, settings
+
+PARENT = "testbed"
+AGENT_GROUP = "agent"
+"""Beside the nodes' groups: the agent's own."""
+
+PROCESSES = "cgroup.procs"
+ATTEMPTS = 10
+POLL_SECONDS = 0.005
+FREEZE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class RunGroups:
+    """The control groups of one run.
+
+    Attributes:
+        run: the run's name.
+        hierarchies: where they are made; empty for a run that has none on this host.
+    """
+
+    run: str
+    hierarchies: tuple[Hierarchy, ...]
+
+    def create(self) -> None:
+        """Make the run's own groups, which nodes are put below; all of them or none.
+
+        Raises:
+            HostError: groups of that name exist, or cannot be made.
+        """
+        made: list[Path] = []
+        try:
+            for tree in self.hierarchies:
+                self._create(tree)
+                made.append(self._folder(tree))
+        except HostError:
+            for folder in made:
+                folder.rmdir()
+            raise
+
+    def _create(self, tree: Hierarchy) -> None:
+        folder = self._folder(tree)
+        try:
+            _make(folder)
+            if tree.version == 2:
+                for level in (tree.root, folder.parent, folder):
+                    _delegate(level, tree)
+        except FileExistsError:
+            raise HostError(
+                f"{folder} exists: a run of that name lives, or was left behind.",
+                hint=f"`testbed down {self.run}` removes it.",
+            ) from None
+        except OSError as error:
+            raise HostError(
+                f"{folder} cannot be made: {error.strerror}.",
+                hint="Control groups need root and a writable /sys/fs/cgroup.",
+            ) from None
+
+    def add(self, node: str, limits: Limits) -> None:
+        """Make a node's groups, or those of a node that has ended again, and set their limits.
+
+        Raises:
+            HostError: a limit cannot be enforced; names the file and what it holds instead.
+        """
+        for tree in self.hierarchies:
+            wanted = tree.controllers & frozenset(limits.controllers)
+            if not wanted:
+                continue
+            folder = self._folder(tree) / node
+            with suppress(FileExistsError):
+                folder.mkdir()
+            for controller in sorted(wanted):
+                _apply(folder, limits, controller=controller, tree=tree)
+
+    def entrances(self, node: str) -> list[Path]:
+        """The files into which a process writes 0 to become one of the node's."""
+        folders = (self._folder(tree) / node for tree in self.hierarchies)
+        return [folder / PROCESSES for folder in folders if folder.is_dir()]
+
+    def exits(self) -> list[Path]:
+        """The files into which a process writes 0 to belong to no group of any run."""
+        return [tree.root / PROCESSES for tree in self.hierarchies]
+
+    def nodes(self) -> list[str]:
+        """The names below the run, the agent's among them."""
+        groups = self._below("freezer")
+        return sorted(path.name for tree, top in groups for path in _children(top))
+
+    def processes(self, node: str) -> list[int]:
+        """The pids of a node, as this pid namespace sees them."""
+        return [pid for _, top in self._below("pids") for pid in _pids(top / node)]
+
+    def freeze(self, node: str) -> None:
+        """Stop all processes of a node where they are, and wait until they stand.
+
+        Raises:
+            NodeError: there is no such node, or it does not stop.
+        """
+        self._set_frozen(node, True)
+
+    def thaw(self, node: str) -> None:
+        """Let a frozen node go on.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+        self._set_frozen(node, False)
+
+    def is_frozen(self, node: str) -> bool:
+        """Whether the node was frozen and not thawed since."""
+        try:
+            return any(_asked_to_freeze(top / node, tree) for tree, top in self._below("freezer"))
+        except FileNotFoundError:
+            return False
+
+    def thaw_all(self) -> None:
+        """Thaw every group of the run: a frozen process cannot be killed in version 1."""
+        for tree, top in self._below("freezer"):
+            for folder in (top, *_children(top)):
+                with suppress(FileNotFoundError):  # removed in the meantime
+                    _write_state(folder, tree, frozen=False)
+
+    def members(self) -> set[int]:
+        """The pids of everything in any group of the run."""
+        tops = [self._folder(tree) for tree in self.hierarchies]
+        return {pid for top in tops for folder in (top, *_children(top)) for pid in _pids(folder)}
+
+    def remove_node(self, node: str, *, deadline: float) -> None:
+        """Remove a node's groups; its processes must have ended or be about to.
+
+        Raises:
+            HostError: they are still in use at the deadline (``time.monotonic``).
+        """
+        for tree in self.hierarchies:
+            _remove(self._folder(tree) / node, deadline)
+
+    def remove(self, *, deadline: float) -> None:
+        """Remove all groups of the run, and the parent of all runs after the last of them.
+
+        Raises:
+            HostError: one is still in use at the deadline (``time.monotonic``); names its pids.
+        """
+        for tree in self.hierarchies:
+            top = self._folder(tree)
+            for folder in (*_children(top), top):
+                _remove(folder, deadline)
+            with suppress(OSError):  # other runs are below it, or are being made right now
+                top.parent.rmdir()
+
+    def _folder(self, tree: Hierarchy) -> Path:
+        return tree.root / PARENT / self.run
+
+    def _below(self, controller: str) -> list[tuple[Hierarchy, Path]]:
+        """The hierarchy of a controller and the run's folder in it, if groups are used at all."""
+        trees = (tree for tree in self.hierarchies if controller in tree.controllers)
+        return [(tree, self._folder(tree)) for tree in trees]
+
+    def _set_frozen(self, node: str, frozen: bool) -> None:
+        if node not in self.nodes():
+            raise NodeError(
+                f"{self.run} has no node {node}.", hint=f"`testbed ps {self.run}` lists its nodes."
+            )
+        deadline = time.monotonic() + FREEZE_SECONDS
+        for tree, top in self._below("freezer"):
+            _write_state(top / node, tree, frozen=frozen)
+            while not _stands(top / node, tree, frozen):
+                if time.monotonic() > deadline:
+                    raise NodeError(f"{node}: does not freeze within {FREEZE_SECONDS:g} s.")
+                time.sleep(POLL_SECONDS)
+
+
+def find_runs(hierarchies: Sequence[Hierarchy]) -> list[str]:
+    """The names of all runs that have a control group on this host."""
+    return sorted({path.name for tree in hierarchies for path in _children(tree.root / PARENT)})
+
+
+def _make(folder: Path) -> None:
+    """Make a run's folder. The parent of all runs may go at any moment, with the last other run."""
+    for _ in range(ATTEMPTS):
+        with suppress(FileExistsError):
+            folder.parent.mkdir()
+        with suppress(FileNotFoundError):
+            folder.mkdir()
+            return
+    folder.mkdir()
+
+
+def _delegate(folder: Path, tree: Hierarchy) -> None:
+    """Version 2: let the groups below a folder have the controllers."""
+    names = sorted(tree.controllers - {"freezer"})
+    (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
+
+
+def _apply(folder: Path, limits: Limits, *, controller: str, tree: Hierarchy) -> None:
+    for setting in settings(limits, controller, tree.version):
+        path = folder / setting.file
+        if setting.optional and not path.exists():
+            continue
+        try:
+            path.write_text(setting.value)
+            found = path.read_text().strip()
+        except OSError as error:
+            raise HostError(
+                f"{folder.name}: {path} cannot be set to {setting.value}: {error.strerror}.",
+                hint="Remove the limit from the scenario, or use a kernel that has it.",
+            ) from None
+        if found != setting.value:
+            raise HostError(
+                f"{folder.name}: {path} is {found} after writing {setting.value}.",
+                hint="The kernel does not enforce this limit; ask for another value.",
+            )
+
+
+def _write_state(folder: Path, tree: Hierarchy, *, frozen: bool) -> None:
+    if tree.version == 1:
+        (folder / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
+    else:
+        (folder / "cgroup.freeze").write_text("1" if frozen else "0")
+
+
+def _asked_to_freeze(folder: Path, tree: Hierarchy) -> bool:
+    if tree.version == 1:
+        return (folder / "freezer.state").read_text().strip() != "THAWED"
+    return (folder / "cgroup.freeze").read_text().strip() == "1"
+
+
+def _stands(folder: Path, tree: Hierarchy, frozen: bool) -> bool:
+    """Whether the kernel has done what was asked: version 1 is FREEZING for a while."""
+    if tree.version == 1:
+        return (folder / "freezer.state").read_text().strip() == ("FROZEN" if frozen else "THAWED")
+    events = (folder / "cgroup.events").read_text().split()
+    return events[events.index("frozen") + 1] == ("1" if frozen else "0")
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+
+
+def _pids(folder: Path) -> list[int]:
+    try:
+        return [int(word) for word in (folder / PROCESSES).read_text().split()]
+    except OSError:  # the group is gone, or goes while it is read
+        return []
+
+
+def _remove(folder: Path, deadline: float) -> None:
+    """Remove one group; the kernel takes a moment to forget processes that have just ended."""
+    while True:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                pids = ", ".join(str(pid) for pid in _pids(folder)) or "none listed"
+                raise HostError(
+                    f"{folder} cannot be removed: {error.strerror} (processes: {pids}).",
+                    hint="End these processes and run `testbed down` again.",
+                ) from None
+            time.sleep(POLL_SECONDS)
+        else:
+            return

@@ -1,0 +1,49 @@
+"""The environment of the agent, and so of every node: explicit, and nothing of the caller's."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+BASE: Mapping[str, str] = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "HOME": "/tmp",
+    # One thread per node, and none in the template: a process with threads cannot be forked.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # With a GPU in sight, torch starts a thread for it at the first backward pass.
+    "CUDA_VISIBLE_DEVICES": "",
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+    # Or glibc gives megabyte buffers back after every call and takes the page faults again.
+    "MALLOC_TRIM_THRESHOLD_": "16777216",
+    "MALLOC_MMAP_THRESHOLD_": "4194304",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONHASHSEED": "0",
+}
+
+
+def agent_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """BASE, what a fresh interpreter needs to find this very package, and ``extra`` last."""
+    return {**BASE, **_python_paths(), **extra}
+
+
+def _python_paths() -> dict[str, str]:
+    package_root = str(Path(__file__).parents[2])
+    installed = [*site.getsitepackages(), site.getusersitepackages()]
+    paths = {} if package_root in installed else {"PYTHONPATH": package_root}
+    # HOME is not the user's, and packages installed with `pip --user` are found through it.
+    if site.ENABLE_USER_SITE and os.path.isdir(site.getusersitepackages()):  # noqa: PTH112
+        paths["PYTHONUSERBASE"] = site.getuserbase()
+    return paths
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module in a fresh interpreter like this one."""
+    # -P keeps the current folder out of the module search path.
+    return [sys.executable, "-P", "-m", module, *arguments]

@@ -1,0 +1,75 @@
+"""Where this host has its control groups: version 1, version 2, or each for some controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import HostError
+from testbed.runtimes.limits import Version
+
+CONTROLLERS = ("cpu", "memory", "freezer", "pids")
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One mounted tree of control groups.
+
+    Attributes:
+        root: where it is mounted.
+        version: 1 or 2.
+        controllers: those of CONTROLLERS that it carries.
+    """
+
+    root: Path
+    version: Version
+    controllers: frozenset[str]
+
+
+def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
+    """The hierarchies that carry CONTROLLERS, each controller in one of them.
+
+    Raises:
+        HostError: a controller is nowhere.
+    """
+    mounted = [_parse(line) for line in mounts.read_text().splitlines()]
+    # A controller that version 1 has claimed is not available to version 2.
+    ordered = sorted((tree for tree in mounted if tree is not None), key=lambda tree: tree.version)
+    homes: dict[str, Path] = {}
+    for tree in ordered:
+        for controller in sorted(tree.controllers):
+            homes.setdefault(controller, tree.root)
+    missing = [controller for controller in CONTROLLERS if controller not in homes]
+    if missing:
+        raise HostError(
+            f"this host has no control groups for {', '.join(missing)}.",
+            hint="Mount them (`mount -t cgroup2 none /sys/fs/cgroup`), or boot with them enabled.",
+        )
+    return _used(ordered, homes)
+
+
+def _used(trees: list[Hierarchy], homes: Mapping[str, Path]) -> tuple[Hierarchy, ...]:
+    """The trees that something was found in, each reduced to what it is used for."""
+    used: dict[Path, Hierarchy] = {}
+    for tree in trees:
+        mine = frozenset(name for name, root in homes.items() if root == tree.root)
+        if mine:
+            used.setdefault(tree.root, Hierarchy(tree.root, tree.version, mine))
+    return tuple(used.values())
+
+
+def _parse(line: str) -> Hierarchy | None:
+    """A line of mountinfo, if it is a tree of control groups with a controller of ours."""
+    before, _, after = line.partition(" - ")
+    kind, _, options = after.split(" ", 2)
+    root = Path(before.split()[4])
+    if kind == "cgroup":
+        found = frozenset(options.split(",")) & frozenset(CONTROLLERS)
+        return Hierarchy(root, 1, found) if found else None
+    if kind == "cgroup2":
+        listed = (root / "cgroup.controllers").read_text().split()
+        # The freezer of version 2 is no controller: every group but the root has it.
+        return Hierarchy(root, 2, frozenset([*listed, "freezer"]) & frozenset(CONTROLLERS))
+    return None

@@ -1,0 +1,256 @@
+"""Starts a run's agent so that, whoever is killed and whenever, all that is left is on record.
+
+The agent waits at its end of a pipe, the lifeline, before it makes anything. This process writes
+down the agent's pid and start time, and sends "commit" after that. If it dies before, the agent
+reads the end of the file and exits; if it dies later, an attached run ends itself in the same way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from testbed.errors import HostError, NodeError
+from testbed.runtimes.base import Start
+from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
+from testbed.runtimes.environment import agent_environment, python
+from testbed.runtimes.process import Process, has_ended
+from testbed.runtimes.reports import ReportPipe
+from testbed.runtimes.settings import AgentSettings
+from testbed.telemetry.files import write_atomically
+from testbed.telemetry.folder import RunFolder
+
+AGENT_RECORD = "agent.pid"
+AGENT_SOCKET = "agent.sock"
+AGENT_LOG = "agent"
+AGENT_MODULE = "testbed.agent"
+COMMIT = b"commit\n"
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.02
+
+
+@dataclass
+class NativeLifeline:
+    """See Lifeline."""
+
+    folder: RunFolder
+    groups: RunGroups
+    detached: bool
+    _spawned: subprocess.Popen[bytes]
+    _lock: int | None
+    _agent: Process | None = None
+
+    @classmethod
+    def begin(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
+        """Spawn the agent, put it on record, and wait until it takes orders.
+
+        Raises:
+            HostError, NodeError: see RuntimeDriver.start.
+        """
+        try:
+            lifeline = cls._spawn(folder, groups, start=start)
+        except OSError as error:
+            raise HostError(
+                f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
+            ) from None
+        try:
+            lifeline._commit(start.deadline_seconds)
+        except BaseException:
+            lifeline.stop()
+            lifeline.close()
+            raise
+        return lifeline
+
+    @classmethod
+    def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
+        folder.control.mkdir(mode=0o700, exist_ok=True)
+        folder.logs.mkdir(exist_ok=True)
+        lock = _take_lock(folder)
+        try:
+            spawned = _execute(folder, start, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(folder, groups, start.detached, spawned, lock)
+
+    @property
+    def pid(self) -> int:
+        """The agent's pid."""
+        assert self._agent is not None
+        return self._agent.pid
+
+    def ended(self) -> bool:
+        """Whether the agent has ended; then no node lives any more."""
+        return self._spawned.poll() is not None
+
+    def stop(self) -> None:
+        """End the run and remove everything it has on this host. Stopping twice is harmless."""
+        deadline = time.monotonic() + STOP_SECONDS
+        groups = own(self.groups, self.folder)
+        self._hang_up()
+        end_agent(self._agent, groups, deadline=deadline)
+        # Without a record the agent was never told to commit, and now reads the end of the file.
+        try:
+            self._spawned.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise HostError(f"the agent (process {self._spawned.pid}) does not end.") from None
+        clear(self.folder, groups, deadline=deadline)
+
+    def close(self) -> None:
+        """Let go of the run: from now on its folder's lock is no longer held by this process."""
+        self._hang_up()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Stop and close; a detached run goes on unless it was stopped."""
+        try:
+            if not self.detached:
+                self.stop()
+        finally:
+            self.close()
+
+    def _commit(self, within_seconds: float) -> None:
+        assert self._spawned.stdout is not None
+        assert self._spawned.stdin is not None
+        deadline = time.monotonic() + within_seconds
+        log = self.folder.log(AGENT_LOG)
+        reports = ReportPipe(self._spawned.stdout.fileno(), whose="the agent", log=log)
+        self._put_on_record(int(reports.expect("pid", deadline=deadline)))
+        with suppress(BrokenPipeError):
+            self._spawned.stdin.write(COMMIT)
+        reports.expect("ready", deadline=deadline)
+
+    def _put_on_record(self, pid: int) -> None:
+        self._agent = _process_or_none(pid)
+        if self._agent is None:
+            return  # the next report says why
+        try:
+            write_atomically(self.folder.control / AGENT_RECORD, f"{self._agent}\n")
+        except OSError as error:
+            raise HostError(f"{self.folder.control}: {error.strerror}.") from None
+
+    def _hang_up(self) -> None:
+        for pipe in (self._spawned.stdin, self._spawned.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def end_agent(agent: Process | None, groups: RunGroups, *, deadline: float) -> None:
+    """Kill the agent, and with it every process of its pid namespace, and wait until all are gone.
+
+    Raises:
+        HostError: it has not ended by ``deadline`` (``time.monotonic``).
+    """
+    descriptor = agent.open() if agent is not None else None
+    if agent is None or descriptor is None:
+        return
+    try:
+        agent.kill()
+        groups.thaw_all()
+        # A node may have been frozen in the meantime; in version 1 it would keep the agent alive.
+        while not has_ended(descriptor, POLL_SECONDS):
+            groups.thaw_all()
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"the agent of {groups.run} (process {agent.pid}) was killed but does not end.",
+                    hint="See its state in /proc, then run `testbed down` again.",
+                )
+    finally:
+        os.close(descriptor)
+
+
+def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
+    """Kill what is still in the run's control groups, remove them, and the agent's record.
+
+    Raises:
+        HostError: something is still there at ``deadline`` (``time.monotonic``).
+    """
+    while members := groups.members():
+        found = [process for pid in members if (process := _process_or_none(pid)) is not None]
+        # Known by its start time before it is seen in the group again: so it is the one in there.
+        again = groups.members()
+        for process in found:
+            if process.pid in again:
+                process.kill()
+        groups.thaw_all()
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    groups.remove(deadline=deadline)
+    for name in (AGENT_RECORD, AGENT_SOCKET):
+        (folder.control / name).unlink(missing_ok=True)
+
+
+def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
+    """The control groups, or none if they are those of another run.
+
+    Runs of one name may have folders in different places, but only one of them can live.
+    """
+    owner = _find_owner(groups)
+    return groups if owner in (None, folder.path) else RunGroups(groups.run, ())
+
+
+def _find_owner(groups: RunGroups) -> Path | None:
+    """The folder of the living run that control groups are of; None if no agent is in them."""
+    for pid in groups.processes(AGENT_GROUP):
+        with suppress(OSError):  # it has just ended
+            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if AGENT_MODULE in words:
+                return AgentSettings.from_json(words[words.index(AGENT_MODULE) + 1]).folder
+    return None
+
+
+def read_record(folder: RunFolder) -> Process | None:
+    """The agent that is on record, dead or alive; None if there is no record."""
+    try:
+        return Process.parse((folder.control / AGENT_RECORD).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _execute(folder: RunFolder, start: Start, lock: int) -> subprocess.Popen[bytes]:
+    settings = AgentSettings(folder.path, start.detached, start.template)
+    with folder.log(AGENT_LOG).open("ab") as log:
+        return subprocess.Popen(
+            python(AGENT_MODULE, settings.to_json()),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            bufsize=0,
+            cwd="/",
+            env=agent_environment(start.environment),
+            pass_fds=(lock,),  # held by the agent's chain for as long as it lives
+            start_new_session=True,  # Ctrl-C is the controller's business
+        )
+
+
+def _take_lock(folder: RunFolder) -> int:
+    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise NodeError(
+            f"{folder.path} is in use: its lock is held.", hint=f"`testbed down {folder.name}`"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.write(lock, f"{Process.of(os.getpid())}\n".encode())
+    return lock
+
+
+def _process_or_none(pid: int) -> Process | None:
+    try:
+        return Process.of(pid)
+    except ProcessLookupError:
+        return None

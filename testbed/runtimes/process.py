@@ -1,0 +1,123 @@
+"""One process, named so that a reused pid is never mistaken for it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import NodeError
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this pid namespace.
+
+    Attributes:
+        pid: its pid.
+        started: clock ticks between the boot and its start.
+    """
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        """The process that has this pid now.
+
+        Raises:
+            ProcessLookupError: there is none.
+        """
+        return cls(pid, _start_time(pid))
+
+    @classmethod
+    def parse(cls, text: str) -> Process | None:
+        """Read what ``str`` wrote, or None if it is something else."""
+        match text.split():
+            case [pid, started] if pid.isdecimal() and started.isdecimal():
+                return cls(int(pid), int(started))
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.started}"
+
+    def open(self) -> int | None:
+        """A pidfd of this very process, or None if it has ended and been waited for."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return None
+        # Compared only now that the pidfd is held: from here on the pid cannot change its owner.
+        if _start_time_or_none(self.pid) != self.started:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def alive(self) -> bool:
+        """Whether it still runs; a zombie does not."""
+        descriptor = self.open()
+        if descriptor is None:
+            return False
+        try:
+            return not has_ended(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def kill(self) -> None:
+        """Send SIGKILL, if it is still there."""
+        descriptor = self.open()
+        if descriptor is None:
+            return
+        try:
+            with suppress(ProcessLookupError):  # it ended in the meantime: as was asked for
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        except PermissionError:
+            raise NodeError(
+                f"process {self.pid} belongs to another user.",
+                hint="Run this as the user who started it, or as root.",
+            ) from None
+        finally:
+            os.close(descriptor)
+
+
+def has_ended(pidfd: int, timeout_seconds: float) -> bool:
+    """Wait until the process behind a pidfd has ended; False when the time is up."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(timeout_seconds * 1000))
+
+
+def namespace_pids(pid: int) -> tuple[int, ...]:
+    """The pids of a process in this pid namespace and in each nested one, outermost first.
+
+    Raises:
+        ProcessLookupError: there is no such process.
+    """
+    for line in _read(pid, "status").splitlines():
+        if line.startswith("NSpid:"):
+            return tuple(int(word) for word in line.split()[1:])
+    raise ProcessLookupError(pid)
+
+
+def _start_time(pid: int) -> int:
+    # The second field is the command in parentheses and may hold anything, parentheses too.
+    return int(_read(pid, "stat").rsplit(")", 1)[1].split()[19])
+
+
+def _start_time_or_none(pid: int) -> int | None:
+    try:
+        return _start_time(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (PROC / str(pid) / name).read_text(errors="replace")
+    except FileNotFoundError:
+        raise ProcessLookupError(f"no process {pid}") from None

@@ -1,0 +1,79 @@
+"""A controller of its own, for tests to kill: ``python controller.py RUNS NAME STEP [detached]``.
+
+It starts a run, goes up to STEP, and kills itself there as SIGKILL would, at that very instruction;
+at the step ``up`` it waits to be killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from testbed.agent.client import AgentClient
+from testbed.agent.launch import Launch
+from testbed.runtimes import lifeline, native
+from testbed.runtimes.base import Start, Template
+from testbed.runtimes.lifeline import NativeLifeline
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
+
+NODES = 4
+HERE = Path(__file__).parent
+ENVIRONMENT = {"PYTHONPATH": f"{HERE.parents[1]}:{HERE}"}
+
+
+def die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("still alive")
+
+
+class DyingLifeline(NativeLifeline):
+    """Ends its process before, or right after, the agent is on record."""
+
+    step = ""
+
+    def _put_on_record(self, pid: int) -> None:
+        if self.step == "spawned":
+            die()
+        super()._put_on_record(pid)
+        if self.step == "recorded":
+            die()
+
+
+def node(index: int) -> NodeSpec:
+    last = index + 1
+    link = LinkSpec(f"10.77.0.{last}", f"02:00:0a:4d:00:{last:02x}")
+    name = f"w{index}"
+    return NodeSpec(name, "worker", index, "default", link, None, None, 1, 21000 + index)
+
+
+def main(runs: str, name: str, step: str, detached: str = "") -> None:
+    DyingLifeline.step = step
+    native.NativeLifeline = DyingLifeline
+    assert lifeline.NativeLifeline is not DyingLifeline
+    folder = RunFolder.create(
+        Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
+    )
+    template = Template(preload=("entries",))
+    start = Start(template=template, detached=bool(detached), environment=ENVIRONMENT)
+    plan = Plan(name, (), NetworkSpec(), "warm", {})
+    native.NativeDriver().start(plan, folder, start)
+    if step == "ready":
+        die()
+    client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)
+    for index in range(NODES):
+        launch = Launch(node(index), NetworkSpec(), "entries:wait", {}, folder.log(f"w{index}"))
+        client.launch(launch)
+        if step == "half launched" and index == NODES // 2:
+            die()
+    client.freeze("w1")
+    print("up", flush=True)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,123 @@
+"""Roles for tests. A node runs them as ``entries:<function>``; they get their arguments as text."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from testbed.errors import RejectedError
+
+Arguments = Mapping[str, str]
+
+
+def wait(arguments: Arguments) -> int:
+    """Say so, then do nothing until somebody ends it."""
+    print("waiting", flush=True)
+    while True:
+        signal.pause()
+
+
+def finish(arguments: Arguments) -> int:
+    """End with the status that is asked for."""
+    print("finishing")
+    return int(arguments["status"])
+
+
+def end_on_request(arguments: Arguments) -> int:
+    """Wait for SIGTERM with a handler of its own, and end with 7."""
+
+    def handle(number: int, frame: object) -> None:
+        sys.exit(7)
+
+    signal.signal(signal.SIGTERM, handle)
+    return wait(arguments)
+
+
+def reject(arguments: Arguments) -> int:
+    """Fail as a role does that was refused."""
+    raise RejectedError("w0: the push was refused.", hint="Ask why.")
+
+
+def crash(arguments: Arguments) -> int:
+    """Fail as a role does that has a bug."""
+    return {"x": 1}[arguments["missing"]]
+
+
+def allocate(arguments: Arguments) -> int:
+    """Use memory."""
+    block = bytearray(int(arguments["bytes"]))
+    block[::4096] = b"x" * len(block[::4096])
+    return 0
+
+
+def try_files(arguments: Arguments) -> int:
+    """Report what it can do with each path: list, read and write it."""
+    print(json.dumps({path: _try(Path(path)) for path in arguments["paths"].split(":")}))
+    return 0
+
+
+def _try(path: Path) -> str:
+    done = []
+    try:
+        if path.is_dir():
+            done += [f"lists {sorted(entry.name for entry in path.iterdir())}"]
+            (path / "new").write_text("x")
+        else:
+            done += [f"reads {len(path.read_bytes())}"]
+            path.write_text("x")
+    except OSError as error:
+        return " ".join([*done, type(error).__name__])
+    return " ".join([*done, "writes"])
+
+
+def import_late(arguments: Arguments) -> int:
+    """Import what nobody has imported before, from the library and from next to this file."""
+    import xmlrpc.client
+
+    import late
+
+    print(xmlrpc.client.__name__, late.GREETING)
+    return 0
+
+
+def start_programs(arguments: Arguments) -> int:
+    """Start a thread's worth of ordinary programs, to see that no more is refused than must be."""
+    print(subprocess.run(["/bin/echo", "from a child"], capture_output=True, check=True).stdout)
+    made = subprocess.run(["/usr/bin/unshare", "-U", "true"], capture_output=True, check=False)
+    print("unshare", made.returncode)
+    return 0
+
+
+def serve(arguments: Arguments) -> int:
+    """Listen on the node's address and send back what one peer sends."""
+    with socket.create_server((arguments["address"], 5000)) as server:
+        print("listening", flush=True)
+        peer, _ = server.accept()
+        with peer:
+            while data := peer.recv(65536):
+                peer.sendall(data)
+            return wait(arguments)
+
+
+def call(arguments: Arguments) -> int:
+    """Send bytes to ``serve`` and count what comes back."""
+    size = int(arguments["bytes"])
+    with socket.create_connection((arguments["address"], 5000), timeout=20) as peer:
+        peer.sendall(bytes(size))
+        got = 0
+        while got < size:
+            got += len(peer.recv(65536))
+        print("got", got, flush=True)
+        return wait(arguments)
+
+
+def show(arguments: Arguments) -> int:
+    """Print its arguments and environment."""
+    print(json.dumps({"arguments": dict(arguments), "environment": dict(os.environ)}))
+    return 0

@@ -1,0 +1,40 @@
+"""The family of runtimes, as a scenario writes them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from testbed.runtimes import Native, Runtime
+
+ANY = TypeAdapter(Runtime)
+
+
+@pytest.mark.parametrize("text", ["native", {"name": "native"}, {"native": {}}, {"native": None}])
+def test_the_native_runtime_may_be_written_short(text: object) -> None:
+    assert ANY.validate_python(text) == Native(name="native")
+
+
+@pytest.mark.parametrize("text", ["docker", {"name": "native", "image": "x"}, {}, 3, None])
+def test_anything_else_is_refused(text: object) -> None:
+    with pytest.raises(ValidationError):
+        ANY.validate_python(text)
+
+
+def test_a_runtime_is_immutable_and_in_the_union() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Native(name="native").name = "other"  # type: ignore[misc, assignment]
+    assert Native in (get_args(Runtime)[0], *get_args(get_args(Runtime)[0]))
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, testbed.runtimes, testbed.runtimes.native, testbed.agent.client\n"
+        "print([m for m in ('torch', 'grpc', 'docker', 'pyroute2', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"[]\n"

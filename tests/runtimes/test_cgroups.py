@@ -1,0 +1,143 @@
+"""Control groups: where a host has them, and a run's own, in folders that look like them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.runtimes.cgroups import RunGroups, find_runs
+from testbed.runtimes.hierarchies import Hierarchy, find_hierarchies
+from testbed.runtimes.limits import Limits
+from testbed.units import Size
+
+
+def mounts(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "mountinfo"
+    path.write_text("".join(f"30 20 0:1 / {line}\n" for line in lines))
+    return path
+
+
+def test_version_1_has_a_hierarchy_per_controller(tmp_path: Path) -> None:
+    found = find_hierarchies(
+        mounts(
+            tmp_path,
+            "/proc rw - proc proc rw",
+            "/sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755",
+            "/sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct",
+            "/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory",
+            "/sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer",
+            "/sys/fs/cgroup/pids rw - cgroup cgroup rw,pids",
+            "/sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd",
+        )
+    )
+    assert {(tree.root.name, tree.version, tuple(tree.controllers)) for tree in found} == {
+        ("cpu,cpuacct", 1, ("cpu",)),
+        ("memory", 1, ("memory",)),
+        ("freezer", 1, ("freezer",)),
+        ("pids", 1, ("pids",)),
+    }
+
+
+def test_version_2_has_one_and_a_freezer_always(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    (tree,) = find_hierarchies(mounts(tmp_path, f"{tmp_path} rw - cgroup2 none rw,nsdelegate"))
+    assert tree == Hierarchy(tmp_path, 2, frozenset(("cpu", "memory", "pids", "freezer")))
+
+
+def test_a_controller_is_used_where_version_1_has_it(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    found = find_hierarchies(
+        mounts(
+            tmp_path,
+            f"{tmp_path} rw - cgroup2 none rw",
+            "/sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer",
+        )
+    )
+    assert {(tree.version, tree.controllers) for tree in found} == {
+        (1, frozenset(("freezer",))),
+        (2, frozenset(("cpu", "memory", "pids"))),
+    }
+
+
+def test_a_missing_controller_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu\n")
+    with pytest.raises(HostError, match="no control groups for memory, pids"):
+        find_hierarchies(mounts(tmp_path, f"{tmp_path} rw - cgroup2 none rw"))
+
+
+def version_2(tmp_path: Path) -> RunGroups:
+    (tmp_path / "cgroup.subtree_control").touch()
+    names = frozenset(("cpu", "memory", "pids", "freezer"))
+    return RunGroups("run", (Hierarchy(tmp_path, 2, names),))
+
+
+def test_a_nodes_limits_are_written_and_its_group_delegated(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    groups.add("w0", Limits(cpu_weight=2, cpu=1.5, memory=Size.parse("1MiB")))
+    folder = tmp_path / "testbed/run"
+    assert (folder / "w0/cpu.weight").read_text() == "200"
+    assert (folder / "w0/cpu.max").read_text() == "150000 100000"
+    assert (folder / "w0/memory.max").read_text() == "1048576"
+    assert not (folder / "w0/memory.swap.max").exists()
+    for level in (tmp_path, folder.parent, folder):
+        assert (level / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    assert groups.entrances("w0") == [folder / "w0/cgroup.procs"]
+    assert groups.entrances("w1") == []
+    assert groups.nodes() == ["w0"]
+    assert find_runs(groups.hierarchies) == ["run"]
+
+
+def test_a_limit_that_does_not_stick_is_an_error(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    folder = tmp_path / "testbed/run/w0"
+    folder.mkdir()
+    (folder / "cpu.weight").symlink_to("/dev/null")  # takes everything and holds nothing
+    with pytest.raises(HostError, match=r"w0: .*cpu.weight is  after writing 100"):
+        groups.add("w0", Limits())
+
+
+def test_a_run_of_that_name_is_not_shared(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    with pytest.raises(HostError, match=r"testbed/run exists: .*`testbed down run`"):
+        groups.create()
+
+
+def test_freezing_waits_for_the_kernel(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    groups.add("w0", Limits())
+    folder = tmp_path / "testbed/run/w0"
+    (folder / "cgroup.events").write_text("populated 1\nfrozen 1\n")
+    groups.freeze("w0")
+    assert (folder / "cgroup.freeze").read_text() == "1"
+    assert groups.is_frozen("w0")
+    groups.thaw_all()
+    assert not groups.is_frozen("w0")
+    with pytest.raises(NodeError, match="run has no node w1"):
+        groups.freeze("w1")
+
+
+def test_removal_says_what_is_in_the_way(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    folder = tmp_path / "testbed/run/w0"
+    folder.mkdir()
+    (folder / "cgroup.procs").write_text("12\n34\n")  # a folder with files cannot be removed
+    assert groups.processes("w0") == [12, 34]
+    assert groups.members() == {12, 34}
+    with pytest.raises(HostError, match=r"w0 cannot be removed: .* \(processes: 12, 34\)"):
+        groups.remove(deadline=time.monotonic())
+
+
+def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.remove(deadline=time.monotonic())
+    groups.remove_node("w0", deadline=time.monotonic())
+    assert groups.nodes() == []
+    assert not groups.is_frozen("w0")

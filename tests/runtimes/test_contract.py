@@ -1,0 +1,219 @@
+"""What every runtime does. A new one is listed in conftest.py, and this covers it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.agent.launch import Mount
+from testbed.errors import HostError, NodeError
+from testbed.runtimes.base import Start, Template
+from testbed.runtimes.process import Process
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import NetworkSpec, Plan
+from testbed.units import Size
+
+pytestmark = pytest.mark.root
+
+
+def test_requests_name_every_node_and_its_limits_without_touching_the_host(
+    driver: Any, live: Any
+) -> None:
+    nodes = (live.node("ps", cpu_weight=10), live.node("w0", cpu=0.5, memory=Size.parse("64MiB")))
+    first, second = driver.requests(Plan("run", nodes, NetworkSpec(), "warm", {}))
+    assert (first.node, second.node) == ("ps", "w0")
+    assert first.options["cpu weight"] == "10"
+    assert first.options["memory"] == "no limit"
+    assert second.options["cpu"] == "0.5"
+    assert second.options["memory"] == "64MiB"
+    assert second.options["hostname"] == "w0"
+    assert second.options["uid"] == "21000"
+
+
+@pytest.mark.parametrize("mode", ["warm", "cold"])
+def test_a_node_runs_its_role_and_reports_its_exit_status(live: Any, mode: str) -> None:
+    name = {"warm": "w100", "cold": "w101"}[mode]
+    status, output = live.run(name, "entries:finish", arguments={"status": "3"}, mode=mode)
+    assert (status, output) == (3, "finishing\n")
+    assert name not in live.client.running()
+
+
+def test_the_pid_is_the_role_as_this_process_sees_it(live: Any) -> None:
+    pid = live.launch("w102", "entries:wait")
+    assert live.client.pid("w102") == pid
+    assert Path(f"/proc/{pid}/comm").read_text() == "w102\n"
+    assert live.client.private_bytes("w102") > 100_000
+    assert live.launch("w115", "entries:finish", arguments={"status": "0"}) > 1
+
+
+def test_errors_of_a_role_end_in_its_log(live: Any) -> None:
+    status, output = live.run("w103", "entries:reject")
+    assert (status, output) == (8, "w0: the push was refused. Ask why.\n")
+    status, output = live.run("w104", "entries:crash", arguments={"missing": "y"})
+    assert status == 1
+    assert output.startswith("Traceback")
+    assert output.endswith("KeyError: 'y'\n")
+    status, output = live.run("w105", "entries:absent")
+    assert (status, output) == (5, "entry point entries:absent: entries has no absent.\n")
+
+
+def test_signals_reach_a_role(live: Any) -> None:
+    for name, entry, number, status in (
+        ("w106", "entries:wait", signal.SIGTERM, 128 + 15),  # without a handler of its own
+        ("w107", "entries:end_on_request", signal.SIGTERM, 7),
+        ("w108", "entries:wait", signal.SIGKILL, -9),
+    ):
+        live.launch(name, entry)
+        live.wait_for_output(name, "waiting")
+        live.client.signal(name, number)
+        assert live.wait_for_exit(name).status == status
+
+
+def test_a_frozen_node_stands_still_until_it_is_thawed(driver: Any, live: Any) -> None:
+    pid = live.launch("w109", "entries:end_on_request")
+    live.wait_for_output("w109", "waiting")
+    driver.freeze(live.folder, "w109")
+    assert _state(driver, live, "w109") == ("frozen", pid)
+    live.client.signal("w109", signal.SIGTERM)
+    assert "w109" in live.client.running()
+    with pytest.raises(NodeError, match="w109 is frozen"):
+        driver.exec(live.folder, "w109", ["true"])
+    driver.thaw(live.folder, "w109")
+    assert live.wait_for_exit("w109").status == 7
+    assert _state(driver, live, "w109") == ("ended", None)
+
+
+def test_the_agent_freezes_too(driver: Any, live: Any) -> None:
+    pid = live.launch("w110", "entries:wait")
+    live.client.freeze("w110")
+    assert _state(driver, live, "w110") == ("frozen", pid)
+    live.client.thaw("w110")
+    assert _state(driver, live, "w110") == ("running", pid)
+    with pytest.raises(NodeError, match="no node w999"):
+        driver.freeze(live.folder, "w999")
+
+
+def test_exec_runs_in_the_node_with_its_restrictions(
+    driver: Any, live: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    live.launch("w111", "entries:wait")
+    script = "hostname; id -u; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; exit 5"
+    assert driver.exec(live.folder, "w111", ["sh", "-c", script]) == 5
+    assert capfd.readouterr().out.split() == [
+        *("w111", "21111", "CapBnd:", "0000000000000000", "NoNewPrivs:", "1", "Seccomp:", "2"),
+    ]
+    assert driver.exec(live.folder, "w111", ["unshare", "-U", "true"]) != 0
+    assert driver.exec(live.folder, "w111", ["no-such-command"]) == 127
+    assert driver.exec(live.folder, "w111", ["sh", "-c", "kill -9 $$"]) == 128 + 9
+
+
+def test_a_launch_that_fails_names_the_node_and_leaves_nothing(driver: Any, live: Any) -> None:
+    missing = Mount(Path("/does/not/exist"), Path("/run/testbed/data"))
+    with pytest.raises(NodeError, match=r"w112: .*No such file.*/does/not/exist"):
+        live.launch("w112", "entries:wait", mounts=(missing,))
+    assert "w112" not in live.client.running()
+    assert "w112" not in [node.node for node in driver.state(live.folder).nodes]
+    # and the name is free again
+    assert live.run("w112", "entries:finish", arguments={"status": "0"})[0] == 0
+
+
+def test_a_node_cannot_be_launched_twice_but_again_after_its_end(live: Any) -> None:
+    live.launch("w113", "entries:wait")
+    with pytest.raises(NodeError, match="w113 runs already"):
+        live.launch("w113", "entries:wait")
+    live.client.signal("w113", signal.SIGKILL)
+    live.wait_for_exit("w113")
+    live.launch("w113", "entries:wait")
+    assert "w113" in live.client.running()
+
+
+def test_asking_for_an_unknown_node_says_so(driver: Any, live: Any) -> None:
+    for ask in (live.client.pid, live.client.private_bytes, live.client.freeze):
+        with pytest.raises(NodeError, match="w998 was never launched"):
+            ask("w998")
+    with pytest.raises(NodeError, match=r"w998\.log: no such log"):
+        driver.logs(live.folder, "w998")
+
+
+def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -> None:
+    with start_run() as run:
+        processes = [Process.of(run.launch(name, "entries:wait")) for name in ("w0", "w1", "w2")]
+        agent = Process.of(run.lifeline.pid)
+        driver.freeze(run.folder, "w1")
+        assert run.folder.name in driver.find()
+        assert driver.state(run.folder).alive
+        assert [(node.node, node.condition) for node in driver.state(run.folder).nodes] == [
+            *(("w0", "running"), ("w1", "frozen"), ("w2", "running")),
+        ]
+        run.lifeline.stop()
+        assert not any(process.alive() for process in (agent, *processes))
+        assert run.lifeline.ended()
+        assert run.folder.name not in driver.find()
+        assert driver.state(run.folder).nodes == ()
+        assert not driver.state(run.folder).alive
+        with pytest.raises(NodeError, match="the agent has ended"):
+            run.client.running()
+        run.lifeline.stop()
+        run.lifeline.close()
+        driver.stop(run.folder)
+    assert not run.folder.alive()
+
+
+def test_a_run_can_be_stopped_from_elsewhere_while_its_controller_lives(
+    driver: Any, start_run: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    with start_run() as run, ThreadPoolExecutor(1) as elsewhere:
+        run.launch("w0", "entries:wait")
+        stopping = elsewhere.submit(driver.stop, run.folder)
+        eventually(run.lifeline.ended)
+        assert not stopping.done()  # it waits until this process has let go of the run
+        run.lifeline.close()
+        stopping.result(timeout=20)
+        assert run.folder.name not in driver.find()
+
+
+def test_a_run_cannot_be_started_twice(driver: Any, start_run: Any) -> None:
+    with start_run() as run:
+        plan = Plan(run.folder.name, (), NetworkSpec(), "warm", {})
+        with pytest.raises(NodeError, match=r"is in use.*testbed down"):
+            driver.start(plan, run.folder, Start())
+        assert run.client.running() == []
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_in_one_line(
+    driver: Any, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path / "missing" / "run")
+    with pytest.raises(HostError, match="No such file or directory; the agent cannot be started"):
+        driver.start(Plan("run", (), NetworkSpec(), "warm", {}), folder, Start())
+
+
+def test_two_runs_at_once_know_nothing_of_each_other(
+    driver: Any, live: Any, start_run: Any
+) -> None:
+    with start_run() as other:
+        mine = live.launch("w114", "entries:wait")
+        theirs = other.launch("w114", "entries:wait")
+        assert mine != theirs
+        assert other.client.running() == ["w114"]
+    assert not Path(f"/proc/{theirs}").exists()
+    assert "w114" in live.client.running()
+    assert driver.state(live.folder).alive
+
+
+def test_a_template_that_fails_says_why(start_run: Any) -> None:
+    with (
+        pytest.raises(NodeError, match=r"(?s)template: ended .*No module named 'missing_module'"),
+        start_run(template=Template(preload=("missing_module",))),
+    ):
+        pass
+
+
+def _state(driver: Any, live: Any, name: str) -> tuple[str, int | None]:
+    node = next(node for node in driver.state(live.folder).nodes if node.node == name)
+    return node.condition, node.pid

@@ -1,0 +1,210 @@
+"""Whoever is killed, and whenever: nothing is left that was not there before."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.runtimes.base import Start
+from testbed.runtimes.hierarchies import find_hierarchies
+from testbed.runtimes.lifeline import read_record
+from testbed.runtimes.native import NativeDriver
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import NetworkSpec, Plan
+
+pytestmark = pytest.mark.root
+CONTROLLER = Path(__file__).parent / "controller.py"
+KINDS = ("ipc", "mnt", "net", "pid", "uts")
+Eventually = Callable[[Callable[[], Any]], Any]
+
+
+@dataclass
+class Controller:
+    """A controller in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    folder: RunFolder
+    eventually: Eventually
+
+    def wait_until_up(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"up\n", self.log()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def log(self) -> str:
+        path = self.folder.log("agent")
+        return path.read_text() if path.exists() else ""
+
+    def members(self) -> list[int]:
+        """Every process whose command line or control group names the run."""
+        needle = self.folder.name.encode()
+        return [pid for pid in _pids() if needle in _read(pid, "cmdline") + _read(pid, "cgroup")]
+
+    def namespaces(self) -> set[str]:
+        """The namespaces that members live in, and this process does not."""
+        return {name for pid in self.members() for name in _namespaces(pid)} - _namespaces("self")
+
+    def assert_nothing_is_left(self, namespaces: set[str], *, own_stop: bool) -> None:
+        if own_stop:
+            NativeDriver().stop(self.folder)
+        else:
+            self.eventually(lambda: not self.folder.alive())
+        assert self.members() == []
+        alive = {name for pid in _pids() for name in _namespaces(pid)}
+        assert not namespaces & alive
+        assert self.folder.name not in NativeDriver().find()
+        for tree in find_hierarchies():
+            assert not (tree.root / "testbed" / self.folder.name).exists()
+        assert self.folder.name not in Path("/proc/self/mountinfo").read_text()
+        assert not self.folder.alive()
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _read(pid: int, name: str) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""
+
+
+def _namespaces(pid: int | str) -> set[str]:
+    found = set()
+    for kind in KINDS:
+        with suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))  # noqa: PTH115 - not a path
+    return found
+
+
+@pytest.fixture
+def control(tmp_path: Path, eventually: Eventually) -> Iterator[Callable[..., Controller]]:
+    started: list[Controller] = []
+
+    def start(step: str, *options: str) -> Controller:
+        name = f"death-{os.getpid()}-{time.monotonic_ns()}"
+        command = [sys.executable, str(CONTROLLER), str(tmp_path), name, step, *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        started.append(Controller(process, RunFolder(tmp_path / name), eventually))
+        return started[-1]
+
+    yield start
+    for controller in started:
+        controller.kill()
+        assert controller.process.stdout is not None
+        controller.process.stdout.close()
+        NativeDriver().stop(controller.folder)
+
+
+@pytest.mark.parametrize("step", ["spawned", "recorded", "ready", "half launched"])
+@pytest.mark.parametrize("own_stop", [True, False], ids=["down", "by itself"])
+def test_the_controller_kills_itself_at_a_step(
+    control: Callable[..., Controller], step: str, own_stop: bool
+) -> None:
+    controller = control(step)
+    assert controller.process.wait() == -signal.SIGKILL
+    controller.assert_nothing_is_left(controller.namespaces(), own_stop=own_stop)
+
+
+@pytest.mark.parametrize("own_stop", [True, False], ids=["down", "by itself"])
+def test_the_controller_is_killed_with_a_frozen_worker(
+    control: Callable[..., Controller], own_stop: bool
+) -> None:
+    controller = control("up")
+    controller.wait_until_up()
+    namespaces = controller.namespaces()
+    assert len(namespaces) == 5 * (1 + 4)
+    controller.kill()
+    controller.assert_nothing_is_left(namespaces, own_stop=own_stop)
+
+
+def test_the_agent_is_killed(control: Callable[..., Controller]) -> None:
+    controller = control("up")
+    controller.wait_until_up()
+    namespaces = controller.namespaces()
+    agent = read_record(controller.folder)
+    assert agent is not None
+    agent.kill()
+    controller.kill()
+    controller.assert_nothing_is_left(namespaces, own_stop=True)
+
+
+def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
+    control: Callable[..., Controller],
+) -> None:
+    controller = control("up", "detached")
+    controller.wait_until_up()
+    namespaces = controller.namespaces()
+    controller.kill()
+    state = NativeDriver().state(controller.folder)
+    assert state.alive
+    assert [(node.node, node.condition) for node in state.nodes] == [
+        *(("w0", "running"), ("w1", "frozen"), ("w2", "running"), ("w3", "running")),
+    ]
+    controller.assert_nothing_is_left(namespaces, own_stop=True)
+
+
+def test_a_run_whose_folder_is_gone_can_still_be_stopped(
+    control: Callable[..., Controller],
+) -> None:
+    import shutil
+
+    controller = control("up", "detached")
+    controller.wait_until_up()
+    namespaces = controller.namespaces()
+    shutil.rmtree(controller.folder.path)
+    controller.kill()
+    assert controller.folder.name in NativeDriver().find()
+    controller.assert_nothing_is_left(namespaces, own_stop=True)
+
+
+def test_a_run_of_the_same_name_elsewhere_is_left_alone(
+    control: Callable[..., Controller], tmp_path: Path
+) -> None:
+    controller = control("up", "detached")
+    controller.wait_until_up()
+    before = NativeDriver().state(controller.folder)
+    (tmp_path / "elsewhere").mkdir()
+    namesake = RunFolder.create(
+        tmp_path / "elsewhere",
+        controller.folder.name,
+        scenario="test",
+        text="name: test\n",
+        classes=(),
+        now=time.time(),
+    )
+    plan = Plan(namesake.name, (), NetworkSpec(), "warm", {})
+    with pytest.raises(HostError, match="exists: a run of that name lives"):
+        NativeDriver().start(plan, namesake, Start())
+    NativeDriver().stop(namesake)
+    with pytest.raises(NodeError, match="has no node w0"):
+        NativeDriver().freeze(namesake, "w0")
+    assert NativeDriver().state(namesake).nodes == ()
+    assert NativeDriver().state(controller.folder) == before
+
+
+@pytest.mark.slow
+def test_the_controller_is_killed_at_random_moments(control: Callable[..., Controller]) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(20):
+        controller = control("up")
+        time.sleep(rng.uniform(0.1, 1.2))
+        controller.kill()
+        controller.assert_nothing_is_left(controller.namespaces(), own_stop=rng.random() < 0.5)
