@@ -77,6 +77,6 @@ def test_a_call_that_fails_names_the_users_line(tmp_path: Path) -> None:
     mine = code(tmp_path, "def thing(x):\n    y = x\n    return int(y)\n")
     thing = mine.load("a function")
     assert mine.call(lambda: thing("3"), doing="thing", expected="a number") == 3
-    with pytest.raises(ScenarioError, match="mine.py:3: model: found thing raised ValueError") as e:
+    with pytest.raises(ScenarioError, match=r"mine\.py:3: model: found thing raised") as e:
         mine.call(lambda: thing("x"), doing="thing", expected="a number")
     assert isinstance(e.value.__cause__, ValueError)

@@ -1,0 +1,134 @@
+"""MNIST: handwritten digits of 28x28 pixels, 60,000 for training and 10,000 for testing.
+
+Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document recognition,
+Proceedings of the IEEE 86(11), 1998. Pixels are 0..255 and standardised per image.
+
+The four IDX files, compressed or not, are looked for in ``$TESTBED_DATA/mnist``, ``$TESTBED_DATA``
+and the cache, and downloaded otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.datasets.base import DatasetConfig
+from testbed.datasets.files import Places, SourceFile, uncompressed
+from testbed.datasets.idx import damaged, read_images, read_labels
+from testbed.datasets.prepared import Images, Labels, Prepared, prepare_once
+from testbed.datasets.standard import standardised
+
+CLASSES = 10
+URLS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+)
+
+
+@dataclass(frozen=True)
+class Half:
+    """The two files of the training or the test set."""
+
+    images: SourceFile
+    labels: SourceFile
+
+
+TRAIN = Half(
+    SourceFile(
+        "train-images-idx3-ubyte",
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    ),
+    SourceFile(
+        "train-labels-idx1-ubyte",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    ),
+)
+TEST = Half(
+    SourceFile(
+        "t10k-images-idx3-ubyte",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    ),
+    SourceFile(
+        "t10k-labels-idx1-ubyte",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+)
+
+
+class Mnist(DatasetConfig):
+    """Handwritten digits of 28x28 pixels, 60,000 for training and 10,000 for testing."""
+
+    name: Literal["mnist"]
+
+    def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
+        """See the base class."""
+        return prepare_mnist(cache, environment=environment)
+
+
+def prepare_mnist(
+    cache: Path,
+    *,
+    environment: Mapping[str, str],
+    train: Half = TRAIN,
+    test: Half = TEST,
+    urls: Sequence[str] = URLS,
+) -> Path:
+    """``Mnist.prepare``, from any four files.
+
+    Files that ``TESTBED_DATA`` leads to are read and checked every time: a damaged one is never
+    passed over because the data set had been prepared before.
+    """
+    places = Places.of("mnist", cache, environment=environment, urls=urls)
+    halves = (train, test)
+    sums = "".join(half.images.sha256 + half.labels.sha256 for half in halves)
+    target = cache / "prepared" / f"mnist-1-{hashlib.sha256(sums.encode()).hexdigest()[:8]}"
+    if target.exists():
+        for half in halves:
+            if images := places.given_file(half.images):
+                _read_pixels(images, half.images)
+            if labels := places.given_file(half.labels):
+                _read_digits(labels, half.labels)
+    return prepare_once(target, lambda: _read(train, test, places))
+
+
+def _read(train: Half, test: Half, places: Places) -> Prepared:
+    train_images, train_labels = _read_half(train, places)
+    test_images, test_labels = _read_half(test, places)
+    files = (train.images, train.labels, test.images, test.labels)
+    return Prepared(
+        train_images=train_images,
+        train_labels=train_labels,
+        test_images=test_images,
+        test_labels=test_labels,
+        classes=CLASSES,
+        source={"name": "mnist", **{file.name: f"sha256 {file.sha256}" for file in files}},
+    )
+
+
+def _read_half(half: Half, places: Places) -> tuple[Images, Labels]:
+    images, labels = places.find(half.images), places.find(half.labels)
+    pixels, digits = _read_pixels(images, half.images), _read_digits(labels, half.labels)
+    if len(pixels) != len(digits):
+        expected = f"{len(pixels)}, one for each image in {images}"
+        raise damaged(str(labels), "byte 4", f"{len(digits)} labels", expected)
+    return standardised(pixels), digits.astype(np.int64)
+
+
+def _read_pixels(path: Path, file: SourceFile) -> NDArray[np.uint8]:
+    content = uncompressed(path)
+    pixels = read_images(content, file=str(path))
+    file.check(content, file=str(path))
+    return pixels
+
+
+def _read_digits(path: Path, file: SourceFile) -> NDArray[np.uint8]:
+    content = uncompressed(path)
+    digits = read_labels(content, file=str(path), classes=CLASSES)
+    file.check(content, file=str(path))
+    return digits

@@ -1,0 +1,212 @@
+"""Who owns which training samples: deals a data set to workers. Pure; every draw is from ``rng``.
+
+    iid         a seeded permutation, cut into equal parts; the remainder is dropped
+    by_label    every worker has samples of a few labels only
+    by_size     equal mixtures of labels, sizes by a power law
+    dirichlet   equal sizes, mixtures of labels drawn from a Dirichlet law
+
+Shards never overlap, and every worker has at least one sample or there is an error. Which worker
+has which label or size is drawn too, so that it does not go with its number or device class.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.errors import Problem, ScenarioError
+from testbed.family import Named
+
+Samples = NDArray[np.int64]
+"""Indices into the training set."""
+
+
+class _Member(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Iid(_Member):
+    """A seeded permutation cut into equal parts; the remainder is dropped."""
+
+    name: Literal["iid"]
+
+
+class ByLabel(_Member):
+    """Every worker has samples of so many labels.
+
+    Each label has about equally many owners, who share its samples equally. With fewer owners than
+    labels, some labels are nobody's.
+
+    Attributes:
+        labels_per_worker: labels of each worker.
+    """
+
+    name: Literal["by_label"]
+    labels_per_worker: Annotated[int, Field(ge=1, strict=True)] = 2
+
+
+class BySize(_Member):
+    """The worker at rank r has a share of the samples proportional to r to the power -exponent.
+
+    Attributes:
+        exponent: 0 gives equal sizes, 1 Zipf's law.
+    """
+
+    name: Literal["by_size"]
+    exponent: Annotated[float, Field(ge=0, le=10, strict=True)] = 1.0
+
+
+class Dirichlet(_Member):
+    """Equally many samples each, of labels mixed as a draw from a symmetric Dirichlet law says.
+
+    T. H. Hsu, H. Qi, M. Brown: Measuring the effects of non-identical data distribution for
+    federated visual classification, 2019, arXiv:1909.06335. Where a label has run out, a worker
+    takes more of its others.
+
+    Attributes:
+        alpha: parameter of every label; small gives few labels each, large gives even mixtures.
+    """
+
+    name: Literal["dirichlet"]
+    alpha: Annotated[float, Field(ge=0.001, le=1e6, strict=True)] = 0.5
+
+
+Partition = Annotated[
+    Annotated[Iid | ByLabel | BySize | Dirichlet, Field(discriminator="name")], Named()
+]
+
+
+def shards(
+    partition: Iid | ByLabel | BySize | Dirichlet,
+    labels: Samples,
+    workers: int,
+    *,
+    fraction: float,
+    classes: int,
+    rng: np.random.Generator,
+) -> list[Samples]:
+    """The samples of each worker, as ascending indices into the training set.
+
+    Args:
+        partition: how to deal them.
+        labels: label of every training sample, shape (n,), each in [0, classes).
+        workers: how many.
+        fraction: share of the training set that is dealt at all, see ``balanced_subset``.
+        classes: number of labels.
+        rng: the same state gives the same shards on every node.
+
+    Raises:
+        ScenarioError: some worker would have no sample, or not as many labels as asked for.
+    """
+    chosen = balanced_subset(labels, fraction, classes=classes, rng=rng)
+    if len(chosen) < workers:
+        raise _too_few(len(chosen), workers, without=workers - len(chosen))
+    match partition:
+        case Iid():
+            dealt = _by_size(chosen, np.ones(workers), rng=rng)
+        case BySize(exponent=exponent):
+            weights = np.arange(1, workers + 1) ** -exponent
+            dealt = _by_size(chosen, rng.permutation(weights), rng=rng)
+        case ByLabel(labels_per_worker=each):
+            dealt = _by_label(_pools(chosen, labels, rng), workers, each, rng=rng)
+        case Dirichlet(alpha=alpha):
+            dealt = _dirichlet(_pools(chosen, labels, rng), workers, alpha, rng=rng)
+    empty = sum(len(shard) == 0 for shard in dealt)
+    if empty:
+        raise _too_few(len(chosen), workers, without=empty)
+    return [np.sort(shard) for shard in dealt]
+
+
+def balanced_subset(
+    labels: Samples, fraction: float, *, classes: int, rng: np.random.Generator
+) -> Samples:
+    """A share of the samples with equally many of each label, as far as they go.
+
+    Of a label with fewer samples than that all are taken, and of the others more. What cannot be
+    divided goes to the lower labels.
+    """
+    available = np.bincount(labels, minlength=classes)
+    quotas = np.zeros_like(available)
+    while missing := round(fraction * len(labels)) - quotas.sum():
+        (room,) = np.nonzero(quotas < available)
+        grants = missing // len(room) + (np.arange(len(room)) < missing % len(room))
+        quotas[room] = np.minimum(quotas[room] + grants, available[room])
+    parts = [rng.permutation(np.flatnonzero(labels == c))[:q] for c, q in enumerate(quotas)]
+    return np.sort(np.concatenate(parts)).astype(np.int64)
+
+
+def _pools(chosen: Samples, labels: Samples, rng: np.random.Generator) -> list[Samples]:
+    """The chosen samples of each label that has any, in random order."""
+    of = labels[chosen]
+    return [rng.permutation(chosen[of == label]) for label in np.unique(of)]
+
+
+def _by_size(
+    chosen: Samples, weights: NDArray[np.float64], *, rng: np.random.Generator
+) -> list[Samples]:
+    sizes = np.floor(len(chosen) * weights / weights.sum() + 1e-9).astype(np.int64)
+    order = rng.permutation(chosen)
+    return np.split(order, np.cumsum(sizes))[: len(sizes)]
+
+
+def _by_label(
+    pools: list[Samples], workers: int, each: int, *, rng: np.random.Generator
+) -> list[Samples]:
+    if each > len(pools):
+        expected = f"at most {len(pools)}, the number of labels"
+        raise _refusal("dataset.partition.labels_per_worker", str(each), expected)
+    owners: list[list[int]] = [[] for _ in pools]
+    for worker in rng.permutation(workers):  # takes the labels with the fewest owners so far
+        counts = np.array([len(who) for who in owners])
+        for label in np.argsort(counts + rng.random(len(pools)))[:each]:
+            owners[label].append(int(worker))
+    parts: list[list[Samples]] = [[] for _ in range(workers)]
+    for pool, who in zip(pools, owners, strict=True):
+        if who:
+            for worker, part in zip(who, np.array_split(pool, len(who)), strict=True):
+                parts[worker].append(part)
+    return [np.concatenate(part) for part in parts]
+
+
+def _dirichlet(
+    pools: list[Samples], workers: int, alpha: float, *, rng: np.random.Generator
+) -> list[Samples]:
+    left = np.array([len(pool) for pool in pools])
+    size = left.sum() // workers
+    dealt: list[Samples] = [np.empty(0, np.int64)] * workers
+    for worker in rng.permutation(workers):
+        counts = _draw(alpha, size, left, rng=rng)
+        takes = zip(pools, left, counts, strict=True)
+        dealt[worker] = np.concatenate([pool[have - take : have] for pool, have, take in takes])
+        left = left - counts
+    return dealt
+
+
+def _draw(alpha: float, size: int, left: Samples, *, rng: np.random.Generator) -> Samples:
+    """How many of each label: ``size`` draws from a mixture, within what is left of each.
+
+    Once nothing is left that the mixture holds, a new one is drawn for the labels that remain.
+    """
+    counts = np.zeros_like(left)
+    weights = np.zeros(len(left))
+    while missing := size - counts.sum():
+        room = counts < left
+        weights[~room] = 0
+        if weights.sum() < 1e-9:
+            weights[room] = rng.dirichlet(np.full(np.count_nonzero(room), alpha))
+        drawn = rng.multinomial(missing, weights / weights.sum())
+        counts = np.minimum(counts + drawn, left)
+    return counts
+
+
+def _too_few(samples: int, workers: int, *, without: int) -> ScenarioError:
+    found = f"{without} of {workers} workers without one of the {samples} training samples"
+    expected = "at least one each: fewer workers, a larger fraction or another partition"
+    return _refusal("dataset.partition", found, expected)
+
+
+def _refusal(path: str, found: str, expected: str) -> ScenarioError:
+    return ScenarioError([Problem("scenario", 0, path, found, expected)])

@@ -1,0 +1,172 @@
+"""Prepared data sets: a folder of .npy files that is made once and mapped read-only by every node.
+
+train_images.npy  float32 (n, channels, height, width)      test_images.npy
+train_labels.npy  int64 (n,)                                test_labels.npy
+meta.json         {"format": 1, "classes": .., "image_shape": [..], "source": {..},
+                   "sha256": {"train_images.npy": .., ..}}
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import DataError
+
+Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+FORMAT = 1
+PARTS = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A data set, in memory or mapped from a prepared folder.
+
+    Attributes:
+        train_images: shape (n, channels, height, width).
+        train_labels: shape (n,), each in [0, classes).
+        test_images: shape (m, channels, height, width).
+        test_labels: shape (m,).
+        classes: number of labels.
+        source: where it comes from, such as the sums of the files it was made of; for the record.
+    """
+
+    train_images: Images
+    train_labels: Labels
+    test_images: Images
+    test_labels: Labels
+    classes: int
+    source: Mapping[str, str]
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        _, channels, height, width = self.train_images.shape
+        return channels, height, width
+
+
+def prepare_once(target: Path, make: Callable[[], Prepared]) -> Path:
+    """Make a prepared folder unless it is there.
+
+    It appears whole or not at all, and of several processes that want it one makes it.
+
+    Args:
+        target: the folder; what stands beside it belongs to testbed too.
+        make: reads the data; called only if the folder is not there.
+
+    Raises:
+        DataError: the folder cannot be made, or the one that is there is damaged.
+    """
+    with _failures_named(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = target.with_name(f".{target.name}.lock").open("w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            load(target)
+        else:
+            data = make()
+            with _failures_named(target):
+                _write(data, target)
+    return target
+
+
+def load(folder: Path) -> Prepared:
+    """Map a prepared folder; the arrays are read-only and their pages are shared by all processes.
+
+    Raises:
+        DataError: something in the folder is missing or damaged.
+    """
+    meta = _read_meta(folder / "meta.json")
+    arrays = {part: _map(folder / f"{part}.npy") for part in PARTS}
+    for part, array in arrays.items():
+        many = len(arrays[part.replace("images", "labels")])
+        images = part.endswith("images")
+        shape = (many, *meta["image_shape"]) if images else (many,)
+        dtype = np.dtype(np.float32 if images else np.int64)
+        if array.shape != shape or array.dtype != dtype:
+            found, expected = f"{array.dtype} {array.shape}", f"{dtype} {shape}"
+            raise _damaged(folder / f"{part}.npy", f"found {found}, expected {expected}")
+    return Prepared(**arrays, classes=meta["classes"], source=meta["source"])
+
+
+@contextmanager
+def _failures_named(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{target} cannot be made: {error.strerror or error}.",
+            hint="Set XDG_CACHE_HOME to a folder that can be written to and has room.",
+        ) from error
+
+
+def _write(data: Prepared, target: Path) -> None:
+    """Write beside the target, then rename; the caller holds the target's lock."""
+    for left_over in target.parent.glob(f".{target.name}.*.tmp"):  # by a process that was killed
+        shutil.rmtree(left_over, ignore_errors=True)
+    beside = tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    folder = Path(beside)
+    try:
+        sums = {}
+        for part in PARTS:
+            file = folder / f"{part}.npy"
+            np.save(file, getattr(data, part))
+            with file.open("rb") as written:
+                sums[file.name] = hashlib.file_digest(written, "sha256").hexdigest()
+        meta = {
+            "format": FORMAT,
+            "classes": data.classes,
+            "image_shape": data.image_shape,
+            "source": dict(data.source),
+            "sha256": sums,
+        }
+        (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+        for file in folder.iterdir():
+            file.chmod(0o644)  # whatever the umask: nodes run under other users
+        folder.chmod(0o755)
+        folder.rename(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_meta(file: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(file, str(error)) from error
+    found = meta.get("format") if isinstance(meta, dict) else None
+    if found != FORMAT:
+        raise _damaged(file, f"found format {found}, expected {FORMAT}")
+    if missing := {"classes", "image_shape", "source"} - meta.keys():
+        raise _damaged(file, f"lacks {', '.join(sorted(missing))}")
+    return dict(meta)
+
+
+def _map(file: Path) -> NDArray[Any]:
+    """A plain array over the mapped file: numpy's own class for such makes every use slower."""
+    try:
+        mapped: NDArray[Any] = np.load(file, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(file, str(error)) from error
+    return mapped.view(np.ndarray)
+
+
+def _damaged(file: Path, reason: str) -> DataError:
+    return DataError(
+        f"The prepared data set is damaged: {file}: {reason}.",
+        hint=f"Remove it and start again; it is made anew: rm -r {file.parent}",
+    )

@@ -1,0 +1,31 @@
+"""Models: what is trained. The union below is the list; a new member is added to it here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from testbed.family import Named
+from testbed.models.adacomp_cnn import AdaCompCnn
+from testbed.models.base import Bound, Evaluation, ImageShape, ModelConfig, Network
+from testbed.models.custom import CustomModel
+from testbed.models.digits_cnn import DigitsCnn
+from testbed.models.mlp import Mlp
+
+Model = Annotated[
+    Annotated[AdaCompCnn | CustomModel | DigitsCnn | Mlp, Field(discriminator="name")], Named()
+]
+
+__all__ = [
+    "AdaCompCnn",
+    "Bound",
+    "CustomModel",
+    "DigitsCnn",
+    "Evaluation",
+    "ImageShape",
+    "Mlp",
+    "Model",
+    "ModelConfig",
+    "Network",
+]

@@ -1,0 +1,159 @@
+"""The contract of a model: a network whose parameters are one flat float32 vector.
+
+    config.build(image_shape, classes, folder=...) -> Network    what is trained, without values
+    network.initial(rng)                           -> Vector     first values, drawn from ``rng``
+    network.bind(parameters)                       -> Bound      computes at those values
+
+A bound network reads ``parameters`` in place: whoever owns the vector changes it between two calls
+and nothing is copied. Several may live in one process. Nothing here chooses a number of threads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from testbed.compress.layout import Layout
+from testbed.compress.payload import Vector
+from testbed.errors import Problem, ScenarioError
+
+ImageShape = tuple[int, int, int]
+"""Channels, height, width."""
+
+Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+EVALUATION_BATCH = 50
+"""Images evaluated at once: more need more memory and, out of the caches, more time for each."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is on some images.
+
+    Attributes:
+        loss: mean cross-entropy, in nats.
+        top1: share of images whose label has the highest score.
+        top5: share of images whose label is among the five highest scores.
+        images: how many images.
+    """
+
+    loss: float
+    top1: float
+    top5: float
+    images: int
+
+
+class Bound(ABC):
+    """A network that computes at the values of one parameter vector."""
+
+    @abstractmethod
+    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
+        """The mean cross-entropy of a mini-batch and its gradient.
+
+        Args:
+            images: shape (b, channels, height, width).
+            labels: shape (b,), each in [0, classes).
+
+        Returns:
+            The loss, and the gradient, shape (N,), in a buffer that the next call overwrites.
+        """
+
+    @abstractmethod
+    def scores(self, images: Images) -> NDArray[np.float32]:
+        """The network's outputs before the softmax, shape (b, classes)."""
+
+    def evaluate(self, images: Images, labels: Labels) -> Evaluation:
+        """Loss and accuracy on any number of images, at most ``EVALUATION_BATCH`` at a time.
+
+        Equal scores are ranked by class, lower first, and a score that is not a number is wrong, so
+        that a model that diverged, or gives every class the same, is not counted as right.
+        """
+        loss, top1, top5, count = 0.0, 0, 0, len(images)
+        batches = -(-count // EVALUATION_BATCH)
+        for i in range(batches):  # of equal size, so that no batch statistics are of one image
+            part = slice(i * count // batches, (i + 1) * count // batches)
+            scores = self.scores(images[part]).astype(np.float64)
+            ranks = _ranks(scores, labels[part])
+            loss += _cross_entropy(scores, labels[part])
+            top1 += int(np.count_nonzero(ranks < 1))
+            top5 += int(np.count_nonzero(ranks < 5))
+        return Evaluation(loss=loss / count, top1=top1 / count, top5=top5 / count, images=count)
+
+
+class Network(ABC):
+    """A network without values.
+
+    Attributes:
+        layout: names and shapes of its tensors, in the order they lie in the flat vector.
+    """
+
+    layout: Layout
+
+    @abstractmethod
+    def initial(self, rng: np.random.Generator) -> Vector:
+        """Parameters to start from, shape (N,); the same for the same state of ``rng``."""
+
+    @abstractmethod
+    def bind(self, parameters: Vector) -> Bound:
+        """The network at ``parameters``, which are not copied.
+
+        Args:
+            parameters: float32, shape (N,), contiguous and writable.
+        """
+
+
+class ModelConfig(BaseModel, ABC):
+    """Base of every model's options in a scenario; ``name`` selects the member."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @abstractmethod
+    def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
+        """The network for images of this shape.
+
+        Args:
+            image_shape: channels, height, width.
+            classes: number of labels.
+            folder: the run's folder; the user's own files lie in its ``custom``.
+
+        Raises:
+            ScenarioError: this model cannot be built for such images, or the user's file is wrong.
+        """
+
+
+def pooled(image_shape: ImageShape, times: int, *, model: str) -> tuple[int, int]:
+    """Height and width after halving (rounding down) ``times`` times.
+
+    Raises:
+        ScenarioError: nothing of the image is left.
+    """
+    _, height, width = image_shape
+    height, width = height >> times, width >> times
+    if not height or not width:
+        found = f"{model} on images of {image_shape[1]}x{image_shape[2]} pixels"
+        expected = f"at least {1 << times}x{1 << times} pixels, or a model such as mlp"
+        raise ScenarioError([Problem("scenario", 0, "model", found, expected)])
+    return height, width
+
+
+def _ranks(scores: NDArray[np.float64], labels: Labels) -> NDArray[np.int64]:
+    """How many classes come before each image's own, shape (b,)."""
+    own = np.take_along_axis(scores, labels[:, None], axis=1)
+    better = ~(scores <= own)  # true also where either is not a number
+    before = np.arange(scores.shape[1]) < labels[:, None]
+    ranks: NDArray[np.int64] = np.sum(better | ((scores == own) & before), axis=1)
+    return ranks
+
+
+def _cross_entropy(scores: NDArray[np.float64], labels: Labels) -> float:
+    """Sum over the images of -log softmax(scores)[label]."""
+    highest = scores.max(axis=1, keepdims=True)
+    own = np.take_along_axis(scores, labels[:, None], axis=1)
+    sums = np.exp(scores - highest).sum(axis=1, keepdims=True)
+    return float((np.log(sums) + highest - own).sum())

@@ -1,0 +1,120 @@
+"""Networks that are a ``torch.nn.Module`` of the user's; gradients come from autograd.
+
+Each bound network has a module of its own, whose parameters are views into the flat vector.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from testbed.compress.layout import Layout
+from testbed.compress.payload import Vector
+from testbed.models.base import Bound, Images, ImageShape, Labels, Network
+from testbed.user_code import UserCode
+
+STRUCTURE_SEED = 0
+"""From which every node builds the network, so that buffers drawn at random agree."""
+
+
+class ModuleNetwork(Network):
+    """The user's class, and what its parameters look like.
+
+    Raises:
+        ScenarioError: the class is no Module, or one that cannot be trained here; says why.
+    """
+
+    def __init__(self, code: UserCode, image_shape: ImageShape, classes: int) -> None:
+        self._code = code
+        self._image_shape = image_shape
+        self._classes = classes
+        self._class = code.load("a subclass of torch.nn.Module")
+        if not (isinstance(self._class, type) and issubclass(self._class, nn.Module)):
+            raise code.error(f"{code.name}, {_kind(self._class)}", "a subclass of torch.nn.Module")
+        named = dict(self._construct(STRUCTURE_SEED).named_parameters())
+        self.layout = Layout(tuple(named), tuple(tuple(p.shape) for p in named.values()))
+
+    def initial(self, rng: np.random.Generator) -> Vector:
+        module = self._construct(int(rng.integers(2**63)))
+        parts = [p.detach().reshape(-1) for p in module.parameters()]
+        return cast(Vector, torch.cat(parts).numpy())
+
+    def bind(self, parameters: Vector) -> Bound:
+        return _ModuleBound(self._construct(STRUCTURE_SEED), self.layout, parameters)
+
+    def _construct(self, seed: int) -> nn.Module:
+        """An instance, tried on two blank images (which also gives lazy layers their shapes)."""
+        name = self._code.name
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = self._code.call(
+                lambda: self._class(self._image_shape, self._classes),
+                doing=f"{name}({self._image_shape}, {self._classes})",
+                expected=f"a class that can be called as {name}(image_shape, classes)",
+            )
+            module = _without_running_statistics(cast(nn.Module, made))
+            self._check_types(module)
+            blank = torch.zeros(2, *self._image_shape)
+            expected = f"scores, a float32 tensor of shape (2, {self._classes}), from two images"
+            doing = f"{name} on images of shape {tuple(blank.shape)}"
+            out = self._code.call(lambda: module(blank), doing=doing, expected=expected)
+        self._check_scores(out, expected)
+        return module
+
+    def _check_scores(self, out: object, expected: str) -> None:
+        name = self._code.name
+        if not isinstance(out, Tensor):
+            raise self._code.error(f"{name}'s output is {_kind(out)}", expected)
+        if out.shape != (2, self._classes) or out.dtype != torch.float32:
+            found = f"{name}'s output has shape {tuple(out.shape)} and is {out.dtype}"
+            raise self._code.error(found, expected)
+        if not out.requires_grad:
+            found = f"{name}'s output depends on no parameter that is trained"
+            raise self._code.error(found, "at least one nn.Parameter behind it")
+
+    def _check_types(self, module: nn.Module) -> None:
+        for key, parameter in module.named_parameters():
+            if parameter.dtype != torch.float32:
+                found = f"{self._code.name}'s parameter {key} is {parameter.dtype}"
+                raise self._code.error(found, "parameters of torch.float32")
+
+
+class _ModuleBound(Bound):
+    def __init__(self, module: nn.Module, layout: Layout, parameters: Vector) -> None:
+        self._module = module
+        self._gradient = np.zeros(layout.size, np.float32)
+        values, gradients = torch.from_numpy(parameters), torch.from_numpy(self._gradient)
+        parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
+        for parameter, part, shape in parts:
+            parameter.data = values[part].view(shape)
+            parameter.grad = gradients[part].view(shape)
+
+    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
+        self._module.train()
+        self._gradient.fill(0)
+        scores = self._module(torch.tensor(images))
+        loss = nn.functional.cross_entropy(scores, torch.tensor(labels))
+        loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
+        return loss.item(), self._gradient
+
+    @torch.no_grad()
+    def scores(self, images: Images) -> NDArray[np.float32]:
+        self._module.eval()
+        return cast("NDArray[np.float32]", self._module(torch.tensor(images)).numpy())
+
+
+def _without_running_statistics(module: nn.Module) -> nn.Module:
+    """Makes normalisation layers use the batch at hand always: running statistics do not travel."""
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._NormBase):
+            part.track_running_stats = False
+            part.running_mean = part.running_var = part.num_batches_tracked = None
+    return module
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"

@@ -1,0 +1,155 @@
+"""What holds for every data set. One that is not in the union, or has no example here, fails."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+import testbed.datasets
+from testbed.datasets import Dataset, DatasetConfig, Prepared, load
+from testbed.datasets.prepared import PARTS
+
+DATA = """
+import numpy as np
+
+def load():
+    images = np.arange(5 * 2 * 3 * 3).reshape(5, 2, 3, 3) % 7
+    return images, [0, 1, 2, 0, 1], images[:2], [2, 2]
+"""
+
+EXAMPLES: dict[str, Any] = {
+    "custom": {"custom": {"file": "./data.py", "class": "load"}},
+    "digits": "digits",
+    "mnist": "mnist",
+}
+
+
+def members() -> dict[str, type[DatasetConfig]]:
+    """The union's classes by name."""
+    union = get_args(get_args(Dataset)[0])
+    return {get_args(config.model_fields["name"].annotation)[0]: config for config in union}
+
+
+@pytest.fixture(scope="module", params=sorted(EXAMPLES))
+def folder(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    testbed_data: dict[str, str],
+) -> Path:
+    if request.param == "mnist" and not testbed_data:
+        pytest.skip("needs MNIST: set TESTBED_DATA to a folder that has it")
+    beside = tmp_path_factory.mktemp("beside")
+    (beside / "data.py").write_text(DATA, encoding="utf-8")
+    config = TypeAdapter(Dataset).validate_python(EXAMPLES[request.param])
+    cache = tmp_path_factory.mktemp("cache")
+    prepared = config.prepare(cache, environment=testbed_data, folder=beside)
+    again = config.prepare(cache, environment=testbed_data, folder=beside)
+    assert again == prepared
+    return Path(prepared)
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> Prepared:
+    return load(folder)
+
+
+def test_every_data_set_is_in_the_union() -> None:
+    listed = set(members().values())
+    for info in pkgutil.iter_modules(testbed.datasets.__path__):
+        module = importlib.import_module(f"testbed.datasets.{info.name}")
+        for name, found in inspect.getmembers(module, inspect.isclass):
+            if issubclass(found, DatasetConfig) and found.__module__ == module.__name__:
+                line = f"add {name} to the union Dataset in testbed/datasets/__init__.py"
+                assert found in listed or inspect.isabstract(found), line
+
+
+def test_every_data_set_has_an_example() -> None:
+    assert members()
+    for name in members():
+        assert name in EXAMPLES, f'add "{name}" to EXAMPLES in tests/datasets/test_contract.py'
+
+
+def test_names_are_those_of_the_files() -> None:
+    for name, config in members().items():
+        assert config.__module__ == f"testbed.datasets.{name.replace('-', '_')}"
+
+
+def test_configs_import_nothing_heavy() -> None:
+    heavy = "{'torch', 'sklearn', 'pooch', 'requests'}"
+    code = f"import sys, testbed.datasets; sys.exit(len({heavy} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_a_config_survives_being_written_and_read(name: str) -> None:
+    adapter: TypeAdapter[DatasetConfig] = TypeAdapter(Dataset)
+    config = adapter.validate_python(EXAMPLES[name])
+    assert config.fraction == 1
+    assert config.partition.name == "iid"
+    written = config.model_dump(mode="json", by_alias=True)
+    assert adapter.validate_python(written) == config
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fraction": 0},
+        {"fraction": 1.1},
+        {"fraction": float("nan")},
+        {"fraction": "0.5"},
+        {"partition": "by-label"},
+        {"partition": {"by_label": {"labels_per_worker": 0}}},
+        {"partition": {"by_size": {"exponent": -1}}},
+        {"partition": {"dirichlet": {"alpha": 0}}},
+        {"partition": {"iid": {"alpha": 1}}},
+        {"folder": "x"},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Dataset).validate_python({"name": "digits", **options})
+
+
+def test_arrays_fit_together(data: Prepared) -> None:
+    for images, labels in (
+        (data.train_images, data.train_labels),
+        (data.test_images, data.test_labels),
+    ):
+        assert images.dtype == np.float32
+        assert labels.dtype == np.int64
+        assert images.shape == (len(labels), *data.image_shape)
+        assert labels.min() >= 0
+        assert labels.max() < data.classes
+    assert set(data.train_labels) == set(range(data.classes))
+
+
+def test_arrays_cannot_be_written_to(data: Prepared) -> None:
+    assert not data.train_images.flags.writeable
+    assert type(data.train_images) is np.ndarray
+
+
+def test_everybody_can_read_the_folder(folder: Path) -> None:
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"meta.json", *(f"{part}.npy" for part in PARTS)}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
+
+
+def test_the_record_says_what_it_is(folder: Path, data: Prepared) -> None:
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    assert meta["format"] == 1
+    assert meta["classes"] == data.classes
+    assert tuple(meta["image_shape"]) == data.image_shape
+    assert meta["source"]["name"] in EXAMPLES
+    assert all(len(meta["sha256"][f"{part}.npy"]) == 64 for part in PARTS)

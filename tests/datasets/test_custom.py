@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.datasets import CustomDataset, Prepared, load
+from testbed.errors import ScenarioError
+
+SOURCE = """
+import numpy as np
+x, y = np.arange(24).reshape(6, 2, 2), [0, 1, 2, 0, 1, 2]
+
+def function():
+    return x, y, x[:1], y[:1]
+
+class Holder:
+    train_images, train_labels, test_images, test_labels = x, y, x[:1], y[:1]
+"""
+
+
+def prepare(folder: Path, source: str, *, name: str = "function") -> Path:
+    (folder / "data.py").write_text(source, encoding="utf-8")
+    config = CustomDataset.model_validate({"name": "custom", "file": "./data.py", "class": name})
+    return config.prepare(folder / "cache", environment={}, folder=folder)
+
+
+def read(folder: Path, source: str, *, name: str = "function") -> Prepared:
+    return load(prepare(folder, source, name=name))
+
+
+@pytest.mark.parametrize("name", ["function", "Holder"])
+def test_a_function_or_a_class(tmp_path: Path, name: str) -> None:
+    data = read(tmp_path, SOURCE, name=name)
+    assert data.image_shape == (1, 2, 2)
+    assert data.classes == 3
+    np.testing.assert_array_equal(data.train_images[1, 0], [[4, 5], [6, 7]])
+    np.testing.assert_array_equal(data.test_labels, [0])
+
+
+def test_images_with_channels_and_tensors(tmp_path: Path) -> None:
+    source = """
+import torch
+
+def function():
+    x, y = torch.ones(4, 3, 5, 6), torch.tensor([0, 1, 0, 1])
+    return x, y, x, y
+"""
+    data = read(tmp_path, source)
+    assert data.image_shape == (3, 5, 6)
+
+
+def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
+    first = prepare(tmp_path, SOURCE)
+    assert prepare(tmp_path, SOURCE + "\n# a comment\n") == first
+    assert prepare(tmp_path, SOURCE.replace("arange(24)", "ones(24)")) != first
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ("x, y, x", r"found 3 values from function\(\), expected \(train_images, train_labels"),
+        ("None", r"no train_images, train_labels, test_images, test_labels in what function\(\)"),
+        ("1 / 0", r"data.py:6: dataset: found function\(\) raised ZeroDivisionError"),
+        ("x[0], y, x, y", r"train_images of shape \(2, 2\) and type int64, expected numbers of"),
+        ("x, y, x[:0], []", r"test_images of shape \(0, 1, 2, 2\)"),
+        ("x.astype('U'), y, x, y", "train_images of shape .* and type <U"),
+        ("x * 1j, y, x, y", "type complex128"),
+        ("x, y[:5], x, y", r"train_labels of shape \(5,\) and type int64, expected integers of"),
+        ("x, [0.5] * 6, x, y", "train_labels of shape .* type float64, expected integers"),
+        ("x, [-1] * 6, x, y", "label -1 in train_labels, expected labels from 0 on"),
+        ("x, y, x, [3] * 6", "label 3 in test_labels, expected at most 2"),
+        ("x, y, x[:, :1], y", r"test_images of shape \(1, 1, 2\) each, expected \(1, 2, 2\)"),
+        ("x * np.nan, y, x, y", r"NaN or infinity in train_images\[0\]"),
+        ("x, y, x * 1e40, y", r"NaN or infinity in test_images\[0\]"),
+        ("[[1], [1, 2]], y, x, y", "train_images raised ValueError.*expected an array"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, returned: str, expected: str) -> None:
+    with pytest.raises(ScenarioError, match=expected):
+        prepare(tmp_path, SOURCE.replace("return x, y, x[:1], y[:1]", f"return {returned}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("missing", "no 'missing' in it; it defines function, Holder, expected missing to be a"),
+        ("x", "found x, a ndarray, expected a class or a function"),
+    ],
+)
+def test_what_is_no_function_is_named(tmp_path: Path, name: str, expected: str) -> None:
+    with pytest.raises(ScenarioError, match=expected):
+        prepare(tmp_path, SOURCE, name=name)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    config = CustomDataset.model_validate({"name": "custom", "file": "no.py", "class": "Load"})
+    with pytest.raises(ScenarioError, match=r"no\.py: dataset: found No such file"):
+        config.prepare(tmp_path, environment={}, folder=tmp_path)

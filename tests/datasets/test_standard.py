@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import numpy as np
+
+from testbed.datasets.standard import standardised
+
+
+def test_worked_by_hand() -> None:
+    """0, 0, 4, 4: mean 2, std 2. 0, 0, 0, 1: mean 1/4, std sqrt(3)/4 = 0.433, under 1/sqrt(4)."""
+    raw = np.array([[[0, 0], [4, 4]], [[0, 0], [0, 1]], [[7, 7], [7, 7]]], np.uint8)
+    done = standardised(raw)
+    assert done.shape == (3, 1, 2, 2)
+    assert done.dtype == np.float32
+    np.testing.assert_array_equal(done[0, 0], [[-1, -1], [1, 1]])
+    np.testing.assert_array_equal(done[1, 0], [[-0.5, -0.5], [-0.5, 1.5]])
+    np.testing.assert_array_equal(done[2, 0], [[0, 0], [0, 0]])
+
+
+def test_more_images_than_are_done_at_once() -> None:
+    raw = np.random.default_rng(0).integers(0, 256, (2500, 3, 3)).astype(np.uint8)
+    done = standardised(raw)
+    np.testing.assert_array_equal(done[2400], standardised(raw[2400:2401])[0])
+    np.testing.assert_allclose(done.mean(axis=(1, 2, 3)), 0, atol=1e-6)

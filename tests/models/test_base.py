@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from testbed.compress.payload import Vector
+from testbed.errors import ScenarioError
+from testbed.models.base import EVALUATION_BATCH, Bound, Images, Labels, pooled
+
+NAN = float("nan")
+
+
+class Recited(Bound):
+    """Gives the scores it was made with, one row per image; an image's first pixel is its row."""
+
+    def __init__(self, rows: list[list[float]]) -> None:
+        self.rows = np.array(rows, np.float32)
+        self.asked: list[int] = []
+
+    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
+        raise NotImplementedError
+
+    def scores(self, images: Images) -> NDArray[np.float32]:
+        self.asked.append(len(images))
+        return self.rows[images[:, 0, 0, 0].astype(int)]
+
+
+def numbered(count: int) -> Images:
+    return np.arange(count, dtype=np.float32).reshape(count, 1, 1, 1)
+
+
+def test_evaluation_worked_by_hand() -> None:
+    """Softmax of (ln 3, 0) is (3/4, 1/4): losses -ln(3/4) and -ln(1/4)."""
+    ln3 = float(np.log(3))
+    bound = Recited([[ln3, 0.0], [ln3, 0.0]])
+    evaluation = bound.evaluate(numbered(2), np.array([0, 1]))
+    assert evaluation.loss == pytest.approx((np.log(4 / 3) + np.log(4)) / 2)
+    assert evaluation.top1 == 0.5
+    assert evaluation.top5 == 1.0
+    assert evaluation.images == 2
+
+
+@pytest.mark.parametrize(
+    ("label", "top1", "top5"), [(6, 1, 1), (5, 0, 1), (2, 0, 1), (1, 0, 0), (0, 0, 0)]
+)
+def test_ranks_of_seven_scores(label: int, top1: float, top5: float) -> None:
+    bound = Recited([[0, 1, 2, 3, 4, 5, 6]])
+    evaluation = bound.evaluate(numbered(1), np.array([label]))
+    assert (evaluation.top1, evaluation.top5) == (top1, top5)
+
+
+def test_equal_scores_are_ranked_by_class() -> None:
+    """A model that gives every class the same is right about one class, not about all."""
+    bound = Recited([[0.0] * 10] * 10)
+    evaluation = bound.evaluate(numbered(10), np.arange(10))
+    assert (evaluation.top1, evaluation.top5) == (0.1, 0.5)
+
+
+@pytest.mark.parametrize("row", [[NAN] * 6, [NAN, 1, 1, 1, 1, 9], [1, 1, 1, 1, 1, NAN]])
+def test_a_score_that_is_not_a_number_is_wrong(row: list[float]) -> None:
+    bound = Recited([row])
+    evaluation = bound.evaluate(numbered(1), np.array([5]))
+    assert evaluation.top1 == 0
+
+
+def test_large_scores_do_not_overflow() -> None:
+    bound = Recited([[1e4, 0.0]])
+    assert bound.evaluate(numbered(1), np.array([1])).loss == pytest.approx(1e4)
+
+
+@pytest.mark.parametrize("count", [1, EVALUATION_BATCH, EVALUATION_BATCH + 1, 230])
+def test_batches_are_bounded_and_none_is_lonely(count: int) -> None:
+    rows = [[float(i % 2), 0.5] for i in range(count)]
+    bound = Recited(rows)
+    evaluation = bound.evaluate(numbered(count), np.zeros(count, np.int64))
+    assert sum(bound.asked) == count
+    assert max(bound.asked) <= EVALUATION_BATCH
+    assert max(bound.asked) - min(bound.asked) <= 1
+    assert evaluation.top1 == pytest.approx((count // 2) / count)
+
+
+def test_pooling_halves_and_rounds_down() -> None:
+    assert pooled((1, 28, 28), 2, model="m") == (7, 7)
+    assert pooled((3, 9, 5), 1, model="m") == (4, 2)
+    with pytest.raises(ScenarioError, match="3x8 pixels, expected at least 4x4 pixels"):
+        pooled((1, 3, 8), 2, model="m")

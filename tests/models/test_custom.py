@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from testbed.errors import ScenarioError
+from testbed.models import Bound, CustomModel, Model, Network
+
+HEAD = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, image_shape, classes):
+        super().__init__()
+        self.size = image_shape[0] * image_shape[1] * image_shape[2]
+"""
+LINEAR = """
+        self.score = nn.Linear(self.size, classes)
+"""
+FORWARD = """
+    def forward(self, images):
+        return self.score(images.flatten(1))
+"""
+
+
+def build(folder: Path, source: str, *, name: str = "Net") -> Network:
+    (folder / "custom").mkdir()
+    (folder / "custom" / "net.py").write_text(source, encoding="utf-8")
+    config = CustomModel.model_validate({"name": "custom", "file": "./my/net.py", "class": name})
+    return config.build((1, 2, 2), 3, folder=folder)
+
+
+def bind(network: Network) -> Bound:
+    return network.bind(network.initial(np.random.default_rng(0)))
+
+
+def images(count: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((count, 1, 2, 2)).astype(np.float32)
+
+
+def test_parameters_lie_flat_in_the_modules_order(tmp_path: Path) -> None:
+    network = build(tmp_path, HEAD + LINEAR + FORWARD)
+    assert network.layout.names == ("score.weight", "score.bias")
+    assert network.layout.shapes == ((3, 4), (3,))
+    flat = np.arange(15, dtype=np.float32)
+    scores = network.bind(flat).scores(np.ones((1, 1, 2, 2), np.float32))
+    np.testing.assert_array_equal(scores, [[0 + 1 + 2 + 3 + 12, 22 + 13, 38 + 14]])
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = = 1\n", r"net.py:1: model: found SyntaxError: invalid syntax, expected valid Python"),
+        ("\x00", r"net.py.*expected valid Python"),
+        ("import no_such_package\n", r"net.py:1: .*No module named 'no_such_package'"),
+        ("\n\n1 / 0\n", r"net.py:3: .*ZeroDivisionError: division by zero"),
+        ("class Other:\n    pass\n", r"found no 'Net' in it; it defines Other, expected Net to be"),
+        ("Net = 3\n", r"found Net, a int, expected a subclass of torch.nn.Module"),
+        ("class Net:\n    pass\n", r"found Net, a type, expected a subclass of torch.nn.Module"),
+        (
+            "from torch import nn\nclass Net(nn.Module):\n    def __init__(self): ...\n",
+            r"Net\(\(1, 2, 2\), 3\) raised TypeError.*called as Net\(image_shape, classes\)",
+        ),
+        (HEAD + "        raise KeyError('x')\n", r"net.py:9: .*raised KeyError"),
+        (
+            HEAD + "\n    def forward(self, images):\n        return torch.zeros(2, 3)\n",
+            "depends on no parameter that is trained, expected at least one nn.Parameter",
+        ),
+        (
+            HEAD + LINEAR + "\n    def forward(self, images):\n        return self.score(images)\n",
+            r"net.py:13: .*Net on images of shape \(2, 1, 2, 2\) raised RuntimeError",
+        ),
+        (
+            HEAD + LINEAR + FORWARD.replace("flatten(1))", "flatten(1))[:, :2]"),
+            r"shape \(2, 2\) and is torch.float32, expected scores, .* shape \(2, 3\)",
+        ),
+        (HEAD + LINEAR + FORWARD.replace("self.score", "str"), "Net's output is a str, expected"),
+        (
+            HEAD + LINEAR + "        self.score.double()\n" + FORWARD,
+            "Net's parameter score.weight is torch.float64, expected parameters of torch.float32",
+        ),
+        (
+            HEAD + LINEAR + "        one = torch.ones(3, dtype=torch.int64)\n"
+            "        self.count = nn.Parameter(one, requires_grad=False)\n" + FORWARD,
+            "Net's parameter count is torch.int64",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, source: str, expected: str) -> None:
+    with pytest.raises(ScenarioError, match=expected):
+        build(tmp_path, source)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    config = CustomModel.model_validate({"name": "custom", "file": "net.py", "class": "Net"})
+    with pytest.raises(ScenarioError, match=r"custom/net.py: model: found No such file") as caught:
+        config.build((1, 2, 2), 3, folder=tmp_path)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"file": "net.txt", "class": "Net"},
+        {"file": ".py", "class": "Net"},
+        {"file": "net.py", "class": "my net"},
+        {"file": "net.py"},
+        {"file": "net.py", "class_name": "Net"},
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Model).validate_python({"custom": options})
+
+
+def test_the_users_own_initialisation_is_drawn_from_the_seed(tmp_path: Path) -> None:
+    network = build(tmp_path, HEAD + LINEAR + FORWARD)
+    before = torch.get_rng_state()
+    bound = 1 / np.sqrt(4)  # what nn.Linear draws uniformly from
+    values = network.initial(np.random.default_rng(0))
+    assert 0 < np.abs(values).max() <= bound
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_batch_statistics_are_those_of_the_batch(tmp_path: Path) -> None:
+    """An evaluator never trains, so running statistics would still be those of the beginning."""
+    norm = LINEAR + "        self.norm = nn.BatchNorm1d(classes)\n"
+    forward = FORWARD.replace("return ", "return self.norm(").replace("(1))", "(1)))")
+    network = build(tmp_path, HEAD + norm + forward)
+    scores = bind(network).scores(images(8) * 7 + 3)
+    np.testing.assert_allclose(scores.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(scores.std(axis=0), 1, atol=1e-3)
+    assert bind(network).evaluate(images(51), np.zeros(51, np.int64)).images == 51
+
+
+def test_dropout_is_off_in_evaluation_only(tmp_path: Path) -> None:
+    forward = FORWARD.replace("images.flatten(1)", "self.drop(images.flatten(1))")
+    drop = LINEAR + "        self.drop = nn.Dropout(0.5)\n"
+    bound = bind(build(tmp_path, HEAD + drop + forward))
+    one, two = (bound.scores(images(4)) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    labels = np.zeros(4, np.int64)
+    losses = {bound.loss_and_gradient(images(4), labels)[0] for _ in range(8)}
+    assert len(losses) > 1
+
+
+def test_unusual_modules_train(tmp_path: Path) -> None:
+    """A tied, a frozen and an unused parameter, and an activation kept on self."""
+    source = (
+        HEAD
+        + """
+        self.first = nn.Linear(self.size, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.score = nn.Linear(4, classes)
+        self.score.bias.requires_grad_(False)
+        self.unused = nn.Parameter(torch.zeros(2))
+
+    def forward(self, images):
+        self.kept = self.second(self.first(images.flatten(1)))
+        return self.score(self.kept)
+"""
+    )
+    network = build(tmp_path, source)
+    assert network.layout.size == 2 + 16 + 4 + 4 + 12 + 3
+    bound = bind(network)
+    _, gradient = bound.loss_and_gradient(images(5), np.array([0, 1, 2, 0, 1]))
+    by_name = dict(zip(network.layout.names, network.layout.slices(), strict=True))
+    assert np.all(gradient[by_name["unused"]] == 0)
+    assert np.all(gradient[by_name["score.bias"]] == 0)
+    assert np.all(gradient[by_name["second.bias"]] != 0)
+    assert bind(network).evaluate(images(2), np.array([0, 1])).images == 2
+
+
+def test_a_lazy_layer_gets_its_shape(tmp_path: Path) -> None:
+    network = build(tmp_path, HEAD + LINEAR.replace("Linear(self.size,", "LazyLinear(") + FORWARD)
+    assert network.layout.shapes == ((3, 4), (3,))
+    assert len(network.initial(np.random.default_rng(0))) == 15
