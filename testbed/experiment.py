@@ -1,0 +1,117 @@
+"""A scenario made concrete: its data, its network, the frame's halves built from its seed.
+
+The same in every role and in a simulation: nothing here depends on who drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from testbed import datasets
+from testbed.datasets import Prepared
+from testbed.frame.server import Server, StopRule
+from testbed.frame.worker import Samples, Worker
+from testbed.models import Network
+from testbed.scenario.load import load
+from testbed.scenario.schema import DeviceClass, Scenario
+from testbed.seeds import stream
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A scenario with its data and its network.
+
+    Attributes:
+        scenario: see Scenario.
+        data: the prepared data set, mapped into memory.
+        network: the model, without values.
+    """
+
+    scenario: Scenario
+    data: Prepared
+    network: Network
+
+    @classmethod
+    def open(cls, folder: Path, *, data: Path | None = None) -> Experiment:
+        """Read what the controller has put into a run's folder. Sets torch to one thread.
+
+        Args:
+            folder: holds ``scenario.yaml`` and, if used, ``custom``.
+            data: the prepared data set; by default ``data`` in the folder, as nodes see it.
+
+        Raises:
+            TestbedError: something is missing or wrong there.
+        """
+        import torch
+
+        torch.set_num_threads(1)
+        scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
+        prepared = datasets.load(data or folder / "data")
+        network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
+        return cls(scenario, prepared, network)
+
+    def server(self) -> Server:
+        """The parameter server's loop, with the initial model."""
+        scenario = self.scenario
+        half = scenario.algorithm.server(
+            self.network.layout,
+            scenario.workers.count,
+            parameters=self.network.initial(stream(scenario.seed, "model")),
+            rng=stream(scenario.seed, "ps", "algorithm"),
+        )
+        stop = scenario.stop
+        return Server(half, StopRule(updates=stop.updates, time=stop.time, accuracy=stop.accuracy))
+
+    def worker(self, index: int) -> Worker:
+        """The loop of worker ``index``."""
+        scenario, name = self.scenario, f"w{index}"
+        half = scenario.algorithm.worker(
+            self.network.layout,
+            scenario.workers.count,
+            rng=stream(scenario.seed, name, "algorithm"),
+        )
+        return Worker(
+            half,
+            shard=self._shard(index),
+            batch_size=scenario.workers.batch_size,
+            think=self.think(index),
+            rng=stream(scenario.seed, name, "order"),
+        )
+
+    def think(self, index: int) -> Callable[[], float]:
+        """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
+        think = self.scenario.workers.think
+        draws = stream(self.scenario.seed, f"w{index}", "think")
+        return lambda: 0.0 if think is None else think.law.draw(draws) * think.mean
+
+    def device_class(self, index: int) -> DeviceClass:
+        """The class of worker ``index``."""
+        workers = self.scenario.workers
+        for name, count in workers.class_counts().items():
+            if index < count:
+                return workers.classes[name]
+            index -= count
+        raise IndexError(index)
+
+    def test_samples(self) -> Samples:
+        """The test images looked at during training, by index; the same in every run."""
+        images = len(self.data.test_labels)
+        count = min(images, self.scenario.evaluate.images)
+        draws = stream(self.scenario.seed, "evaluator", "images")
+        return np.sort(draws.choice(images, count, replace=False))
+
+    def _shard(self, index: int) -> Samples:
+        scenario = self.scenario
+        shards = datasets.shards(
+            scenario.dataset.partition,
+            self.data.train_labels,
+            scenario.workers.count,
+            fraction=scenario.dataset.fraction,
+            classes=self.data.classes,
+            rng=stream(scenario.seed, "partition"),
+        )
+        return shards[index]

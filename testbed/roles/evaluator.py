@@ -1,0 +1,102 @@
+"""The evaluator: measures the model on test images while it is trained, and at its end on all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.datasets import Prepared
+from testbed.experiment import Experiment
+from testbed.frame.worker import Samples
+from testbed.models import Bound, Evaluation
+from testbed.roles.arguments import Arguments
+from testbed.roles.connection import limits
+from testbed.roles.process import run
+from testbed.rpc import methods
+from testbed.rpc._pb import ps_pb2
+from testbed.rpc.addresses import unix_address
+from testbed.rpc.client import Connection
+from testbed.rpc.codec import decode_snapshot
+from testbed.rpc.messages import Snapshot
+from testbed.scenario.schema import Evaluate
+from testbed.units import Duration
+
+NICENESS = 10
+DEADLINE_SECONDS = 10.0
+
+
+def main(arguments: Mapping[str, str]) -> int:
+    """Evaluate until the final model is measured. Returns the exit status."""
+    return run(arguments.get("node", "evaluator"), lambda: _main(Arguments.parse(arguments)))
+
+
+@dataclass(frozen=True)
+class Due:
+    """When the next snapshot is wanted: when both are reached.
+
+    Attributes:
+        version: updates applied.
+        time: emulated seconds since the start.
+    """
+
+    version: int = 0
+    time: float = 0.0
+
+    @classmethod
+    def after(cls, snapshot: Snapshot, rule: Evaluate) -> Due:
+        """The next multiple of ``rule.every`` behind a snapshot; what was missed is not made up."""
+        every = rule.every
+        if isinstance(every, Duration):
+            return cls(time=(snapshot.time // every + 1) * every)
+        return cls(version=(snapshot.version // every + 1) * every)
+
+
+def _main(arguments: Arguments) -> None:
+    os.nice(NICENESS)  # training goes first
+    experiment = Experiment.open(arguments.folder)
+    parameters = np.zeros(experiment.network.layout.size, np.float32)
+    bound = experiment.network.bind(parameters)
+    chosen = experiment.test_samples()
+    due, final = Due(), False
+    with (
+        unix_address(arguments.socket) as address,
+        Connection(
+            address,
+            token=arguments.token,
+            limits=limits(experiment),
+            patience_seconds=arguments.patience_seconds,
+        ) as connection,
+    ):
+        while not final:
+            snapshot = _take(connection, due)
+            parameters[:] = snapshot.model.values
+            final = snapshot.final
+            samples = slice(None) if final else chosen
+            measured = _measure(bound, experiment.data, samples)
+            _report(connection, snapshot, measured)
+            due = Due.after(snapshot, experiment.scenario.evaluate)
+
+
+def _take(connection: Connection, due: Due) -> Snapshot:
+    """The first snapshot that is due; no deadline, for it may be long until then."""
+    request = ps_pb2.SnapshotRequest(least_version=due.version, least_seconds=due.time)
+    return decode_snapshot(connection.call(methods.SNAPSHOT, request.SerializeToString()))
+
+
+def _measure(bound: Bound, data: Prepared, samples: Samples | slice) -> Evaluation:
+    return bound.evaluate(data.test_images[samples], data.test_labels[samples])
+
+
+def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) -> None:
+    report = ps_pb2.ReportRequest(
+        version=snapshot.version,
+        loss=measured.loss,
+        top1=measured.top1,
+        top5=measured.top5,
+        images=measured.images,
+        final=snapshot.final,
+    )
+    connection.call(methods.REPORT, report.SerializeToString(), deadline_seconds=DEADLINE_SECONDS)

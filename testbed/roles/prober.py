@@ -1,0 +1,199 @@
+"""Measures a link from both of its ends, before it is trusted or while a run goes on.
+
+One node reflects, behind a link that is not shaped; a node for every device class probes it through
+a link of that class. Rates are taken from datagrams sent faster than the link, by the kernel's own
+times of their arrival: neither a late process nor a lost packet moves them.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from statistics import median
+
+from testbed.roles.probing import Stream, datagrams, receive
+
+PORT = 5001
+MESSAGE_BYTES = 17_000
+MESSAGES = 3
+TRIPS = 21
+TRIP_SPACING_SECONDS = 0.02
+PATIENCE_SECONDS = 2.0
+CONNECT_SECONDS = 10.0
+CALL_SECONDS = 60.0
+
+FASTEST = 200e6
+"""Above this many bits a second Python does not fill a link with datagrams."""
+
+PUSH, PULL, FILL_UP, FILL_DOWN = b"u", b"d", b"r", b"b"
+PORTS = struct.Struct("!H")
+STREAM = struct.Struct("!ddH")
+RATE = struct.Struct("!d")
+
+
+def main(arguments: Mapping[str, str]) -> int:
+    """Reflect until told to end, or probe and print one line of JSON.
+
+    Arguments are ``server``, the reflector's address, or empty for the reflector itself; ``up`` and
+    ``down``, the link's rates in bits per second, empty where there is none.
+    """
+    if not arguments["server"]:
+        reflect()
+    rates = {name: float(arguments[name]) if arguments[name] else None for name in ("up", "down")}
+    print(json.dumps(probe(arguments["server"], **rates)), flush=True)  # noqa: T201 - read there
+    return 0
+
+
+def reflect(address: str = "") -> None:
+    """Send datagrams back and serve probes until the process ends."""
+    with datagrams(address, PORT) as echoes, socket.create_server((address, PORT)) as listener:
+        threading.Thread(target=_echo, args=(echoes,), daemon=True).start()
+        while True:
+            peer, (host, _) = listener.accept()
+            threading.Thread(target=_serve, args=(peer, host), daemon=True).start()
+
+
+def probe(server: str, *, up: float | None, down: float | None) -> dict[str, float | None]:
+    """Measure the way to the reflector at ``server`` and back, its rates in bits per second."""
+    with _connect(server) as control, datagrams() as connection:
+        control.settimeout(CALL_SECONDS)
+        (port,) = PORTS.unpack(_take(control, PORTS.size))
+        control.sendall(PORTS.pack(connection.getsockname()[1]))
+        trips = _round_trips(server)
+        return {
+            "round_trip_seconds": median(trips) if trips else None,
+            "round_trips": len(trips),
+            "message_up_seconds": median(_push(control) for _ in range(MESSAGES)),
+            "message_down_seconds": median(_pull(control) for _ in range(MESSAGES)),
+            "up_bits_per_second": _fill_up(control, connection, (server, port), up),
+            "down_bits_per_second": _fill_down(control, connection, down),
+        }
+
+
+def _connect(server: str) -> socket.socket:
+    """The reflector may not listen yet."""
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            return socket.create_connection((server, PORT), timeout=CONNECT_SECONDS)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(TRIP_SPACING_SECONDS)
+
+
+def _round_trips(server: str) -> list[float]:
+    """Seconds each; sent one every few milliseconds, so that a long way takes no longer."""
+    sent: dict[int, float] = {}
+    trips: list[float] = []
+    with datagrams() as connection:
+        connection.connect((server, PORT))
+        for number in range(TRIPS):
+            sent[number] = time.time()  # what the kernel stamps arrivals with
+            connection.send(bytes([number]))
+            end = time.monotonic() + TRIP_SPACING_SECONDS
+            while (left := end - time.monotonic()) > 0:
+                _take_trip(connection, left, sent, trips)
+        while len(trips) < TRIPS and _take_trip(connection, PATIENCE_SECONDS, sent, trips):
+            continue
+    return trips
+
+
+def _take_trip(
+    connection: socket.socket, patience: float, sent: Mapping[int, float], trips: list[float]
+) -> bool:
+    connection.settimeout(patience)
+    try:
+        moment, data = receive(connection)
+    except TimeoutError:
+        return False
+    trips.append(moment - sent[data[0]])
+    return True
+
+
+def _push(control: socket.socket) -> float:
+    """Seconds from the message's first byte out to the word that it has come."""
+    begin = time.monotonic()
+    control.sendall(PUSH + bytes(MESSAGE_BYTES - 1))
+    _take(control, 1)
+    return time.monotonic() - begin
+
+
+def _pull(control: socket.socket) -> float:
+    """Seconds from the word out to the message's last byte."""
+    begin = time.monotonic()
+    control.sendall(PULL)
+    _take(control, MESSAGE_BYTES)
+    return time.monotonic() - begin
+
+
+def _fill_up(
+    control: socket.socket,
+    connection: socket.socket,
+    peer: tuple[str, int],
+    rate: float | None,
+) -> float | None:
+    if rate is None or rate > FASTEST:
+        return None
+    stream = Stream.through(rate)
+    control.sendall(FILL_UP + STREAM.pack(stream.link, stream.seconds, stream.payload))
+    stream.send(connection, peer)
+    found: float = RATE.unpack(_take(control, RATE.size))[0]
+    return found or None
+
+
+def _fill_down(
+    control: socket.socket, connection: socket.socket, rate: float | None
+) -> float | None:
+    if rate is None or rate > FASTEST:
+        return None
+    stream = Stream.through(rate)
+    control.sendall(FILL_DOWN + STREAM.pack(stream.link, stream.seconds, stream.payload))
+    return stream.receive(connection)
+
+
+def _echo(echoes: socket.socket) -> None:
+    while True:
+        data, sender = echoes.recvfrom(2048)
+        echoes.sendto(data, sender)
+
+
+def _serve(control: socket.socket, host: str) -> None:
+    """One probe, until it closes its connection."""
+    with control, datagrams() as connection:
+        control.sendall(PORTS.pack(connection.getsockname()[1]))
+        try:
+            (port,) = PORTS.unpack(_take(control, PORTS.size))
+            while True:
+                _answer(control, connection, (host, port))
+        except (EOFError, ConnectionError):
+            return
+
+
+def _answer(control: socket.socket, connection: socket.socket, peer: tuple[str, int]) -> None:
+    match _take(control, 1):
+        case b"u":
+            _take(control, MESSAGE_BYTES - 1)
+            control.sendall(PUSH)
+        case b"d":
+            control.sendall(bytes(MESSAGE_BYTES))
+        case b"r":
+            stream = Stream(*STREAM.unpack(_take(control, STREAM.size)))
+            control.sendall(RATE.pack(stream.receive(connection) or 0.0))
+        case _:
+            Stream(*STREAM.unpack(_take(control, STREAM.size))).send(connection, peer)
+
+
+def _take(stream: socket.socket, count: int) -> bytes:
+    """Exactly that many bytes."""
+    taken = bytearray()
+    while len(taken) < count:
+        piece = stream.recv(count - len(taken))
+        if not piece:
+            raise EOFError
+        taken += piece
+    return bytes(taken)

@@ -1,0 +1,120 @@
+"""Datagrams at a pace, the times of their arrival, and the rate that follows."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+STREAM_SECONDS = 0.8
+LONGEST_STREAM_SECONDS = 4.0
+PACKETS = 60
+"""A stream should have that many; slow links get smaller packets, then more time."""
+
+LARGEST_PAYLOAD, SMALLEST_PAYLOAD = 1472, 100
+HEADER_BYTES = 14 + 20 + 8
+EXCESS = 1.3
+"""Streams are so much faster than the link."""
+
+STEP_SECONDS = 0.002
+FIRST_SECONDS = 3.0
+QUIET_SECONDS = 0.3
+"""A stream has ended when nothing has come for so long."""
+
+RECEIVE_BUFFER_BYTES = 1 << 21
+SO_TIMESTAMPNS = 35
+TIME = struct.Struct("@qq")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Datagrams at one pace.
+
+    Attributes:
+        link: bits per second of the link that they are to fill.
+        seconds: for how long.
+        payload: bytes of each.
+    """
+
+    link: float
+    seconds: float
+    payload: int
+
+    @classmethod
+    def through(cls, link: float) -> Stream:
+        """What fills a link of so many bits per second."""
+        share = link * STREAM_SECONDS / 8 / PACKETS - HEADER_BYTES
+        payload = int(min(max(share, SMALLEST_PAYLOAD), LARGEST_PAYLOAD))
+        least = PACKETS * (payload + HEADER_BYTES) * 8 / link
+        return cls(link, min(max(STREAM_SECONDS, least), LONGEST_STREAM_SECONDS), payload)
+
+    @property
+    def burst_bytes(self) -> float:
+        """What may come faster than the link at first: a tick at 100 Hz, and two frames."""
+        return self.link / 8 / 100 + 2 * (LARGEST_PAYLOAD + HEADER_BYTES)
+
+    def send(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+        """Send it all, in steps of a few milliseconds."""
+        packet_seconds = (self.payload + HEADER_BYTES) * 8 / (self.link * EXCESS)
+        data, begin, sent = bytes(self.payload), time.monotonic(), 0
+        while (now := time.monotonic() - begin) < self.seconds:
+            while sent * packet_seconds <= now:
+                connection.sendto(data, peer)
+                sent += 1
+            time.sleep(max(packet_seconds, STEP_SECONDS))  # the stream's pace, no wait for anyone
+
+    def receive(self, connection: socket.socket) -> float | None:
+        """Take one in; bits per second of Ethernet frames, None if too few came."""
+        arrivals = []
+        connection.settimeout(FIRST_SECONDS)
+        try:
+            while True:
+                moment, data = receive(connection)
+                arrivals.append((moment, len(data)))
+                connection.settimeout(QUIET_SECONDS)
+        except TimeoutError:
+            return rate_of(arrivals, self.burst_bytes)
+
+
+def rate_of(arrivals: list[tuple[float, int]], burst_bytes: float) -> float | None:
+    """Bits per second of Ethernet frames, once the link's burst is through.
+
+    Args:
+        arrivals: when each came, and its payload's bytes.
+        burst_bytes: what may have come faster than the link at the beginning.
+    """
+    passed = 0
+    for start, (_, size) in enumerate(arrivals):
+        passed += size + HEADER_BYTES
+        if passed > burst_bytes:
+            rest = arrivals[start:]
+            break
+    else:
+        return None
+    seconds = rest[-1][0] - rest[0][0]
+    bits = 8 * sum(size + HEADER_BYTES for _, size in rest[1:])
+    return bits / seconds if seconds > 0 else None
+
+
+@contextmanager
+def datagrams(address: str = "", port: int = 0) -> Iterator[socket.socket]:
+    """A socket for datagrams that come with the kernel's time of their arrival."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        connection.bind((address, port))
+        yield connection
+
+
+def receive(connection: socket.socket) -> tuple[float, bytes]:
+    """A datagram and when the kernel got it, in seconds since 1970.
+
+    Raises:
+        TimeoutError: none came in time.
+    """
+    data, extra, _, _ = connection.recvmsg(2048, 64)
+    seconds, nanoseconds = TIME.unpack_from(extra[0][2])
+    return seconds + nanoseconds * 1e-9, data

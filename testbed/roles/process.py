@@ -1,0 +1,55 @@
+"""How a role's process ends: by SIGTERM, by an error that a user can read, or done."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Never
+
+from testbed.errors import TestbedError
+
+
+class TerminatedError(BaseException):
+    """SIGTERM has come. Not an Exception: nothing but the role's end may stop it."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise TerminatedError inside the context when SIGTERM comes; only the first one counts."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def wait_for_end() -> Never:
+    """Do nothing until SIGTERM comes."""
+    while True:
+        signal.pause()
+
+
+def run(node: str, body: Callable[[], None]) -> int:
+    """Do what a role does, and say what went wrong.
+
+    Returns:
+        The exit status: 0, also after SIGTERM, or that of the error.
+    """
+    try:
+        with terminable():
+            body()
+    except TerminatedError:
+        return 0
+    except TestbedError as error:
+        sys.stderr.write(f"{node}: {error}\n")
+        sys.stderr.flush()
+        return error.exit_code
+    return 0

@@ -1,0 +1,137 @@
+"""Copies of the model for the evaluator, made when it asks and the model is old enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from testbed.compress.payload import Dense, Vector
+from testbed.errors import RejectedError
+from testbed.rpc.codec import encode_snapshot
+from testbed.rpc.messages import Snapshot
+
+REMEMBERED = 16  # snapshots that a report may still be about
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """The training as it stands.
+
+    Attributes:
+        version: updates applied.
+        time: emulated seconds since the start.
+        final: whether it has ended.
+        payload_up_bytes: payload of all applied updates.
+        parameters: the model, only lent.
+    """
+
+    version: int
+    time: float
+    final: bool
+    payload_up_bytes: int
+    parameters: Vector
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What is kept of a snapshot until it is reported on; see Moment."""
+
+    version: int
+    time: float
+    final: bool
+    payload_up_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Poll:
+    least_version: int
+    least_time: float
+    answer: asyncio.Future[bytes]
+
+    def due(self, version: int, time: float) -> bool:
+        return version >= self.least_version and time >= self.least_time
+
+
+class Snapshots:
+    """Answers the evaluator's long polls.
+
+    Attributes:
+        final_taken: set when the final snapshot was handed out.
+        concluded: to be set when it was evaluated.
+    """
+
+    def __init__(self) -> None:
+        self.final_taken = asyncio.Event()
+        self.concluded = asyncio.Event()
+        self._polls: list[_Poll] = []
+        self._taken: OrderedDict[tuple[int, bool], Taken] = OrderedDict()
+        self._reported: set[tuple[int, bool]] = set()
+        self._first: bytes | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for a snapshot."""
+        return bool(self._polls)
+
+    def ask(self, least_version: int, least_time: float) -> asyncio.Future[bytes]:
+        """A SnapshotReply to come, once both are reached or the training has ended.
+
+        Whoever asks calls ``look`` right afterwards, and whenever the training has gone on; and
+        ``withdraw`` when the answer is no longer wanted.
+        """
+        poll = _Poll(least_version, least_time, asyncio.get_running_loop().create_future())
+        self._polls.append(poll)
+        return poll.answer
+
+    def withdraw(self, answer: asyncio.Future[bytes]) -> None:
+        """Forget who asked; harmless if it was answered."""
+        self._polls = [poll for poll in self._polls if poll.answer is not answer]
+
+    def begin(self, moment: Moment) -> None:
+        """The training starts; the model of this moment goes to whoever asks first."""
+        self._first = self._copy(moment)
+
+    def due(self, version: int, time: float, *, final: bool) -> bool:
+        """Whether a poll can be answered now."""
+        now = final or self._first is not None
+        return any(now or poll.due(version, time) for poll in self._polls)
+
+    def look(self, moment: Moment) -> None:
+        """Answer the polls that are due, with copies of the model."""
+        for poll in list(self._polls):
+            if self._first is not None:
+                answer, self._first = self._first, None
+            elif moment.final or poll.due(moment.version, moment.time):
+                answer = self._copy(moment)
+            else:
+                continue
+            self._polls.remove(poll)
+            poll.answer.set_result(answer)
+
+    def reported(self, version: int, *, final: bool) -> tuple[Taken, bool]:
+        """The snapshot that a report is about, and whether it is the first report on it.
+
+        Raises:
+            RejectedError: no such snapshot was taken.
+        """
+        key = (version, final)
+        taken = self._taken.get(key)
+        if taken is None:
+            kind = "final snapshot" if final else "snapshot"
+            raise RejectedError(f"a report on a {kind} of version {version}, which was not taken")
+        first = key not in self._reported
+        self._reported.add(key)
+        return taken, first
+
+    def _copy(self, moment: Moment) -> bytes:
+        taken = Taken(moment.version, moment.time, moment.final, moment.payload_up_bytes)
+        key = (moment.version, moment.final)
+        self._taken.setdefault(key, taken)
+        if moment.final:
+            self.final_taken.set()
+        if len(self._taken) > REMEMBERED:
+            self._reported.discard(self._taken.popitem(last=False)[0])
+        return encode_snapshot(
+            Snapshot(moment.version, moment.time, moment.final, Dense(moment.parameters))
+        )

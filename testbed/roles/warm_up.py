@@ -1,0 +1,46 @@
+"""What the template does once before the first fork, so that no worker has to do it again.
+
+PyTorch picks kernels, packs weights and grows its buffers on first use; whatever was done before
+the fork is shared by all workers and is no memory of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from testbed.algorithms.base import Reply
+from testbed.compress.payload import Dense
+from testbed.datasets import load
+from testbed.models import CustomModel
+from testbed.scenario.load import load as load_scenario
+from testbed.seeds import stream
+
+
+def main(arguments: Mapping[str, str]) -> int:
+    """Compute two gradients and updates of the run's model, and forget them.
+
+    Args:
+        arguments: ``scenario`` and ``data``, paths of the resolved scenario and the prepared data.
+
+    Returns:
+        0, the status of an entry point that went well.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    scenario = load_scenario(Path(arguments["scenario"]))
+    if isinstance(scenario.model, CustomModel):
+        return 0  # the user's code runs in nodes only, never with the template's privileges
+    data = load(Path(arguments["data"]))
+    folder = Path(arguments["scenario"]).parent
+    network = scenario.model.build(data.image_shape, data.classes, folder=folder)
+    rng = stream(scenario.seed, "warm-up")
+    half = scenario.algorithm.worker(network.layout, scenario.workers.count, rng=rng)
+    half.receive(Reply(Dense(network.initial(rng)), version=0), 0.0)
+    bound = network.bind(half.parameters)
+    batch = slice(0, scenario.workers.batch_size)
+    for _ in range(2):
+        _, gradient = bound.loss_and_gradient(data.train_images[batch], data.train_labels[batch])
+        half.step(gradient, len(data.train_labels[batch]), 0.0)
+    return 0

@@ -1,0 +1,71 @@
+"""A worker: pulls, trains, thinks and pushes until the parameter server says that it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from testbed.errors import NodeError, RejectedError
+from testbed.experiment import Experiment
+from testbed.frame.worker import Loop
+from testbed.roles.arguments import Arguments
+from testbed.roles.clock import Clock
+from testbed.roles.connection import limits
+from testbed.roles.device import Device
+from testbed.roles.process import TerminatedError, run, wait_for_end
+from testbed.rpc.addresses import tcp_address
+from testbed.rpc.client import Connection
+
+LAST_WORD_SECONDS = 1.0
+"""How long a worker that ends before its time tries to say so."""
+
+
+def main(arguments: Mapping[str, str]) -> int:
+    """Train to the end, then keep the connection open until SIGTERM. Returns the exit status."""
+    return run(arguments.get("node", "worker"), lambda: _main(Arguments.parse(arguments)))
+
+
+def _main(arguments: Arguments) -> None:
+    experiment = Experiment.open(arguments.folder)
+    worker = experiment.worker(arguments.index)
+    layout = experiment.network.layout
+    with Connection(
+        tcp_address(arguments.server),
+        token=arguments.token,
+        limits=limits(experiment),
+        patience_seconds=arguments.patience_seconds,
+    ) as connection:
+        device = Device(
+            arguments.index,
+            bound=experiment.network.bind(worker.half.parameters),
+            data=experiment.data,
+            fingerprint=layout.fingerprint,
+            size=layout.size,
+            speed=experiment.device_class(arguments.index).speed,
+            connection=connection,
+            clock=Clock(experiment.scenario.time_scale),
+        )
+        device.join()
+        try:
+            drive(worker.loop(), device)
+        except (TerminatedError, RejectedError):
+            with suppress(NodeError, RejectedError):  # nothing depends on being heard
+                device.leave(deadline_seconds=LAST_WORD_SECONDS)
+            raise
+        device.leave()
+        wait_for_end()  # the connection's counters are read while it is open
+
+
+def drive(loop: Loop, device: Device) -> None:
+    """Let the device perform the loop to its end.
+
+    Raises:
+        RejectedError: the server refused a push.
+        NodeError: the server cannot be reached, or does not keep to the contract.
+    """
+    try:
+        action = next(loop)
+        while True:
+            action = loop.send(device.perform(action))
+    except StopIteration:
+        return

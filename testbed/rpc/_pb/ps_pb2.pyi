@@ -1,0 +1,160 @@
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Payload(_message.Message):
+    __slots__ = ("dense", "sparse")
+    DENSE_FIELD_NUMBER: _ClassVar[int]
+    SPARSE_FIELD_NUMBER: _ClassVar[int]
+    dense: Dense
+    sparse: Sparse
+    def __init__(self, dense: _Optional[_Union[Dense, _Mapping]] = ..., sparse: _Optional[_Union[Sparse, _Mapping]] = ...) -> None: ...
+
+class Dense(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: bytes
+    def __init__(self, values: _Optional[bytes] = ...) -> None: ...
+
+class Sparse(_message.Message):
+    __slots__ = ("indices", "values")
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    indices: bytes
+    values: bytes
+    def __init__(self, indices: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
+
+class JoinRequest(_message.Message):
+    __slots__ = ("worker", "fingerprint")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    fingerprint: int
+    def __init__(self, worker: _Optional[int] = ..., fingerprint: _Optional[int] = ...) -> None: ...
+
+class JoinReply(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class PullRequest(_message.Message):
+    __slots__ = ("worker", "attempt")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    attempt: int
+    def __init__(self, worker: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class ExchangeRequest(_message.Message):
+    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "attempt", "payload")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    TIMING_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    sequence: int
+    fingerprint: int
+    version: int
+    samples: int
+    timing: Timing
+    attempt: int
+    payload: Payload
+    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+
+class Timing(_message.Message):
+    __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
+    COMPUTE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    THINK_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    compute_seconds: float
+    late_seconds: float
+    think_seconds: float
+    transfer_seconds: float
+    blocked_seconds: float
+    def __init__(self, compute_seconds: _Optional[float] = ..., late_seconds: _Optional[float] = ..., think_seconds: _Optional[float] = ..., transfer_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ...) -> None: ...
+
+class ModelReply(_message.Message):
+    __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "payload")
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    stop: bool
+    version: int
+    orders: Orders
+    time_seconds: float
+    blocked_seconds: float
+    payload: Payload
+    def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+
+class Orders(_message.Message):
+    __slots__ = ("local_steps", "commit_interval_seconds", "batch_size")
+    LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    local_steps: int
+    commit_interval_seconds: float
+    batch_size: int
+    def __init__(self, local_steps: _Optional[int] = ..., commit_interval_seconds: _Optional[float] = ..., batch_size: _Optional[int] = ...) -> None: ...
+
+class LeaveRequest(_message.Message):
+    __slots__ = ("worker",)
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    def __init__(self, worker: _Optional[int] = ...) -> None: ...
+
+class LeaveReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SnapshotRequest(_message.Message):
+    __slots__ = ("least_version", "least_seconds")
+    LEAST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEAST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    least_version: int
+    least_seconds: float
+    def __init__(self, least_version: _Optional[int] = ..., least_seconds: _Optional[float] = ...) -> None: ...
+
+class SnapshotReply(_message.Message):
+    __slots__ = ("version", "time_seconds", "final", "payload")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    time_seconds: float
+    final: bool
+    payload: Payload
+    def __init__(self, version: _Optional[int] = ..., time_seconds: _Optional[float] = ..., final: _Optional[bool] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+
+class ReportRequest(_message.Message):
+    __slots__ = ("version", "loss", "top1", "top5", "images", "final")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    TOP1_FIELD_NUMBER: _ClassVar[int]
+    TOP5_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    loss: float
+    top1: float
+    top5: float
+    images: int
+    final: bool
+    def __init__(self, version: _Optional[int] = ..., loss: _Optional[float] = ..., top1: _Optional[float] = ..., top5: _Optional[float] = ..., images: _Optional[int] = ..., final: _Optional[bool] = ...) -> None: ...
+
+class ReportReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,31 @@
+"""Where a server listens, as gRPC wants it written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_LONGEST_UNIX_PATH = 107  # bytes, of sockaddr_un
+
+
+def tcp_address(server: str) -> str:
+    """What a client calls ``10.77.0.1:5000``: literal, so that no name is looked up."""
+    return f"ipv4:{server}"
+
+
+@contextmanager
+def unix_address(path: Path) -> Iterator[str]:
+    """The address of a unix socket, usable while the context is open.
+
+    A path too long for the kernel is reached through a descriptor of its folder.
+    """
+    if len(os.fsencode(path)) <= _LONGEST_UNIX_PATH:
+        yield f"unix:{path}"
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"unix:/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,167 @@
+"""The calling side: one channel, the token on every call, and repetition after a lost connection.
+
+Every method of the contract may be repeated as it is: an Exchange keeps its sequence number, so
+that the server applies it once whichever of the two messages got lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, cast
+
+import grpc
+
+from testbed.errors import NodeError, RejectedError
+from testbed.rpc.limits import CONNECT_SECONDS, Limits
+from testbed.rpc.methods import TOKEN_KEY
+from testbed.rpc.wire import number_field
+
+PATIENCE_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+
+_LOST = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,  # by a server that goes down
+)
+
+
+class Connection:
+    """A peer's one channel to the parameter server; one thread uses it.
+
+    Attributes:
+        address: see ``addresses``.
+        repeated: attempts beyond each call's first.
+
+    Args:
+        address: see ``addresses``.
+        token: of the run.
+        limits: see Limits.
+        patience_seconds: how long a call is repeated after the connection was lost.
+        clock: steady seconds.
+        pause: lets seconds pass between two attempts.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str,
+        limits: Limits,
+        patience_seconds: float = PATIENCE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.address = address
+        self.repeated = 0
+        self._metadata = ((TOKEN_KEY, token),)
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._pause = pause
+        self._callables: dict[str, Callable[..., object]] = {}
+        self._channel = grpc.insecure_channel(address, options=limits.channel_options())
+
+    def call(
+        self,
+        method: str,
+        message: bytes,
+        *,
+        deadline_seconds: float | None = None,
+        patience_seconds: float | None = None,
+        attempt_field: int | None = None,
+    ) -> bytes:
+        """Call a method and wait for its answer.
+
+        Args:
+            method: its full name.
+            message: the request.
+            deadline_seconds: of one attempt; None for a call that may be held back, where only
+                keepalive tells a dead server.
+            patience_seconds: instead of the connection's.
+            attempt_field: number of the request's field that counts attempts, if it has one.
+
+        Raises:
+            RejectedError: the server refused the request and applied nothing of it.
+            NodeError: the server could not be reached for as long as patience lasts.
+        """
+        trouble = _Trouble(self._patience_seconds if patience_seconds is None else patience_seconds)
+        request = message
+        while True:
+            began = self._clock()
+            try:
+                return self._attempt(method, request, deadline_seconds)
+            except grpc.RpcError as error:
+                if error.code() not in _LOST:
+                    raise self._rejected(method, error) from None
+                now = self._clock()
+                pause = trouble.next_pause(began, now)
+                if pause is None:
+                    raise self._lost(error, now - trouble.since) from None
+            self._pause(pause)
+            self.repeated += 1
+            if attempt_field is not None:
+                request = message + number_field(attempt_field, trouble.attempts)
+
+    def close(self) -> None:
+        """Close the channel; doing it twice is harmless."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _attempt(self, method: str, message: bytes, deadline_seconds: float | None) -> bytes:
+        callable_ = self._callables.get(method)
+        if callable_ is None:
+            callable_ = self._callables[method] = self._channel.unary_unary(method, None, None)
+        return cast(bytes, callable_(message, timeout=deadline_seconds, metadata=self._metadata))
+
+    def _rejected(self, method: str, error: grpc.RpcError) -> RejectedError:
+        verb = method.rpartition("/")[2]
+        return RejectedError(
+            f"{self.address}: the parameter server refused {verb}: {error.details()} "
+            f"({error.code().name})"
+        )
+
+    def _lost(self, error: grpc.RpcError, seconds: float) -> NodeError:
+        return NodeError(
+            f"{self.address}: the parameter server has not answered for {seconds:.0f} s "
+            f"({error.code().name}: {error.details()})"
+        )
+
+
+@dataclass
+class _Trouble:
+    """The attempts of one call that got lost.
+
+    Attributes:
+        patience_seconds: how long to go on.
+        attempts: how many were lost.
+        since: when the server was last known to be there, or the first attempt was lost.
+    """
+
+    patience_seconds: float
+    attempts: int = 0
+    since: float = 0.0
+    _pause_seconds: float = FIRST_PAUSE_SECONDS
+
+    def next_pause(self, began: float, now: float) -> float | None:
+        """An attempt was lost. Returns how long to wait before the next; None to give up."""
+        had_reached_it = now - began > max(self.patience_seconds, 2 * CONNECT_SECONDS)
+        if self.attempts == 0 or had_reached_it:
+            self.since, self._pause_seconds = now, FIRST_PAUSE_SECONDS
+        self.attempts += 1
+        pause = self._pause_seconds
+        self._pause_seconds = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        return pause if now + pause - self.since <= self.patience_seconds else None

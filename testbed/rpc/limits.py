@@ -1,0 +1,111 @@
+"""How large a message may be, and how a dead peer is told from a slow one. Nothing here needs grpc.
+
+A worker may have to wait for its reply as long as the slowest worker takes, or for ever if the
+scenario says so, and a model may take minutes on a thin link. So no deadline on a call could be
+right. Instead each side pings a connection on which it waits and hears nothing, and gives it up
+when the ping stays unanswered for longer than everything queued before it can take. Whatever
+arrives counts as an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.errors import HostError
+from testbed.rpc.wire import OversizedError
+from testbed.units import Size
+
+Options = list[tuple[str, int]]
+
+LARGEST_MODEL = Size.parse("64MiB")
+ENTRY_BYTES = 8  # an index and a value
+ENVELOPE_BYTES = 64 * 1024  # everything but the payload: far less is needed, newer fields may come
+HARD_LIMIT_BYTES = ENTRY_BYTES * int(LARGEST_MODEL) // 4 + ENVELOPE_BYTES
+"""What gRPC itself takes. It drops a longer message unseen, so a server's own limit lies below."""
+
+PING_EVERY_SECONDS = 20.0
+PING_PATIENCE_SECONDS = 20.0
+CONNECT_SECONDS = 20.0  # of one attempt to connect; gRPC calls it the least backoff
+_BACKOFF_MILLISECONDS = {"initial": 100, "min": int(CONNECT_SECONDS * 1000), "max": 2_000}
+_NEVER = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one connection allows.
+
+    Attributes:
+        message_bytes: the largest message that is looked at.
+        ping_patience_seconds: how long a peer may leave a ping unanswered.
+    """
+
+    message_bytes: int
+    ping_patience_seconds: float = PING_PATIENCE_SECONDS
+
+    @classmethod
+    def of(cls, size: int, *, transfer_seconds: float = 0.0) -> Limits:
+        """The limits for a model of ``size`` parameters.
+
+        Args:
+            size: number of parameters.
+            transfer_seconds: real time that everything queued in front of a ping may take.
+
+        Raises:
+            HostError: the model is too large to be sent as one message.
+        """
+        if 4 * size > LARGEST_MODEL:
+            raise HostError(
+                f"model: {size} parameters take {4 * size / 2**20:.1f} MiB, expected at most "
+                f"{LARGEST_MODEL} ({int(LARGEST_MODEL) // 4} parameters): a model is sent as one "
+                "message.",
+                hint="Choose a smaller model.",
+            )
+        return cls(
+            ENTRY_BYTES * size + ENVELOPE_BYTES, PING_PATIENCE_SECONDS + 2 * transfer_seconds
+        )
+
+    def check(self, message: bytes) -> None:
+        """Refuse a message that is too long for this model.
+
+        Raises:
+            OversizedError: it is.
+        """
+        if len(message) > self.message_bytes:
+            raise OversizedError(
+                f"a message of {len(message)} bytes, expected at most {self.message_bytes}"
+            )
+
+    def server_options(self) -> Options:
+        """For a server: pings are never punished, connections never idled out, no compression."""
+        return [
+            *self._common(),
+            ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+            ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.max_concurrent_streams", 16),  # of one connection; a worker needs one
+            ("grpc.compression_enabled_algorithms_bitset", 1),  # identity
+        ]
+
+    def channel_options(self) -> Options:
+        """For a client: reconnects soon, through no proxy, and keeps its one connection open."""
+        waits = _BACKOFF_MILLISECONDS.items()
+        return [
+            *self._common(),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.enable_retries", 0),  # which calls may be repeated is decided by the caller
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.client_idle_timeout_ms", _NEVER),
+            *((f"grpc.{which}_reconnect_backoff_ms", wait) for which, wait in waits),
+        ]
+
+    def _common(self) -> Options:
+        patience = int(min(self.ping_patience_seconds * 1000, _NEVER))
+        return [
+            ("grpc.max_receive_message_length", HARD_LIMIT_BYTES),
+            ("grpc.max_send_message_length", HARD_LIMIT_BYTES),
+            ("grpc.keepalive_time_ms", int(PING_EVERY_SECONDS * 1000)),
+            ("grpc.keepalive_timeout_ms", patience),
+            ("grpc.http2.ping_timeout_ms", patience),  # of every ping; a minute by default
+            ("grpc.keepalive_permit_without_calls", 0),
+            ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
+        ]

@@ -1,0 +1,15 @@
+"""Names in the contract: methods as gRPC calls them, and the key of the token."""
+
+from __future__ import annotations
+
+TOKEN_KEY = "testbed-token"
+
+_WORKERS = "/testbed.v1.ParameterServer/"
+JOIN = _WORKERS + "Join"
+PULL = _WORKERS + "Pull"
+EXCHANGE = _WORKERS + "Exchange"
+LEAVE = _WORKERS + "Leave"
+
+_MANAGEMENT = "/testbed.v1.Management/"
+SNAPSHOT = _MANAGEMENT + "Snapshot"
+REPORT = _MANAGEMENT + "Report"

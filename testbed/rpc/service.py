@@ -1,0 +1,225 @@
+"""The gate in front of a gRPC server: who may call, what is counted, how a refusal is answered.
+
+Handlers take and return bytes; what they mean is the business of those behind the gate. All of it
+runs on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeAlias, cast
+
+import grpc
+
+from testbed.errors import HostError, RejectedError
+from testbed.rpc.limits import Limits
+from testbed.rpc.methods import TOKEN_KEY
+from testbed.rpc.wire import MalformedError, OversizedError
+
+GRACE_SECONDS = 0.2
+
+INCOMPLETE = "INCOMPLETE"
+
+_END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+class SupersededError(Exception):
+    """A call that a newer one of the same worker has overtaken; only the newer one counts."""
+
+
+@dataclass
+class Call:
+    """One call on its way through the gate.
+
+    Attributes:
+        method: full name of the method.
+        peer: the caller's address as gRPC writes it, such as ``ipv4:10.77.0.3:41234``.
+        node: the caller's name, once the one who answers knows it.
+    """
+
+    method: str
+    peer: str
+    node: str | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that was refused; nothing of it was applied.
+
+    Attributes:
+        call: whose.
+        code: name of the status it was answered with; ``INCOMPLETE`` if its message never came
+            whole: the caller went away, or sent more than any server takes.
+        reason: what was wrong.
+    """
+
+    call: Call
+    code: str
+    reason: str
+
+
+Behaviour = Callable[[bytes, Call], Awaitable[bytes]]
+Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+
+
+@dataclass
+class Gate:
+    """Every call to a server comes through here.
+
+    Attributes:
+        token: of the run; a call without it learns nothing.
+        behaviours: what answers each method, by its full name.
+        limits: what a message may take.
+        refused: told of every refusal.
+        failed: told of an error nobody foresaw; the server must not go on after it.
+        counts: answered calls as ``OK``, refusals by code.
+    """
+
+    token: str
+    behaviours: Mapping[str, Behaviour]
+    limits: Limits
+    refused: Callable[[Refusal], None]
+    failed: Callable[[BaseException], None]
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._handlers = {
+            method: self._answering(method, behaviour)
+            for method, behaviour in self.behaviours.items()
+        }
+
+    def handler(self, method: str, metadata: Any) -> Handler:
+        """What answers a call: an own behaviour, or a refusal that reads nothing."""
+        handler = self._handlers.get(method)
+        if not self._admits(metadata):
+            code, reason = grpc.StatusCode.UNAUTHENTICATED, f"no valid {TOKEN_KEY} in the metadata"
+        elif handler is None:
+            code, reason = grpc.StatusCode.UNIMPLEMENTED, f"there is no method {method}"
+        else:
+            return handler
+        return self._refusing(method, code, reason)
+
+    def _admits(self, metadata: Any) -> bool:
+        tokens = [value for key, value in metadata or () if key == TOKEN_KEY]
+        if len(tokens) != 1:
+            return False
+        given = tokens[0]
+        given = given if isinstance(given, bytes) else given.encode()
+        return hmac.compare_digest(given, self.token.encode())
+
+    # Handlers take a stream of requests, of which they read one: the only way in which a refusal
+    # can go out before the message was read, and in which a message that never comes is noticed.
+
+    def _answering(self, method: str, behaviour: Behaviour) -> Handler:
+        async def answer(_: Any, context: Any) -> bytes:
+            call = Call(method, context.peer())
+            with _Alarm(self.failed):
+                message = await self._read(context, call)
+                try:
+                    self.limits.check(message)
+                    data = await behaviour(message, call)
+                except SupersededError as error:
+                    self.counts["ABORTED"] += 1
+                    await context.abort(grpc.StatusCode.ABORTED, str(error))
+                except RejectedError as error:
+                    code = _status(error)
+                    self._note(call, code.name, str(error))
+                    await context.abort(code, str(error))
+                self.counts["OK"] += 1
+                return data
+
+        return grpc.stream_unary_rpc_method_handler(answer)
+
+    async def _read(self, context: Any, call: Call) -> bytes:
+        message = _END
+        try:
+            message = await context.read()
+        finally:
+            if message is _END:
+                self._note(call, INCOMPLETE, "the message did not come whole")
+        if message is _END:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there was no message")
+        return cast(bytes, message)
+
+    def _refusing(self, method: str, code: grpc.StatusCode, reason: str) -> Handler:
+        async def refuse(_: Any, context: Any) -> bytes:
+            self._note(Call(method, context.peer()), code.name, reason)
+            await context.abort(code, reason)
+            raise AssertionError  # abort has raised
+
+        return grpc.stream_unary_rpc_method_handler(refuse)
+
+    def _note(self, call: Call, code: str, reason: str) -> None:
+        self.counts[code] += 1
+        self.refused(Refusal(call, code, reason))
+
+
+@asynccontextmanager
+async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
+    """Listen on an address while the context is open.
+
+    Yields:
+        The port; of a unix socket, 1.
+
+    Raises:
+        HostError: nothing can listen there.
+    """
+    server = grpc.aio.server(options=gate.limits.server_options())
+    server.add_generic_rpc_handlers((_Entrance(gate),))
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise HostError(f"{address}: cannot listen there: {error}") from None
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(GRACE_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Leads gRPC to the gate."""
+
+    gate: Gate
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
+        details = handler_call_details
+        return self.gate.handler(details.method, details.invocation_metadata)
+
+
+@dataclass(frozen=True)
+class _Alarm:
+    """Reports an error that nobody foresaw. gRPC would answer UNKNOWN and go on."""
+
+    failed: Callable[[BaseException], None]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and not isinstance(
+            error, asyncio.CancelledError | grpc.aio.AbortError
+        ):
+            self.failed(error)
+
+
+def _status(error: RejectedError) -> grpc.StatusCode:
+    match error:
+        case OversizedError():
+            return grpc.StatusCode.RESOURCE_EXHAUSTED
+        case MalformedError():
+            return grpc.StatusCode.INVALID_ARGUMENT
+        case _:
+            return grpc.StatusCode.FAILED_PRECONDITION

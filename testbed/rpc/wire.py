@@ -1,0 +1,166 @@
+"""Protocol buffers' wire format, as far as it takes to reach a bulk field without copying it.
+
+A message is a row of fields, each a tag (number and wire type) and a value, and fields may be left
+out of the bytes without touching the others. So a bulk field is cut out here, as a view, and what
+remains is small enough for the generated classes; they also deal with whatever is unknown.
+
+See https://protobuf.dev/programming-guides/encoding/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from testbed.errors import RejectedError
+
+VARINT, FIXED64, BYTES, GROUP_START, GROUP_END, FIXED32 = range(6)
+_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
+_LARGEST_TAG = 2**32 - 1
+
+
+class MalformedError(RejectedError):
+    """Bytes that are no such message, or values in it that no peer can mean."""
+
+
+class OversizedError(RejectedError):
+    """A message longer than any of the model's can be."""
+
+
+class Field(NamedTuple):
+    """One field of a message; positions are offsets in the message.
+
+    Attributes:
+        number: the field's number in the proto.
+        kind: its wire type.
+        start: where its tag begins.
+        value: where its value begins; of a ``BYTES`` field, behind the length.
+        end: where the next field begins.
+    """
+
+    number: int
+    kind: int
+    start: int
+    value: int
+    end: int
+
+
+def fields(message: memoryview) -> Iterator[Field]:
+    """The fields of a message, in order; a group is one field.
+
+    Raises:
+        MalformedError: the bytes are no message: one ends early, or a tag is impossible.
+    """
+    position = 0
+    while position < len(message):
+        field = _field(message, position)
+        if field.kind == GROUP_END:
+            raise MalformedError(f"byte {field.start} ends a group that no byte began")
+        yield field
+        position = field.end
+
+
+def cut(message: bytes, number: int) -> tuple[bytes, memoryview | None]:
+    """Take the field ``number``, a submessage, out of a message.
+
+    Returns:
+        The message without it; and its value, a view of ``message``, or None if there is none.
+
+    Raises:
+        MalformedError: see ``fields``; or there are two of them.
+    """
+    view = memoryview(message)
+    found: Field | None = None
+    for field in fields(view):
+        if field.number == number and field.kind == BYTES:
+            if found is not None:
+                raise MalformedError(f"field {number} occurs twice")
+            found = field
+    if found is None:
+        return message, None
+    rest = message[: found.start] + message[found.end :]
+    return rest, view[found.value : found.end]
+
+
+def bytes_fields(message: memoryview, numbers: Collection[int]) -> dict[int, memoryview]:
+    """The values of those ``BYTES`` fields of a message; all others are passed over.
+
+    Raises:
+        MalformedError: see ``fields``; or one of them occurs twice.
+    """
+    values: dict[int, memoryview] = {}
+    for field in fields(message):
+        if field.kind == BYTES and field.number in numbers:
+            if field.number in values:
+                raise MalformedError(f"field {field.number} occurs twice")
+            values[field.number] = message[field.value : field.end]
+    return values
+
+
+def header(number: int, length: int) -> bytes:
+    """What stands before the value of a ``BYTES`` field."""
+    return varint(number << 3 | BYTES) + varint(length)
+
+
+def number_field(number: int, value: int) -> bytes:
+    """A field with a non-negative number; behind a message, it is a field of that message."""
+    return varint(number << 3 | VARINT) + varint(value)
+
+
+def varint(value: int) -> bytes:
+    """A non-negative number in groups of seven bits, the lowest first."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _field(message: memoryview, start: int) -> Field:
+    tag, value = _read_varint(message, start)
+    number, kind = tag >> 3, tag & 7
+    if number == 0 or tag > _LARGEST_TAG or kind > FIXED32:
+        raise MalformedError(f"byte {start} is not the beginning of a field")
+    if kind == VARINT:
+        end = _read_varint(message, value)[1]
+    elif kind == BYTES:
+        length, value = _read_varint(message, value)
+        end = value + length
+    elif kind == GROUP_START:
+        end = _end_of_group(message, value, number=number)
+    else:
+        end = value + _FIXED_BYTES.get(kind, 0)
+    if end > len(message):
+        raise MalformedError(f"field {number} ends {end - len(message)} bytes behind the message")
+    return Field(number, kind, start, value, end)
+
+
+def _end_of_group(message: memoryview, position: int, *, number: int) -> int:
+    """Where the group ``number``, whose fields begin at ``position``, ends. Does not recurse."""
+    open_groups = [number]
+    while open_groups:
+        tag, value = _read_varint(message, position)
+        if tag & 7 == GROUP_START:
+            open_groups.append(tag >> 3)
+            position = value
+            continue
+        field = _field(message, position)
+        if field.kind == GROUP_END and field.number != open_groups.pop():
+            raise MalformedError(f"byte {position} ends a group that is not open")
+        position = field.end
+    return position
+
+
+def _read_varint(message: memoryview, position: int) -> tuple[int, int]:
+    """A number of up to 64 bits, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(message):
+            raise MalformedError("the message ends inside a number")
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position
+    raise MalformedError(f"a number before byte {position} has more than 64 bits")

@@ -1,0 +1,217 @@
+"""A training without a network and with time that is moved by hand, and one behind real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.adacomp import AdaComp
+from testbed.algorithms.asgd import Asgd
+from testbed.algorithms.base import ServerHalf, Update
+from testbed.compress.layout import Layout
+from testbed.compress.payload import Dense
+from testbed.frame.server import Server, StopRule
+from testbed.roles.clock import Clock
+from testbed.roles.journal import Journal
+from testbed.roles.process import TerminatedError
+from testbed.roles.ps import ParameterServer
+from testbed.roles.record import Record
+from testbed.roles.snapshots import Snapshots
+from testbed.roles.training import Training
+from testbed.rpc import methods
+from testbed.rpc._pb import ps_pb2
+from testbed.rpc.client import Connection
+from testbed.rpc.codec import decode_delivery
+from testbed.rpc.limits import Limits
+from testbed.rpc.messages import Delivery, Push, Timing
+from testbed.telemetry.spool import SpoolReader, SpoolWriter
+
+LAYOUT = Layout(("weight",), ((2, 2),))
+SCALE = 10.0  # emulated seconds per real one
+
+
+class Bench:
+    """A training with what a test looks at."""
+
+    def __init__(self, folder: Path, half: ServerHalf, *, workers: int, stop: StopRule) -> None:
+        self.seconds = 0.0  # real
+        self.clock = Clock(SCALE, steady=lambda: self.seconds)
+        self.spool = SpoolWriter(folder / "updates.bin")
+        self.journal = Journal(folder / "events.jsonl", clock=self.clock, wall=lambda: 1e9)
+        self.record = Record(self.spool, self.clock)
+        self.snapshots = Snapshots()
+        self.half = half
+        self.training = Training(
+            Server(half, stop),
+            workers=workers,
+            fingerprint=LAYOUT.fingerprint,
+            clock=self.clock,
+            journal=self.journal,
+            record=self.record,
+            snapshots=self.snapshots,
+        )
+        self._folder = folder
+
+    def join(self, *workers: int) -> None:
+        """Let workers join."""
+        for worker in workers:
+            self.training.join(worker, LAYOUT.fingerprint)
+
+    async def pull(self, worker: int) -> Delivery:
+        """Pull and decode."""
+        return decode_delivery(await self.training.pull(worker))
+
+    async def push(
+        self, worker: int, sequence: int, version: int, attempt: int = 0, **changes: Any
+    ) -> Delivery:
+        """Push four ones, and decode the reply."""
+        payload = changes.pop("payload", Dense(np.ones(4, np.float32)))
+        update = Update(payload, version=version, samples=10)
+        values = {
+            "worker": worker,
+            "sequence": sequence,
+            "fingerprint": LAYOUT.fingerprint,
+            "update": update,
+            "timing": Timing(),
+            "attempt": attempt,
+            "payload_bytes": 16,
+        }
+        return decode_delivery(await self.training.exchange(Push(**(values | changes))))
+
+    def events(self) -> list[dict[str, Any]]:
+        """What the journal holds."""
+        lines = (self._folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def rows(self) -> np.ndarray[Any, Any]:
+        """What the spool holds."""
+        return SpoolReader(self._folder / "updates.bin").read()
+
+
+Play = Callable[[Bench], Awaitable[None]]
+Run = Callable[..., Bench]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs a coroutine on a bench."""
+
+    def begin(
+        play: Play,
+        *,
+        half: ServerHalf | None = None,
+        workers: int = 2,
+        stop: StopRule | None = None,
+    ) -> Bench:
+        asgd = Asgd(name="asgd", learning_rate=1.0).server(
+            LAYOUT, workers, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
+        )
+
+        async def main() -> Bench:
+            bench = Bench(
+                tmp_path, half or asgd, workers=workers, stop=stop or StopRule(updates=100)
+            )
+            with closing(bench.spool), closing(bench.journal):
+                await play(bench)
+            return bench
+
+        return asyncio.run(main())
+
+    return begin
+
+
+class Stage:
+    """A parameter server in a thread of its own, training a model with AdaComp and two workers.
+
+    Attributes:
+        half: the algorithm's server half.
+        server: see ParameterServer.
+        limits: of its connections.
+        address: where it answers workers.
+        socket: where it answers the evaluator.
+        token: of the run.
+    """
+
+    token = "secret"
+
+    def __init__(self, folder: Path, layout: Layout, *, updates: int) -> None:
+        rng = np.random.default_rng(1)
+        self.half: ServerHalf = AdaComp(name="adacomp").server(
+            layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
+        )
+        self.limits = Limits.of(layout.size)
+        self.server = ParameterServer(
+            Server(self.half, StopRule(updates=updates)),
+            workers=2,
+            fingerprint=layout.fingerprint,
+            clock=Clock(1.0),
+            limits=self.limits,
+            folder=folder,
+            token=self.token,
+        )
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{unused.getsockname()[1]}"
+        self.socket = folder / "ps.sock"
+        self._layout = layout
+        self._loop = asyncio.new_event_loop()
+        self._ended: Future[BaseException] = Future()
+        self._thread = threading.Thread(target=self._serve)
+
+    def start(self) -> None:
+        """Serve; both workers join and pull."""
+        self._thread.start()
+        with self.connect() as connection:
+            for worker in (0, 1):
+                request = ps_pb2.JoinRequest(worker=worker, fingerprint=self._layout.fingerprint)
+                connection.call(methods.JOIN, request.SerializeToString())
+            for worker in (0, 1):
+                connection.call(methods.PULL, ps_pb2.PullRequest(worker=worker).SerializeToString())
+
+    def connect(self, address: str = "") -> Connection:
+        """A connection as a worker has it."""
+        return Connection(f"ipv4:{address or self.address}", token=self.token, limits=self.limits)
+
+    def counts(self) -> Counter[str]:
+        """Calls by what became of them, at both gates."""
+        return self.server.gates[0].counts + self.server.gates[1].counts
+
+    def stop(self) -> BaseException:
+        """End it, if it has not ended. Returns what it ended with."""
+        if not self._ended.done():
+            self._loop.call_soon_threadsafe(self.server.end, TerminatedError())
+        self._thread.join()
+        return self._ended.result()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self.server.serve(self.address, self.socket))
+            except BaseException as error:  # noqa: BLE001 - for the test to look at
+                self._ended.set_result(error)
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    """Starts a parameter server for a model; fails if anything unforeseen happened in it."""
+    stages: list[Stage] = []
+
+    def start(layout: Layout, *, updates: int = 10) -> Stage:
+        stages.append(Stage(tmp_path, layout, updates=updates))
+        stages[-1].start()
+        return stages[-1]
+
+    yield start
+    for stage in stages:
+        assert isinstance(stage.stop(), TerminatedError)

@@ -1,0 +1,201 @@
+"""Thousands of damaged messages to a real server: nothing is applied, all is counted."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+
+from testbed.algorithms.base import Update
+from testbed.compress.layout import Layout
+from testbed.compress.payload import Sparse
+from testbed.errors import RejectedError
+from testbed.rpc import methods
+from testbed.rpc._pb import ps_pb2
+from testbed.rpc.codec import decode_delivery, encode_push
+from testbed.rpc.limits import Limits
+from testbed.rpc.messages import Push, Timing
+from testbed.telemetry.events import read_events
+
+LAYOUT = Layout(("weight", "bias"), ((10, 5), (5,)))
+LIMITS = Limits.of(LAYOUT.size)
+MESSAGES = 2000
+NO_FIELD = b"\xff" * 11  # no message begins like this
+
+Begin = Callable[..., Any]
+
+
+def update(**changes: object) -> bytes:
+    """The first push of worker 0 with three entries; fields replace its own."""
+    payload = Sparse(np.array([3, 17, 54], np.int32), np.array([1, -2, 0.5], np.float32))
+    push = Push(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(compute=1))
+    message = ps_pb2.ExchangeRequest.FromString(encode_push(push).data)
+    for name, value in changes.items():
+        if name in ("indices", "values"):
+            setattr(message.payload.sparse, name, value)
+        else:
+            setattr(message, name, value)
+    return message.SerializeToString()
+
+
+def is_valid(data: bytes) -> bool:
+    """Whether a push may be applied, judged by the generated class and plain Python."""
+    try:
+        message = ps_pb2.ExchangeRequest.FromString(data)
+    except DecodeError:
+        return False
+    entries = message.payload.sparse
+    if message.payload.WhichOneof("kind") != "sparse" or len(entries.indices) % 4:
+        return False
+    if len(entries.values) != len(entries.indices):
+        return False
+    indices = [-1, *struct.unpack(f"<{len(entries.indices) // 4}i", entries.indices), LAYOUT.size]
+    values = struct.unpack(f"<{len(entries.values) // 4}f", entries.values)
+    seconds = [value for _, value in message.timing.ListFields()]
+    return (
+        message.worker in (0, 1)
+        and (message.sequence, message.version) == (1, 0)
+        and message.fingerprint == LAYOUT.fingerprint
+        and 1 <= message.samples < 2**31
+        and all(math.isfinite(value) for value in values)
+        and all(math.isfinite(value) and value >= 0 for value in seconds)
+        and all(one < other for one, other in pairwise(indices))
+    )
+
+
+def damaged(message: bytes, rng: np.random.Generator) -> bytes:
+    """A message with one or two things wrong: bits, bytes, lengths, order, or all of it."""
+    data = bytearray(message)
+    for _ in range(rng.integers(1, 3)):
+        start, end = sorted(int(place) for place in rng.integers(0, len(data) + 1, 2))
+        match rng.choice([0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7]):
+            case 0 if data:
+                data[min(start, len(data) - 1)] ^= 1 << int(rng.integers(0, 8))
+            case 1 if data:
+                data[min(start, len(data) - 1)] = int(rng.choice([0, 1, 0x7F, 0x80, 0xFF]))
+            case 2:
+                del data[start:]
+            case 3:
+                del data[start:end]
+            case 4:
+                data[start:start] = data[start:end]
+            case 5:
+                data[start:start] = rng.bytes(int(rng.integers(1, 12)))
+            case 6:
+                data[start:end] = b"\xff" * (end - start)
+            case 7:
+                data[:] = rng.bytes(int(rng.integers(0, 200)))
+    return bytes(data)
+
+
+def messages(rng: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+    """Calls of which none may be applied: method and request."""
+    join = ps_pb2.JoinRequest(worker=1, fingerprint=LAYOUT.fingerprint).SerializeToString()
+    snapshot = ps_pb2.SnapshotRequest(least_version=7).SerializeToString()
+    report = ps_pb2.ReportRequest(version=99, loss=1, top1=0.5, top5=0.5, images=10, final=True)
+    for _ in range(MESSAGES):
+        data = damaged(update(), rng)
+        if not is_valid(data):
+            yield methods.EXCHANGE, data
+    for _ in range(MESSAGES // 10):
+        yield methods.EXCHANGE, update() + bytes(LIMITS.message_bytes)
+        yield methods.EXCHANGE + "s", update()
+        yield methods.JOIN, damaged(join, rng)
+        yield methods.REPORT, damaged(report.SerializeToString(), rng)
+        yield methods.SNAPSHOT, NO_FIELD + damaged(snapshot, rng)
+        yield methods.PULL, NO_FIELD + rng.bytes(int(rng.integers(0, 20)))
+        yield methods.LEAVE, NO_FIELD + rng.bytes(int(rng.integers(0, 20)))
+
+
+def outcome(channel: grpc.Channel, method: str, data: bytes, *, token: str) -> str:
+    """Call; the name of the status."""
+    try:
+        channel.unary_unary(method, None, None)(
+            data, metadata=((methods.TOKEN_KEY, token),), timeout=20
+        )
+    except grpc.RpcError as error:
+        return str(error.code().name)
+    return "OK"
+
+
+def test_damaged_messages_change_nothing_and_are_counted(begin: Begin, tmp_path: Path) -> None:
+    stage = begin(LAYOUT)
+    before = stage.half.parameters.tobytes()
+    outcomes = Counter({"OK": 4})  # joins and pulls
+    options = LIMITS.channel_options()
+    with (
+        grpc.insecure_channel(f"ipv4:{stage.address}", options) as workers,
+        grpc.insecure_channel(f"unix:{stage.socket}", options) as management,
+    ):
+        for method, data in messages(np.random.default_rng(20)):
+            channel = management if "Management" in method else workers
+            answer = outcome(channel, method, data, token=stage.token)
+            assert method == methods.JOIN or answer != "OK", (method, data)
+            outcomes[answer] += 1
+            if method != methods.EXCHANGE:
+                outcomes[outcome(channel, method, data, token="guess")] += 1
+        assert stage.half.parameters.tobytes() == before
+        assert stage.half.version == 0
+        assert outcome(workers, methods.EXCHANGE, update(), token=stage.token) == "OK"
+    outcomes["OK"] += 1
+    assert stage.counts() == outcomes
+    assert outcomes.keys() == {
+        *("OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION"),
+        *("RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "UNAUTHENTICATED"),
+    }
+    assert min(outcomes["INVALID_ARGUMENT"], outcomes["FAILED_PRECONDITION"]) > MESSAGES // 10
+    rejected = [event for event in read_events(tmp_path / "events.jsonl") if "code" in event]
+    assert max(Counter(event["node"] for event in rejected).values()) == 1000  # then only counted
+    assert {event["event"] for event in rejected} == {"rejected"}
+    assert stage.half.parameters.tobytes() != before
+    assert stage.half.version == 1
+
+
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"worker": 7}, "worker 7 is unknown: it has not joined"),
+    ({"version": 1}, "w0: version 1 is from the future, the model is at 0"),
+    ({"sequence": 2}, "w0: push 2 is out of order, expected 1"),
+    ({"fingerprint": 5}, "worker 0: its model has fingerprint 0000000000000005"),
+    ({"samples": 0}, "w0: 0 samples, expected at least 1"),
+    ({"indices": struct.pack("<3i", 3, 17, 55)}, "must increase strictly within [0, 55)"),
+    ({"indices": struct.pack("<3i", -1, 17, 54)}, "must increase strictly within [0, 55)"),
+    ({"indices": struct.pack("<3i", 17, 3, 54)}, "must increase strictly"),
+    ({"indices": struct.pack("<3i", 3, 3, 54)}, "must increase strictly"),
+    ({"indices": struct.pack("<2i", 3, 17)}, "2 indices with 3 values"),
+    ({"values": struct.pack("<3f", 1, math.nan, 1)}, "w0: a value is NaN or infinite"),
+    ({"values": struct.pack("<3f", 1, -math.inf, 1)}, "w0: a value is NaN or infinite"),
+    ({"values": b"1234567"}, "7 bytes of 4-byte numbers"),
+    ({"values": bytes(LIMITS.message_bytes)}, "expected at most 65976"),
+]
+
+
+def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> None:
+    stage = begin(LAYOUT)
+    before = stage.half.parameters.tobytes()
+    with stage.connect() as connection:
+        request = ps_pb2.JoinRequest(worker=0, fingerprint=LAYOUT.fingerprint)
+        connection.call(methods.JOIN, request.SerializeToString())
+        for changes, reason in REFUSED:
+            with pytest.raises(RejectedError) as caught:
+                connection.call(methods.EXCHANGE, update(**changes))
+            assert reason in str(caught.value)
+            event = read_events(tmp_path / "events.jsonl")[-1]
+            # The worker is known by its connection where the message does not name it.
+            assert (event["event"], event["node"], event["method"]) == (
+                "rejected",
+                "w0",
+                "Exchange",
+            )
+            assert reason in event["reason"]
+            assert stage.half.parameters.tobytes() == before
+        assert decode_delivery(connection.call(methods.EXCHANGE, update())).reply is not None
+    assert stage.half.version == 1

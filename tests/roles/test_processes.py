@@ -1,0 +1,344 @@
+"""The roles as processes on the loopback: whole small runs on real data, and how they end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.datasets import Digits
+from testbed.telemetry.events import read_events
+from testbed.telemetry.spool import SpoolReader
+
+PATIENCE_SECONDS = 1.0
+LONGEST_SECONDS = 60.0  # for anything a test waits for
+
+# Runs in a process forked from one that has imported everything: role, arguments and log are given.
+ENTRY = """
+import importlib, os, sys
+os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+sys.exit(importlib.import_module(f"testbed.roles.{role}").main(arguments))
+"""
+
+
+@dataclass
+class Cast:
+    """The processes of one run.
+
+    Attributes:
+        folder: the run's folder.
+        context: makes processes.
+        processes: by node.
+    """
+
+    folder: Path
+    context: ForkServerContext
+    processes: dict[str, ForkServerProcess] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            self.server = f"127.0.0.1:{unused.getsockname()[1]}"
+
+    def start(self, node: str, *, folder: Path | None = None, token: str = "secret") -> None:
+        """Start a node: ``ps``, ``evaluator`` or ``w3``."""
+        arguments = {
+            "node": node,
+            "index": node[1:] if node.startswith("w") else "0",
+            "folder": str(folder or self.folder),
+            "server": self.server,
+            "token": token,
+            "patience": str(PATIENCE_SECONDS if node != "evaluator" else LONGEST_SECONDS),
+        }
+        role = "worker" if node.startswith("w") else node
+        variables = {"role": role, "arguments": arguments, "log": str(self.log(node))}
+        self.processes[node] = self.context.Process(target=exec, args=(ENTRY, variables))
+        self.processes[node].start()
+
+    def start_all(self, workers: int) -> None:
+        """Start everybody; workers when they can be served."""
+        self.start("ps")
+        self.wait_for("listening")
+        for node in ("evaluator", *(f"w{index}" for index in range(workers))):
+            self.start(node)
+
+    def log(self, node: str) -> Path:
+        """What a node has written to its standard error."""
+        return self.folder / f"{node}.log"
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """The parameter server's events, or those of these names."""
+        events = read_events(self.folder / "ps" / "events.jsonl")
+        return [event for event in events if not names or event["event"] in names]
+
+    def rows(self) -> np.ndarray[Any, Any]:
+        """The applied updates."""
+        return SpoolReader(self.folder / "ps" / "updates.bin").read()
+
+    def wait_for(self, *names: str) -> None:
+        """Wait until an event of each of these names has come."""
+        self.wait_until(lambda: set(names) <= {event["event"] for event in self.events()})
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds."""
+        end = time.monotonic() + LONGEST_SECONDS
+        while not condition():
+            assert time.monotonic() < end, self.story()
+            time.sleep(0.02)
+
+    def exit_status(self, node: str) -> int | None:
+        """How a node ended by itself."""
+        self.processes[node].join(LONGEST_SECONDS)
+        assert not self.processes[node].is_alive(), self.story()
+        return self.processes[node].exitcode
+
+    def terminate(self) -> set[int | None]:
+        """Send SIGTERM to all that live. Returns with which statuses they ended."""
+        living = [process for process in self.processes.values() if process.is_alive()]
+        for process in living:
+            process.terminate()
+        for process in living:
+            process.join(LONGEST_SECONDS)
+        return {process.exitcode for process in living}
+
+    def story(self) -> str:
+        """What is known of the run, for a failed test."""
+        lines = [str(event) for event in self.events()]
+        for node, process in self.processes.items():
+            text = self.log(node).read_text(encoding="utf-8") if self.log(node).exists() else ""
+            lines.append(f"{node}: {process.exitcode} {text}")
+        return "\n".join(lines)
+
+    def kill(self) -> None:
+        """Leave nothing behind."""
+        for process in self.processes.values():
+            process.kill()
+            process.join()
+            process.close()
+
+
+@pytest.fixture(scope="module")
+def context() -> ForkServerContext:
+    """Forks processes from one that has imported torch, grpc and the roles."""
+    made = multiprocessing.get_context("forkserver")
+    roles = ("ps", "worker", "evaluator")
+    made.set_forkserver_preload(["torch", *(f"testbed.roles.{role}" for role in roles)])
+    return made
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prepared digits."""
+    folder = tmp_path_factory.mktemp("cache")
+    return Digits(name="digits").prepare(folder, environment={}, folder=folder)
+
+
+Make = Callable[..., Cast]
+
+
+@pytest.fixture
+def make(tmp_path: Path, context: ForkServerContext, digits: Path) -> Iterator[Make]:
+    """Makes a run's folder from a few lines of YAML; kills what is left of it."""
+    casts: list[Cast] = []
+
+    def begin(**parts: str) -> Cast:
+        folder = tmp_path / f"run-{len(casts)}"
+        folder.mkdir()
+        (folder / "data").symlink_to(digits)
+        (folder / "ps").mkdir()
+        values = {
+            "name": "small",
+            "algorithm": "{name: adacomp, learning_rate: 0.1, ratio: 0.01}",
+            "model": "digits-cnn",
+            "dataset": "digits",
+            "workers": "{count: 3}",
+            "stop": "{updates: 60}",
+            "evaluate": "{every: 20, images: 100}",
+        }
+        text = "".join(f"{key}: {value}\n" for key, value in (values | parts).items())
+        (folder / "scenario.yaml").write_text(text, encoding="utf-8")
+        casts.append(Cast(folder, context))
+        return casts[-1]
+
+    yield begin
+    for cast in casts:
+        cast.kill()
+
+
+def test_a_run_from_beginning_to_end(make: Make) -> None:
+    cast = make()
+    cast.start_all(3)
+    cast.wait_for("done")
+    names = [event["event"] for event in cast.events() if event["event"] != "evaluated"]
+    assert names[:5] == ["listening", "joined", "joined", "joined", "started"]
+    assert names[5] == "finished"
+    assert sorted(names[6:]) == ["done", "drained", "left", "left", "left"]
+    rows = cast.rows()
+    assert rows["version_applied"].tolist() == list(range(60))
+    assert (rows["staleness"] == rows["version_applied"] - rows["version_pulled"]).all()
+    assert (rows["payload_up_bytes"] == 8 * rows["entries"]).all()
+    # max(1, floor(0.01 size)) of 144 + 16 + 16,384 + 64 + 640 + 10 entries, zeros not sent
+    assert rows["entries"].max() == 1 + 1 + 163 + 1 + 6 + 1
+    assert set(rows["payload_down_bytes"]) == {4 * 17258}
+    assert set(rows["samples"]) == {10}
+    for worker in range(3):
+        sequences = rows["sequence"][rows["worker"] == worker]
+        assert sequences.tolist() == list(range(1, len(sequences) + 1))
+    assert (np.diff(rows["time_seconds"]) >= 0).all()
+    for name in ("compute", "transfer"):
+        assert (rows[f"{name}_seconds"] > 0).all()
+    measured = cast.events("evaluated")
+    assert (measured[0]["version"], measured[0]["time_seconds"]) == (0, pytest.approx(0, abs=0.1))
+    assert [event["final"] for event in measured] == [False] * (len(measured) - 1) + [True]
+    assert {event["images"] for event in measured[:-1]} == {100}
+    final = measured[-1]
+    assert (final["version"], final["images"]) == (60, 360)
+    assert final["payload_up_bytes"] == rows["payload_up_bytes"].sum()
+    assert 0 <= final["top1"] <= final["top5"] <= 1
+    assert cast.exit_status("evaluator") == 0
+    assert cast.terminate() == {0}
+    assert cast.log("w0").read_text(encoding="utf-8") == ""
+
+
+def test_a_killed_worker_holds_nobody_up(make: Make) -> None:
+    cast = make(stop="{updates: 400}")
+    cast.start_all(3)
+    cast.wait_until(lambda: 2 in cast.rows()["worker"])
+    cast.processes["w2"].kill()
+    cast.wait_for("done")
+    assert len(cast.rows()) == 400
+    drained, finished = cast.events("drained")[0], cast.events("finished")[0]
+    assert drained["untold"] == ["w2"]
+    assert drained["time"] - finished["time"] < LONGEST_SECONDS
+    assert cast.events("rejected") == []
+    assert cast.terminate() == {0}
+
+
+def test_a_worker_whose_push_is_rejected_ends_and_says_why(make: Make) -> None:
+    cast = make(algorithm="asgd", workers="{count: 2}", stop="{updates: 100000}")
+    broken = cast.folder / "broken"
+    broken.mkdir()
+    shutil.copy(cast.folder / "scenario.yaml", broken)
+    shutil.copytree(cast.folder / "data", broken / "data")
+    images = np.load(broken / "data" / "train_images.npy")
+    np.save(broken / "data" / "train_images.npy", np.full_like(images, np.nan))
+    cast.start("ps")
+    cast.start("w0")
+    cast.start("w1", folder=broken)
+    assert cast.exit_status("w1") == 8
+    (event,) = cast.events("rejected")
+    assert (event["node"], event["reason"]) == ("w1", "w1: a value is NaN or infinite")
+    assert "w1: a value is NaN or infinite" in cast.log("w1").read_text(encoding="utf-8")
+    assert [event["node"] for event in cast.events("left")] == ["w1"]
+    before = len(cast.rows())
+    cast.wait_until(lambda: len(cast.rows()) > before)  # w0 goes on
+    assert 1 not in cast.rows()["worker"]
+    assert cast.terminate() == {0}
+
+
+def test_sigterm_ends_everybody_at_any_time(make: Make) -> None:
+    cast = make(
+        workers="{count: 2, think: {law: constant, mean: 1h}}",
+        stop="{time: 2h}",
+        evaluate="{every: 1h}",
+    )
+    cast.start_all(2)
+    cast.wait_for("evaluated")
+    for node in ("w0", "w1", "evaluator", "ps"):
+        cast.processes[node].terminate()
+        assert cast.exit_status(node) == 0
+    assert {event["node"] for event in cast.events("left")} == {"w0", "w1"}
+    assert all(cast.log(node).read_text(encoding="utf-8") == "" for node in cast.processes)
+
+
+def test_sigterm_ends_who_waits_for_others(make: Make) -> None:
+    cast = make()
+    cast.start_all(2)  # the third never comes
+    cast.wait_until(lambda: len(cast.events("joined")) == 2)
+    assert cast.terminate() == {0}
+
+
+def test_without_a_parameter_server_workers_end(make: Make) -> None:
+    cast = make(stop="{updates: 1000000}")
+    cast.start_all(3)
+    cast.wait_until(lambda: len(cast.rows()) > 0)
+    cast.processes["ps"].kill()
+    for index in range(3):
+        assert cast.exit_status(f"w{index}") == 5
+        text = cast.log(f"w{index}").read_text(encoding="utf-8")
+        assert f"w{index}: ipv4:{cast.server}: the parameter server has not answered for" in text
+
+
+@pytest.mark.parametrize(
+    ("token", "model", "reason"),
+    [
+        ("guess", "digits-cnn", "UNAUTHENTICATED"),
+        ("secret", "{mlp: {hidden: [8]}}", "names or shapes of its tensors differ"),
+    ],
+)
+def test_a_stranger_is_turned_away(make: Make, token: str, model: str, reason: str) -> None:
+    cast, other = make(), make(model=model)
+    cast.start("ps")
+    cast.start("w0", folder=other.folder, token=token)
+    assert cast.exit_status("w0") == 8
+    assert reason in cast.log("w0").read_text(encoding="utf-8")
+    assert len(cast.events("rejected")) == 1
+    assert cast.events("joined") == []
+    assert cast.terminate() == {0}
+
+
+def test_paced_workers_take_their_time(make: Make) -> None:
+    cast = make(
+        workers="{count: 2, think: {law: constant, mean: 300ms}, classes: {slow: {speed: 200ms}}}",
+        stop="{time: 4s}",
+        evaluate="{every: 1s, images: 50}",
+        time_scale="4",
+    )
+    cast.start_all(2)
+    cast.wait_for("done")
+    rows = cast.rows()
+    assert len(rows) > 0
+    assert (rows["compute_seconds"] >= np.float32(0.2)).all()
+    assert (rows["think_seconds"] >= np.float32(0.3)).all()
+    assert (rows["late_seconds"] >= 0).all()
+    assert rows["time_seconds"].max() < 4
+    np.testing.assert_allclose(rows["time_seconds"], 4 * rows["wall_seconds"])
+    assert cast.events("finished")[0]["reason"] == "4 s of emulated time passed"
+    measured = cast.events("evaluated")
+    times = [event["time_seconds"] for event in measured[1:-1]]
+    assert all(time >= number for number, time in enumerate(times, start=1))
+    assert measured[-1]["final"]
+    assert cast.terminate() == {0}
+
+
+def test_training_ends_when_it_is_accurate_enough(make: Make) -> None:
+    cast = make(stop="{accuracy: 0.5, updates: 100000}", evaluate="{every: 10, images: 100}")
+    cast.start_all(3)
+    cast.wait_for("done")
+    measured = cast.events("evaluated")
+    assert measured[-2]["top1"] >= 0.5 > max(event["top1"] for event in measured[:-2])
+    assert (
+        cast.events("finished")[0]["reason"] == f"accuracy {measured[-2]['top1']:.4f} reached 0.5"
+    )
+    assert cast.terminate() == {0}
+
+
+def test_a_role_that_is_launched_wrongly_says_so(make: Make) -> None:
+    cast = make()
+    cast.start("w0", folder=cast.folder / "nowhere")
+    assert cast.exit_status("w0") == 2
+    assert "scenario.yaml" in cast.log("w0").read_text(encoding="utf-8")
+    cast.start("w1", token="")
+    assert cast.exit_status("w1") == 5
+    assert cast.log("w1").read_text(encoding="utf-8") == (
+        "w1: a role was launched with an empty token\n"
+    )

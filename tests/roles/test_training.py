@@ -1,0 +1,281 @@
+"""The training without a network: joins, waits, repetitions, the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.base import Applied, Reply, ServerHalf, Update
+from testbed.compress.payload import Dense, Sparse
+from testbed.errors import RejectedError
+from testbed.frame.server import StopRule
+from testbed.rpc.messages import Timing
+from testbed.rpc.service import SupersededError
+
+Bench = Any
+Run = Callable[..., Bench]
+
+
+class Barrier(ServerHalf):
+    """Adds up pushes; nobody goes on before all who joined have pushed."""
+
+    def __init__(self, size: int) -> None:
+        self.parameters = np.zeros(size, np.float32)
+        self.version = 0
+        self._members: set[int] = set()
+        self._arrived: set[int] = set()
+
+    def push(self, worker: int, update: Update, now: float) -> Applied:
+        """Add."""
+        self.parameters += update.payload.values
+        self._arrived.add(worker)
+        self.version += 1
+        return Applied(self.version - 1, 0, sigma_mean=0.0, sigma_max=0, step_scale=1.0)
+
+    def ready(self, worker: int) -> bool:
+        """When the round is complete, or before the first."""
+        if self._arrived >= self._members:
+            self._arrived.clear()
+        return not self._arrived
+
+    def pull(self, worker: int, now: float) -> Reply:
+        """The sum so far."""
+        return Reply(Dense(self.parameters), self.version)
+
+    def join(self, worker: int) -> None:
+        """One more to wait for."""
+        self._members.add(worker)
+
+    def leave(self, worker: int) -> None:
+        """One less."""
+        self._members.discard(worker)
+
+
+async def settle() -> None:
+    """Let every task run as far as it can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_nobody_gets_the_model_before_all_have_joined(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0)
+        first = asyncio.create_task(bench.pull(0))
+        await settle()
+        bench.seconds = 3.0
+        assert not first.done()
+        bench.join(1)
+        delivery = await first
+        assert delivery.reply is not None
+        assert delivery.reply.model.values.tolist() == [0, 0, 0, 0]
+        assert (delivery.time, delivery.blocked) == (0.0, 30.0)  # emulated
+
+    events = run(play).events()
+    assert [event["event"] for event in events] == ["joined", "joined", "started"]
+    assert [event.get("node") for event in events] == ["w0", "w1", None]
+    assert [event["elapsed_seconds"] for event in events] == [None, None, 0.0]
+
+
+def test_an_update_is_applied_and_recorded(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        bench.seconds = 0.5
+        await bench.push(1, 1, 0)
+        bench.seconds = 1.0
+        timing = Timing(compute=1.0, late=2.0, think=3.0, transfer=4.0, blocked=5.0)
+        delivery = await bench.push(0, 1, 0, timing=timing)
+        assert delivery.reply is not None
+        # 0 - 1 / max(1, 0), then - 1 / max(1, 1)
+        assert delivery.reply.model.values.tolist() == [-2, -2, -2, -2]
+        assert (delivery.reply.version, delivery.time) == (2, 10.0)
+
+    rows = run(play).rows()
+    assert rows["worker"].tolist() == [1, 0]
+    assert rows["version_pulled"].tolist() == [0, 0]
+    assert rows["version_applied"].tolist() == rows["staleness"].tolist() == [0, 1]
+    assert rows["time_seconds"].tolist() == [5.0, 10.0]
+    assert rows["wall_seconds"].tolist() == [0.5, 1.0]
+    assert rows["payload_up_bytes"].tolist() == [16, 16]
+    assert rows["payload_down_bytes"].tolist() == [16, 16]
+    assert rows["entries"].tolist() == [4, 4]
+    names = ("compute", "late", "think", "transfer", "blocked")
+    assert [rows[f"{name}_seconds"][1] for name in names] == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_repeated_push_is_applied_once_and_answered_anew(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        await bench.push(0, 1, 0)
+        await bench.push(1, 1, 0)
+        again = await bench.push(0, 1, 0, attempt=1)
+        assert again.reply is not None
+        assert again.reply.version == 2
+        await bench.push(0, 2, 2)  # what it goes on with
+
+    bench = run(play)
+    assert bench.rows()["sequence"].tolist() == [1, 1, 2]
+    tally = bench.record.tally
+    assert (tally.applied, tally.applied_bytes) == (3, 48)
+    assert (tally.repeated, tally.repeated_bytes) == (1, 16)
+
+
+def test_a_call_that_arrives_after_its_repetition_changes_nothing(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.push(0, 1, 0, attempt=1)
+        for late in ((1, 0, 0), (0, 0, 0)):  # the lost push; an even older one
+            with pytest.raises(SupersededError):
+                await bench.push(0, late[0], late[1], attempt=late[2])
+        with pytest.raises(SupersededError):
+            await bench.training.pull(0)
+        await bench.push(0, 2, 1)  # the late ones have not moved what it had pulled
+
+    assert run(play).rows()["sequence"].tolist() == [1, 2]
+
+
+def test_a_waiting_call_is_overtaken_by_its_repetition(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        lost = asyncio.create_task(bench.push(0, 1, 0))
+        await settle()
+        again = asyncio.create_task(bench.push(0, 1, 0, attempt=1))
+        await settle()
+        with pytest.raises(SupersededError, match="worker 0 has called again"):
+            await lost
+        assert not again.done()
+        bench.seconds = 2.0
+        other = await bench.push(1, 1, 0)
+        held = await again
+        assert held.reply is not None
+        assert other.reply is not None
+        assert held.reply.model.values.tolist() == [2, 2, 2, 2]  # applied once
+        assert (held.blocked, other.blocked) == (20.0, 0.0)
+
+    run(play, half=Barrier(4))
+
+
+def test_a_worker_that_leaves_holds_nobody_up(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        waiting = asyncio.create_task(bench.push(0, 1, 0))
+        await settle()
+        assert not waiting.done()
+        bench.training.leave(1)
+        bench.training.leave(1)
+        assert (await waiting).reply is not None
+        with pytest.raises(RejectedError, match="has not joined"):
+            await bench.push(1, 1, 0)
+
+    events = run(play, half=Barrier(4)).events()
+    assert [event["node"] for event in events if event["event"] == "left"] == ["w1"]
+
+
+def test_training_ends_after_exactly_so_many_updates(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        for version in range(2):
+            await bench.push(0, version + 1, version)
+        assert not bench.training.ended.is_set()
+        assert (await bench.push(0, 3, 2)).reply is None
+        assert bench.training.ended.is_set()
+        assert bench.training.untold == [1]
+        assert not bench.training.drained.is_set()
+        assert (await bench.push(1, 1, 0)).reply is None  # was on its way
+        assert bench.training.drained.is_set()
+        assert (await bench.push(0, 3, 2, attempt=1)).reply is None
+
+    bench = run(play, stop=StopRule(updates=3))
+    assert len(bench.rows()) == 3
+    assert bench.half.version == 3
+    assert (bench.record.tally.dropped, bench.record.tally.dropped_bytes) == (2, 32)
+    finished = [event for event in bench.events() if event["event"] == "finished"]
+    assert [(event["reason"], event["version"]) for event in finished] == [("3 updates applied", 3)]
+
+
+def test_training_ends_in_time(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        assert bench.training.seconds_to_tick() == 0.1
+        bench.join(0, 1)
+        waiting = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.pull(0)
+        await settle()
+        bench.seconds = 0.95
+        assert bench.training.seconds_to_tick() == pytest.approx(0.05)
+        bench.training.tick()
+        assert not waiting.done()
+        bench.seconds = 1.0
+        assert bench.training.seconds_to_tick() == 0.0
+        bench.training.tick()
+        assert (await waiting).reply is None
+        assert bench.training.seconds_to_tick() == 0.1
+
+    bench = run(play, half=Barrier(4), stop=StopRule(time=10.0))
+    assert bench.events()[-1]["reason"] == "10 s of emulated time passed"
+
+
+def test_a_worker_that_leaves_needs_not_be_told(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.push(0, 1, 0)
+        assert not bench.training.drained.is_set()
+        bench.training.leave(1)
+        assert bench.training.drained.is_set()
+
+    run(play, stop=StopRule(updates=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"fingerprint": 1}, "worker 0: its model has fingerprint 0000000000000001, expected"),
+        ({"payload": Dense(np.ones(5, np.float32))}, "5 values for a model of 4"),
+        ({"payload": Dense(np.array([1, 2, 3, np.nan], np.float32))}, "NaN or infinite"),
+        (
+            {"payload": Sparse(np.array([4], np.int32), np.ones(1, np.float32))},
+            "increase strictly within",
+        ),
+        (
+            {"payload": Sparse(np.array([1], np.int32), np.ones(1, np.float32))},
+            "a Sparse payload, expected all entries",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(run: Run, changes: dict[str, Any], reason: str) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        with pytest.raises(RejectedError, match=reason):
+            await bench.push(0, 1, 0, **changes)
+        await bench.push(0, 1, 0)  # the worker could still go on
+
+    bench = run(play)
+    assert len(bench.rows()) == 1
+    assert bench.half.parameters.tolist() == [-1, -1, -1, -1]
+
+
+def test_joining_is_checked(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        with pytest.raises(RejectedError, match="worker 2: the scenario has 2, from 0 on"):
+            bench.join(2)
+        with pytest.raises(RejectedError, match="fingerprint"):
+            bench.training.join(0, 1)
+        with pytest.raises(RejectedError, match="has not joined"):
+            await bench.pull(0)
+        bench.join(0, 0)
+
+    assert [event["node"] for event in run(play).events()] == ["w0"]

@@ -1,0 +1,50 @@
+"""The proto, the committed classes and the names in the code agree."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.rpc import codec, methods
+from testbed.rpc._pb import ps_pb2
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_method_names_are_those_of_the_contract() -> None:
+    names = {
+        f"/{service.full_name}/{method.name}"
+        for service in ps_pb2.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    in_code = (
+        *(methods.JOIN, methods.PULL, methods.EXCHANGE, methods.LEAVE),
+        *(methods.SNAPSHOT, methods.REPORT),
+    )
+    assert names == set(in_code)
+
+
+def test_field_numbers_of_the_bulk_fields_are_those_of_the_contract() -> None:
+    for message in (ps_pb2.ExchangeRequest, ps_pb2.ModelReply, ps_pb2.SnapshotReply):
+        assert message.DESCRIPTOR.fields_by_name["payload"].number == codec.PAYLOAD
+    assert ps_pb2.Payload.DENSE_FIELD_NUMBER == codec.DENSE
+    assert ps_pb2.Payload.SPARSE_FIELD_NUMBER == codec.SPARSE
+    assert ps_pb2.Dense.VALUES_FIELD_NUMBER == codec.DENSE_VALUES
+    assert ps_pb2.Sparse.INDICES_FIELD_NUMBER == codec.SPARSE_INDICES
+    assert ps_pb2.Sparse.VALUES_FIELD_NUMBER == codec.SPARSE_VALUES
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("grpc_tools") is None, reason="needs grpcio-tools: make setup"
+)
+def test_the_committed_classes_are_those_of_the_proto() -> None:
+    result = subprocess.run(
+        [sys.executable, "protos/generate.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
