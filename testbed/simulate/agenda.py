@@ -1,0 +1,54 @@
+"""The virtual clock: events by their time, and by the order of their making at equal times."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+Happening = Callable[[float], None]
+
+
+@dataclass
+class Entry:
+    """A place in the agenda.
+
+    Attributes:
+        happening: called with the time when it is due; None once it was struck out.
+    """
+
+    happening: Happening | None
+
+    def strike(self) -> None:
+        """Take the entry out of the agenda."""
+        self.happening = None
+
+
+@dataclass
+class Agenda:
+    """What is to happen, and what time it is.
+
+    Attributes:
+        now: emulated seconds since the training began.
+    """
+
+    now: float = 0.0
+    _heap: list[tuple[float, int, Entry]] = field(default_factory=list)
+    _order: count[int] = field(default_factory=count)
+
+    def at(self, time: float, happening: Happening) -> Entry:
+        """Let something happen at ``time``, after all that was put there before."""
+        entry = Entry(happening)
+        heapq.heappush(self._heap, (max(time, self.now), next(self._order), entry))
+        return entry
+
+    def advance(self) -> bool:
+        """Go to the next event and let it happen. Returns False when there is none."""
+        while self._heap:
+            time, _, entry = heapq.heappop(self._heap)
+            if entry.happening is not None:
+                self.now = time
+                entry.happening(time)
+                return True
+        return False

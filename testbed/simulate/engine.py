@@ -1,0 +1,302 @@
+"""The virtual run: the frame's server, the pool's workers, the links between them, and one clock.
+
+server releases a reply ─> down the links ─> the worker trains and thinks ─> up the links
+     ^                                                                           │
+     └──── applied, when the PS has dealt with those that came before <──────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from testbed.algorithms.base import Applied, Reply
+from testbed.compress.payload import Dense
+from testbed.errors import NodeError, RejectedError
+from testbed.frame.server import Release, Server
+from testbed.models import Evaluation
+from testbed.rpc.codec import payload_bytes
+from testbed.simulate.agenda import Agenda
+from testbed.simulate.device import Cycle
+from testbed.simulate.links import FairLink
+from testbed.simulate.model import Path
+from testbed.simulate.pool import Pool
+from testbed.telemetry.spool import UPDATE, Rows
+
+BUFFERED_ROWS = 1000
+
+
+class Journal(Protocol):
+    """Where a simulation writes down what happens."""
+
+    def updates(self, rows: Rows) -> None:
+        """New rows of the update record."""
+
+    def evaluated(
+        self, evaluation: Evaluation, *, now: float, version: int, payload: int, final: bool
+    ) -> None:
+        """The model at ``version`` was evaluated, after so many bytes of pushes."""
+
+    def rejected(self, worker: int, reason: str, *, now: float) -> None:
+        """A push was refused; the worker has ended."""
+
+    def show(self) -> None:
+        """Called after every event: a moment to say how it goes."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What the model of the virtual world says of one worker.
+
+    Attributes:
+        step_seconds: emulated seconds of a training step.
+        up: its way to the PS.
+        down: its way back.
+        draw_think: draws the emulated seconds between computing and pushing.
+        rng: draws what happens on its link.
+    """
+
+    step_seconds: float
+    up: Path
+    down: Path
+    draw_think: Callable[[], float]
+    rng: np.random.Generator
+
+
+@dataclass
+class Call:
+    """A worker's last call, for the record of its next push; emulated seconds and bytes.
+
+    Attributes:
+        began: when the worker called.
+        asked: when the call had arrived at the PS.
+        blocked: how long the PS held the reply back.
+        transfer: how long the call took beside that.
+        pulled_bytes: payload of the reply.
+    """
+
+    began: float = 0.0
+    asked: float = 0.0
+    blocked: float = 0.0
+    transfer: float = 0.0
+    pulled_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Examination:
+    """When the evaluator looks at the model, and at how much of it.
+
+    Attributes:
+        updates: every so many updates, or None.
+        seconds: every so many emulated seconds, or None.
+        images: indices of the test images looked at during the run.
+    """
+
+    updates: int | None
+    seconds: float | None
+    images: np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass
+class Engine:
+    """One simulated run.
+
+    Attributes:
+        server: the frame's server.
+        pool: computes what the workers do.
+        seats: one per worker.
+        agenda: the clock.
+        uplink: the PS's link, towards it.
+        downlink: the PS's link, from it.
+        service_seconds: emulated seconds the PS takes for a push.
+        examination: see Examination.
+        journal: is told everything.
+    """
+
+    server: Server
+    pool: Pool
+    seats: Sequence[Seat]
+    agenda: Agenda
+    uplink: FairLink
+    downlink: FairLink
+    service_seconds: float
+    examination: Examination
+    journal: Journal
+    _calls: list[Call] = field(default_factory=list)
+    _busy_until: float = 0.0
+    _payload: int = 0
+    _rows: Rows = field(default_factory=lambda: np.zeros(BUFFERED_ROWS, UPDATE))
+    _filled: int = 0
+    _due: int = 0
+    _ended: int = 0
+
+    def run(self) -> None:
+        """From the first pull to the last evaluation."""
+        self._calls = [Call() for _ in self.seats]
+        for worker in range(len(self.seats)):
+            self.server.join(worker)
+        for worker in range(len(self.seats)):
+            self._release(self.server.pull(worker, 0.0))
+        self._examine(0.0)
+        if self.examination.seconds is not None:
+            self.agenda.at(self.examination.seconds, self._examine_by_time)
+        if self.server.stop.time is not None:
+            self.agenda.at(self.server.stop.time, self._tick)
+        while not self.server.finished and self.agenda.advance():
+            self.journal.show()
+        self._flush()
+        if not self.server.finished:
+            raise NodeError("nothing is left that could happen, and the stop rule is not met.")
+        self._evaluate(None)
+
+    def _release(self, releases: Sequence[Release]) -> None:
+        """Send replies on their way down."""
+        now = self.agenda.now
+        for release in releases:
+            if release.reply is None:
+                continue
+            worker, reply = release.worker, release.reply
+            call = self._calls[worker]
+            call.blocked = now - call.asked
+            call.pulled_bytes = payload_bytes(reply.model)
+            self.pool.lend(worker, reply)
+            light = without_values(reply)
+
+            def arrived(now: float, worker: int = worker, reply: Reply = light) -> None:
+                self._begin(worker, reply, now)
+
+            seat = self.seats[worker]
+            transfer = seat.down.send(call.pulled_bytes, seat.rng)
+            self._carry(
+                self.downlink, transfer.wire_bytes, seat.down, transfer.delay_seconds, arrived
+            )
+
+    def _begin(self, worker: int, reply: Reply, now: float) -> None:
+        """A reply has arrived: the worker trains; it pushes once step and think are over."""
+        call, seat = self._calls[worker], self.seats[worker]
+        call.transfer = now - call.began - call.blocked
+        think = seat.draw_think()
+        self.pool.begin(worker, reply, now=now, think=think)
+        self.agenda.at(now + seat.step_seconds + think, lambda _: self._finish(worker))
+
+    def _finish(self, worker: int) -> None:
+        """The earliest moment of the push has come; with several local steps it may be later."""
+        cycle = self.pool.finish(worker)
+        if cycle.push_at > self.agenda.now:
+            self.agenda.at(cycle.push_at, lambda _: self._push(cycle))
+        else:
+            self._push(cycle)
+
+    def _push(self, cycle: Cycle) -> None:
+        """Send an update on its way up."""
+        seat, call = self.seats[cycle.worker], self._calls[cycle.worker]
+        call.began = self.agenda.now
+        transfer = seat.up.send(payload_bytes(cycle.update.payload), seat.rng)
+
+        def arrived(now: float) -> None:
+            call.asked = now
+            begin = max(now, self._busy_until)
+            self._busy_until = begin + self.service_seconds
+            if self._busy_until > now:
+                self.agenda.at(self._busy_until, lambda _: self._apply(cycle))
+            else:
+                self._apply(cycle)
+
+        self._carry(self.uplink, transfer.wire_bytes, seat.up, transfer.delay_seconds, arrived)
+
+    def _apply(self, cycle: Cycle) -> None:
+        """The PS deals with a push."""
+        now, worker = self.agenda.now, cycle.worker
+        try:
+            applied, releases = self.server.push(
+                worker, cycle.sequence, update=cycle.update, now=now
+            )
+        except RejectedError as error:
+            self._end(worker, error.message)
+            return
+        if applied is not None:
+            self._record(cycle, applied)
+        self._release(releases)
+        if self.examination.updates is not None and self.server.version >= self._due:
+            self._examine(now)
+
+    def _record(self, cycle: Cycle, applied: Applied) -> None:
+        now, call = self.agenda.now, self._calls[cycle.worker]
+        size = payload_bytes(cycle.update.payload)
+        self._payload += size
+        self._rows[self._filled] = (
+            *(now, now, cycle.worker, cycle.sequence, cycle.update.version, applied.version),
+            *(applied.staleness, applied.sigma_mean, applied.sigma_max, applied.step_scale),
+            *(cycle.update.samples, cycle.update.payload.values.size, size, call.pulled_bytes),
+            *(cycle.compute_seconds, 0.0, cycle.think_seconds, call.transfer, call.blocked),
+        )
+        self._filled += 1
+        if self._filled == len(self._rows):
+            self._flush()
+
+    def _end(self, worker: int, reason: str) -> None:
+        """A worker whose push is refused ends, as it would live; the others go on.
+
+        Raises:
+            NodeError: there are no others.
+        """
+        self.journal.rejected(worker, reason, now=self.agenda.now)
+        self._ended += 1
+        if self._ended == len(self.seats):
+            self._flush()
+            raise NodeError("every worker has ended before the run did.")
+        self._release(self.server.leave(worker, self.agenda.now))
+
+    def _carry(
+        self, link: FairLink, size: float, path: Path, delay: float, done: Callable[[float], None]
+    ) -> None:
+        """Move bytes through the shared link, then let the latency pass."""
+
+        def sent(now: float) -> None:
+            self.agenda.at(now + delay, done)
+
+        link.start(size, cap=path.rate, done=sent if delay else done)
+
+    def _tick(self, now: float) -> None:
+        self._release(self.server.tick(now)[1])
+
+    def _examine_by_time(self, now: float) -> None:
+        assert self.examination.seconds is not None
+        self._examine(now)
+        self.agenda.at(now + self.examination.seconds, self._examine_by_time)
+
+    def _examine(self, now: float) -> None:
+        """Evaluate a snapshot, which costs no virtual time, and let the server know."""
+        if self.examination.updates is not None:
+            self._due = self.server.version + self.examination.updates
+        if self.server.finished:
+            return
+        evaluation = self._evaluate(self.examination.images)
+        _, releases = self.server.tick(now, loss=evaluation.loss, accuracy=evaluation.top1)
+        self._release(releases)
+
+    def _evaluate(self, images: Any) -> Evaluation:
+        """Evaluate the model as it is, on some images or (None) on all."""
+        evaluation = self.pool.examine(self.server.half.parameters, images=images)
+        self.journal.evaluated(
+            evaluation,
+            now=self.agenda.now,
+            version=self.server.version,
+            payload=self._payload,
+            final=images is None,
+        )
+        return evaluation
+
+    def _flush(self) -> None:
+        self.journal.updates(self._rows[: self._filled].copy())
+        self._filled = 0
+
+
+def without_values(reply: Reply) -> Reply:
+    """The reply without its dense model, which travels apart and is the server's to change."""
+    if not isinstance(reply.model, Dense):
+        return reply
+    return replace(reply, model=Dense(reply.model.values[:0]))

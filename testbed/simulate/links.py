@@ -1,0 +1,101 @@
+"""The PS's link: transfers under way share it max-min fairly, each within its own link's rate.
+
+A fluid model. Transfers with the same cap of their own always have the same rate, so they form a
+group, and what is kept is the service each group's members have had: a change costs O(groups), and
+the next transfer to end is found in O(log transfers), however many are under way.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+
+from testbed.simulate.agenda import Agenda, Entry
+
+Done = Callable[[float], None]
+
+
+@dataclass
+class Group:
+    """Transfers with the same cap.
+
+    Attributes:
+        cap: bytes per second that each of them may have at most.
+        rate: bytes per second that each of them has now.
+        served: bytes that a member present from the beginning would have had.
+        ends: (value of ``served`` at which a member ends, order, what to call).
+    """
+
+    cap: float
+    rate: float = 0.0
+    served: float = 0.0
+    ends: list[tuple[float, int, Done]] = field(default_factory=list)
+
+
+@dataclass
+class FairLink:
+    """One direction of the PS's link.
+
+    Attributes:
+        agenda: the clock.
+        capacity: bytes per second of the PS's link; infinite where it is not shaped.
+    """
+
+    agenda: Agenda
+    capacity: float
+    _groups: dict[float, Group] = field(default_factory=dict)
+    _settled: float = 0.0
+    _order: count[int] = field(default_factory=count)
+    _next: Entry | None = None
+
+    def start(self, size: float, *, cap: float, done: Done) -> None:
+        """Send ``size`` bytes at no more than ``cap`` bytes per second, then call ``done``."""
+        if cap == inf and self.capacity == inf:
+            self.agenda.at(self.agenda.now, done)
+            return
+        self._settle()
+        group = self._groups.setdefault(cap, Group(cap))
+        heapq.heappush(group.ends, (group.served + size, next(self._order), done))
+        self._share()
+
+    def _settle(self) -> None:
+        """Book the service since the last change."""
+        passed = self.agenda.now - self._settled
+        self._settled = self.agenda.now
+        if passed > 0:
+            for group in self._groups.values():
+                group.served += group.rate * passed
+
+    def _share(self) -> None:
+        """Give every group its max-min fair rate and wait for whoever ends first."""
+        left, members = self.capacity, sum(len(group.ends) for group in self._groups.values())
+        first = inf
+        for group in sorted(self._groups.values(), key=lambda group: group.cap):
+            if not group.ends:
+                group.rate = group.served = 0.0
+                continue
+            group.rate = min(group.cap, left / members)
+            left -= group.rate * len(group.ends)
+            members -= len(group.ends)
+            first = min(first, (group.ends[0][0] - group.served) / group.rate)
+        if self._next is not None:
+            self._next.strike()
+        self._next = None
+        if first < inf:
+            self._next = self.agenda.at(self.agenda.now + max(0.0, first), self._end)
+
+    def _end(self, now: float) -> None:
+        """One or more transfers have ended: those due now, within rounding."""
+        self._settle()
+        ended: list[tuple[int, Done]] = []
+        for group in self._groups.values():
+            slack = group.rate * 1e-9 + group.served * 1e-12 + 1e-6  # bytes; far below one
+            while group.ends and group.ends[0][0] <= group.served + slack:
+                _, order, done = heapq.heappop(group.ends)
+                ended.append((order, done))
+        self._share()
+        for _, done in sorted(ended, key=lambda pair: pair[0]):
+            done(now)

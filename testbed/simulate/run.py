@@ -1,0 +1,188 @@
+"""A scenario simulated from beginning to end, into the same run folder as a live one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.compress.payload import Vector
+from testbed.experiment import Experiment
+from testbed.models import Evaluation
+from testbed.seeds import stream
+from testbed.simulate.agenda import Agenda
+from testbed.simulate.device import Device, Laboratory
+from testbed.simulate.engine import Engine, Examination, Seat
+from testbed.simulate.links import FairLink
+from testbed.simulate.model import capacity, paths
+from testbed.simulate.pool import Pool
+from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.spool import Rows
+from testbed.telemetry.status import Gauge, Observer
+from testbed.units import Duration
+
+SHOW_SECONDS = 0.2
+
+
+def virtual_clock(agenda: Agenda) -> Clock:
+    """The clocks of a recording on virtual time, so that records repeat to the bit.
+
+    Emulated seconds stand in for those since 1970. Parts of the update record are closed by their
+    size alone.
+    """
+    return Clock(wall=lambda: agenda.now, steady=lambda: agenda.now)
+
+
+@dataclass
+class Diary:
+    """The engine's journal: the run's records, and now and then a line for whoever watches.
+
+    Attributes:
+        recorder: writes the run folder.
+        observer: is told how it goes.
+        gauge: adds up what is shown.
+        agenda: the virtual clock.
+        clock: real monotonic seconds.
+    """
+
+    recorder: Recorder
+    observer: Observer
+    gauge: Gauge
+    agenda: Agenda
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._began = self._shown = self.clock()
+
+    def updates(self, rows: Rows) -> None:
+        """See Journal."""
+        self.recorder.updates(rows)
+        self.gauge.add_updates(rows, self.clock() - self._began)
+
+    def evaluated(
+        self, evaluation: Evaluation, *, now: float, version: int, payload: int, final: bool
+    ) -> None:
+        """See Journal."""
+        event = {
+            **{"time": now, "elapsed_seconds": now, "event": "evaluated", "time_seconds": now},
+            **{"version": version, "loss": evaluation.loss, "top1": evaluation.top1},
+            **{"top5": evaluation.top5, "images": evaluation.images, "final": final},
+            "payload_up_bytes": payload,
+        }
+        self.recorder.from_ps(event)
+        self.gauge.add_evaluation(event)
+
+    def rejected(self, worker: int, reason: str, *, now: float) -> None:
+        """See Journal."""
+        node = f"w{worker}"
+        event = {"event": "rejected", "node": node, "reason": reason}
+        self.recorder.from_ps({"time": now, "elapsed_seconds": now, **event})
+        self.observer.notice(f"{node}: rejected: {reason}")
+
+    def show(self) -> None:
+        """Tell the observer, if some time has passed since it was last told."""
+        real = self.clock()
+        if real - self._shown >= SHOW_SECONDS:
+            self._shown = real
+            self.observer.status(self.gauge.status(real - self._began, emulated=self.agenda.now))
+
+
+def simulate(
+    experiment: Experiment,
+    recorder: Recorder,
+    *,
+    agenda: Agenda,
+    observer: Observer,
+    processes: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> str:
+    """Run an experiment on a virtual clock.
+
+    Args:
+        experiment: what is run.
+        recorder: writes the run folder; its clocks are those of ``virtual_clock(agenda)``.
+        agenda: the virtual clock, at zero.
+        observer: is told how it goes.
+        processes: how many compute gradients; by default one per core that may be used.
+        clock: real monotonic seconds, for what is shown only.
+
+    Returns:
+        Why the run ended.
+    """
+    scenario = experiment.scenario
+    gauge = Gauge(scenario.stop.updates, scenario.stop.time)
+    diary = Diary(recorder, observer, gauge, agenda, clock)
+    count = processes or len(os.sched_getaffinity(0))
+    size = experiment.network.layout.size
+    with Pool(
+        lambda number, row: furnish(experiment, number, row, processes=count),
+        workers=scenario.workers.count,
+        size=size,
+        processes=count,
+    ) as pool:
+        engine = Engine(
+            server=experiment.server(),
+            pool=pool,
+            seats=[seat(experiment, index) for index in range(scenario.workers.count)],
+            agenda=agenda,
+            uplink=FairLink(agenda, capacity(scenario.ps.link.down)),
+            downlink=FairLink(agenda, capacity(scenario.ps.link.up)),
+            service_seconds=0.0,
+            examination=examination(experiment),
+            journal=diary,
+        )
+        recorder.from_ps({"time": 0.0, "elapsed_seconds": 0.0, "event": "started"})
+        engine.run()
+        reason = engine.server.finished
+        ending = {"event": "finished", "reason": reason, "version": engine.server.version}
+        recorder.from_ps({"time": agenda.now, "elapsed_seconds": agenda.now, **ending})
+    return reason
+
+
+def furnish(
+    experiment: Experiment, number: int, row: Vector, *, processes: int
+) -> tuple[Mapping[int, Device], Laboratory]:
+    """The workers of one process of the pool, and what they compute with."""
+    import torch
+
+    torch.set_num_threads(1)
+    parameters = np.zeros_like(row)
+    laboratory = Laboratory(experiment.data, parameters, experiment.network.bind(parameters))
+    devices = {}
+    for index in range(number, experiment.scenario.workers.count, processes):
+        device = Device(index, experiment.worker(index), _step_seconds(experiment, index))
+        device.worker.think = device.take_think
+        devices[index] = device
+    return devices, laboratory
+
+
+def seat(experiment: Experiment, index: int) -> Seat:
+    """What the modelled world says of one worker."""
+    up, down = paths(experiment.device_class(index).link, experiment.scenario.ps.link)
+    return Seat(
+        step_seconds=_step_seconds(experiment, index),
+        up=up,
+        down=down,
+        draw_think=experiment.think(index),
+        rng=stream(experiment.scenario.seed, f"w{index}", "link"),
+    )
+
+
+def examination(experiment: Experiment) -> Examination:
+    """When the simulated evaluator looks, and at what."""
+    every = experiment.scenario.evaluate.every
+    by_time = isinstance(every, Duration)
+    return Examination(
+        updates=None if by_time else int(every),
+        seconds=float(every) if by_time else None,
+        images=experiment.test_samples(),
+    )
+
+
+def _step_seconds(experiment: Experiment, index: int) -> float:
+    speed = experiment.device_class(index).speed
+    assert speed is not None, "the scenario's checks refuse a simulation without it"
+    return float(speed)

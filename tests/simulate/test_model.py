@@ -1,0 +1,62 @@
+"""Modelled transfers, worked by hand."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from testbed.scenario.schema import Direction, Link
+from testbed.simulate.model import paths
+from testbed.units import Duration, Rate
+
+RNG = np.random.default_rng(0)
+
+
+def test_headers_come_on_top_of_the_payload() -> None:
+    up, _ = paths(Link(), Link())
+    # 16,936 + 200 bytes are 11.8 segments of 1,448: 12 packets, 66 bytes of headers each.
+    transfer = up.send(16_936, RNG)
+    assert transfer.wire_bytes == 17_136 + 12 * 66
+    assert transfer.delay_seconds == 0.0
+    assert up.rate == inf
+
+
+def test_latency_adds_up_over_both_links() -> None:
+    worker = Link(
+        up=Direction(rate=Rate(1e6), delay=Duration(0.02)),
+        down=Direction(rate=Rate(8e6), delay=Duration(0.03)),
+    )
+    server = Link(up=Direction(delay=Duration(0.001)), down=Direction(delay=Duration(0.002)))
+    up, down = paths(worker, server)
+    assert up.rate == 125_000.0
+    assert down.rate == 1_000_000.0
+    assert up.send(100, RNG).delay_seconds == pytest.approx(0.022)  # own up, the PS's down
+    assert down.send(100, RNG).delay_seconds == pytest.approx(0.031)
+    assert up.round_trip_seconds == pytest.approx(0.053)
+
+
+def test_loss_costs_bytes_and_round_trips() -> None:
+    worker = Link(
+        up=Direction(rate=Rate(1e6), delay=Duration(0.05), loss=0.1),
+        down=Direction(delay=Duration(0.05)),
+    )
+    up, _ = paths(worker, Link())
+    rng = np.random.default_rng(1)
+    sent = [up.send(100 * 1448 - 200, rng) for _ in range(2000)]
+    # Every packet is sent 1 / (1 - 0.1) times on average.
+    mean = np.mean([transfer.wire_bytes for transfer in sent]) / (100 * 1514)
+    assert mean == pytest.approx(1 / 0.9, rel=0.005)
+    rounds = {round((transfer.delay_seconds - 0.05) / 0.1, 6) for transfer in sent}
+    assert rounds <= {float(number) for number in range(10)}
+    assert min(rounds) >= 1.0  # of 100 packets at least one is lost but for 3 in 100,000 messages
+
+
+def test_jitter_never_goes_back_in_time() -> None:
+    worker = Link(up=Direction(delay=Duration(0.01), jitter=Duration(0.01)))
+    up, _ = paths(worker, Link())
+    rng = np.random.default_rng(2)
+    delays = [up.send(10, rng).delay_seconds for _ in range(1000)]
+    assert min(delays) == 0.0
+    assert np.mean(delays) == pytest.approx(0.01, rel=0.1)

@@ -1,0 +1,104 @@
+"""Whole simulated runs: what they record, and that they repeat to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed import Run
+
+Simulate = Callable[..., Run]
+
+
+def records(run: Run) -> dict[str, bytes]:
+    """Everything that must repeat."""
+    folder = run.folder
+    files = [folder.events, folder.evaluations, folder.traffic, *sorted(folder.updates.iterdir())]
+    return {str(file.relative_to(folder.path)): file.read_bytes() for file in files}
+
+
+def test_a_run_applies_exactly_the_updates_asked_for(run_simulation: Simulate) -> None:
+    run = run_simulation("one")
+    updates = run.updates
+    assert len(updates) == 120
+    assert list(updates["version_applied"]) == list(range(120))
+    assert (updates["staleness"] == updates["version_applied"] - updates["version_pulled"]).all()
+    assert (updates["payload_up_bytes"] == 8 * updates["entries"]).all()
+    assert updates["time_seconds"].is_monotonic_increasing
+    assert list(run.evaluations["version"]) == [0, 40, 80, 120]
+    assert list(run.evaluations["images"]) == [100, 100, 100, 360]
+    assert run.evaluations["final"].iloc[-1]
+
+
+def test_it_repeats_to_the_bit_whatever_the_number_of_processes(run_simulation: Simulate) -> None:
+    first = records(run_simulation("first", processes=1))
+    assert first == records(run_simulation("second", processes=2))
+    assert first == records(run_simulation("third", processes=3))
+
+
+def test_another_seed_is_another_run(run_simulation: Simulate) -> None:
+    assert records(run_simulation("first")) != records(run_simulation("second", "seed=4"))
+
+
+def test_a_cycle_adds_up(run_simulation: Simulate) -> None:
+    """A worker's time is its calls, steps and thinking, and nothing else."""
+    updates = run_simulation("one").updates
+    parts = ["transfer_seconds", "blocked_seconds", "compute_seconds", "think_seconds"]
+    for _, own in updates.groupby("worker"):
+        passed = own["time_seconds"].iloc[-1] - own["time_seconds"].iloc[0]
+        counted = own[parts].iloc[1:].to_numpy().sum()
+        # A row is written when the push has arrived; its way belongs to the next row's transfer.
+        # So the two differ by the ways of the first and the last push: 0.2 s at 200 kbit and 0.1 s
+        # for a lost packet each, at most.
+        assert abs(passed - counted) < 0.3
+    assert np.allclose(sorted(set(updates["compute_seconds"])), [0.01, 0.05])
+    assert updates["think_seconds"].between(0.05, 0.15).all()
+
+
+def test_time_alone_can_end_a_run(run_simulation: Simulate) -> None:
+    run = run_simulation("one", "stop={time: 2s}")
+    assert 1.5 < run.updates["time_seconds"].max() < 2.0
+    assert run.evaluations["time_seconds"].iloc[-1] == 2.0
+
+
+def test_accuracy_can_end_a_run(run_simulation: Simulate) -> None:
+    run = run_simulation(
+        "one", "stop={accuracy: 0.5, updates: 5000}", "evaluate.every=20", "algorithm.ratio=1.0"
+    )
+    assert run.evaluations["top1"].iloc[-2] >= 0.5
+    assert (run.evaluations["top1"].iloc[:-2] < 0.5).all()
+
+
+def test_evaluations_by_time(run_simulation: Simulate) -> None:
+    run = run_simulation("one", "evaluate.every=1s", "stop={time: 3s}")
+    assert list(run.evaluations["time_seconds"].iloc[:-1]) == pytest.approx([0.0, 1.0, 2.0])
+
+
+def test_dense_updates_and_a_full_speed_world(run_simulation: Simulate) -> None:
+    run = run_simulation("one", "algorithm={asgd: {learning_rate: 0.1}}", "workers.think=null")
+    size = 64 * 16 + 16 + 16 * 10 + 10
+    assert (run.updates["payload_up_bytes"] == 4 * size).all()
+    assert (run.updates["think_seconds"] == 0).all()
+
+
+def test_a_worker_that_diverges_is_refused_and_named(run_simulation: Simulate) -> None:
+    from testbed.errors import NodeError
+
+    with pytest.raises(NodeError, match="every worker has ended"):
+        run_simulation("one", "algorithm.learning_rate=1e30")
+
+
+def test_the_folder_of_a_run_that_failed_can_be_read(
+    run_simulation: Simulate, tmp_path: Path
+) -> None:
+    from testbed.errors import NodeError
+
+    with pytest.raises(NodeError):
+        run_simulation("one", "algorithm.learning_rate=1e30")
+    run = Run(tmp_path / "one")
+    refused = run.events[run.events["event"] == "rejected"]
+    assert set(refused["node"]) == {"w0", "w1", "w2", "w3", "w4"}
+    assert "NaN or infinite" in refused["reason"].iloc[0]
