@@ -8,7 +8,8 @@
     ├── RunNotFound            7   no such run
     └── RejectedError          8   a peer sent something that was refused (roles)
 
-Exit code 6 is no error: the run reached its end, but its verdict is not valid. 130 is Ctrl-C.
+Exit codes 6 and 9 are no errors: a run reached its end, but its verdict is not valid; two runs that
+were compared differ by more than the tolerance. 130 is Ctrl-C.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -10,20 +11,31 @@ from importlib import import_module
 import click
 
 from testbed import __version__
-from testbed.errors import TestbedError
+from testbed.errors import HostError, TestbedError
 
 VERBS = {
     "up": "Run a scenario: bring its containers up, train, measure, tear down.",
     "down": "End runs and remove what they left, also after a crash.",
+    "wait": "Wait for a run's end, and exit as it did.",
     "ps": "List runs, or the nodes of one run.",
+    "net": "Show, measure and change the links of a run that goes on.",
     "logs": "Show what nodes printed.",
+    "exec": "Run a command in a node.",
     "report": "Summarise a run and draw its figures.",
+    "compare": "Say how far two runs are apart.",
+    "doctor": "Examine this host: has it what a run needs?",
     "validate": "Check scenario files.",
     "plan": "Show what a scenario would start, without starting it.",
     "schema": "Print the JSON schema of scenarios.",
     "completion": "Print the completion script of a shell.",
 }
 """Each verb and its line in ``testbed --help``, so that the help imports none of them."""
+
+NO_FAULTS_OF_OURS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
+    *(errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE),
+)
+"""What a system call may be refused with anywhere because of how this host is."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -83,6 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TestbedError as error:
         _show(error)
         return error.exit_code
+    except OSError as error:
+        if error.errno not in NO_FAULTS_OF_OURS:
+            raise
+        _show(HostError(f"{error.filename or 'writing'}: {error.strerror}."))
+        return HostError.exit_code
     return status if isinstance(status, int) else 0
 
 

@@ -67,11 +67,13 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
             "rate_bits_per_second": shape.rate,
             "delay_seconds": shape.delay,
             "jitter_seconds": shape.jitter,
+            "distribution": shape.distribution if shape.jitter else None,
             "loss_ratio": shape.loss,
+            "loss_correlation": shape.loss_correlation,
             "queue_seconds": shape.queue,
             "qdisc": describe(qdisc),
         }
-    return {"address": link.address, "mac": link.mac, **directions}
+    return {"address": link.address, "mac": link.mac, "seed": link.seed, **directions}
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:

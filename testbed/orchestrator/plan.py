@@ -8,6 +8,7 @@ from testbed.errors import Problem, ScenarioError
 from testbed.scenario.checks import MOST_WORKERS
 from testbed.scenario.links import link_spec
 from testbed.scenario.schema import DeviceClass, Link, Scenario
+from testbed.seeds import stream
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
 
 PREFIX = 16
@@ -60,7 +61,7 @@ def address_of(number: int) -> tuple[str, str]:
 
 def _check_ports(scenario: Scenario) -> None:
     count = scenario.workers.count
-    if count > MOST_WORKERS:
+    if count > MOST_WORKERS and not scenario.simulated:
         expected = f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's"
         raise ScenarioError(
             [Problem(f"scenario {scenario.name}", 0, "workers.count", f"{count:,}", expected)]
@@ -69,7 +70,8 @@ def _check_ports(scenario: Scenario) -> None:
 
 def _link(scenario: Scenario, link: Link, number: int) -> LinkSpec:
     address, mac = address_of(number)
-    return link_spec(link, address=address, mac=mac, time_scale=scenario.time_scale)
+    seed = int(stream(scenario.seed, "link", address).integers(2**53))  # exact in any JSON
+    return link_spec(link, address=address, mac=mac, time_scale=scenario.time_scale, seed=seed)
 
 
 def _ps(scenario: Scenario) -> NodeSpec:

@@ -10,7 +10,7 @@ from testbed.reports import measures
 from testbed.telemetry.events import Event, plain, read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import FORMAT
-from testbed.telemetry.verdict import Flow, Measurements, RateCheck, judge
+from testbed.telemetry.verdict import Flow, Measurements, RateCheck, RoundTripCheck, judge
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
@@ -145,6 +145,16 @@ def _measurements(run: Run, events: Sequence[Event], *, seconds: float | None) -
             )
             for event in events
             if event["event"] == "rate"
+        ],
+        round_trips=[
+            RoundTripCheck(
+                event["link"],
+                event["configured_seconds"],
+                event["measured_seconds"],
+                event["error_seconds"],
+            )
+            for event in events
+            if event["event"] == "round_trip"
         ],
         lost=measures.lost_nodes(events),
         rejected=measures.rejected_pushes(events),

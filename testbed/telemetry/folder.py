@@ -36,6 +36,7 @@ class RunState:
         started: when the training began, or None.
         ended: when it reached one of the last three states, or None.
         reason: why it ended.
+        exit_code: of the error that it failed with, or None.
         classes: device class of every worker, by index.
     """
 
@@ -47,6 +48,7 @@ class RunState:
     started: str | None = None
     ended: str | None = None
     reason: str = ""
+    exit_code: int | None = None
     classes: tuple[str, ...] = ()
 
 
@@ -221,13 +223,15 @@ class RunFolder:
                 hint="The file was changed by hand, or is from something else.",
             ) from None
 
-    def move(self, state: State, *, now: float, reason: str = "") -> None:
+    def move(
+        self, state: State, *, now: float, reason: str = "", exit_code: int | None = None
+    ) -> None:
         """Write down that the run has come to another state."""
         changes: dict[str, Any] = {"state": state}
         if state == "training":
             changes["started"] = moment(now)
         if state in ENDED:
-            changes |= {"ended": moment(now), "reason": reason}
+            changes |= {"ended": moment(now), "reason": reason, "exit_code": exit_code}
         self._write(replace(self.state(), **changes))
 
     def alive(self) -> bool:

@@ -21,6 +21,9 @@ from testbed.telemetry.tables import (
     evaluation_row,
 )
 
+LATEST_SECONDS = 10.0
+"""After so long at the latest an event of the parameter server is seen here."""
+
 
 class Counters(Protocol):
     """The kernel's totals for the PS's link since the nodes were attached; see traffic.csv."""
@@ -110,9 +113,9 @@ class Recorder:
         """Real seconds since the training started, or None before."""
         return None if self._start is None else self._clock.steady() - self._start
 
-    def state(self, state: State, *, reason: str = "") -> None:
+    def state(self, state: State, *, reason: str = "", exit_code: int | None = None) -> None:
         """The run has come to another state: ``run.json`` and an event."""
-        self.folder.move(state, now=self._clock.wall(), reason=reason)
+        self.folder.move(state, now=self._clock.wall(), reason=reason, exit_code=exit_code)
         self.event("state", state=state, **({"reason": reason} if reason else {}))
 
     def event(self, event: str, **fields: Any) -> None:
@@ -131,7 +134,12 @@ class Recorder:
         self.event("torn_down", seconds=seconds)
 
     def links(
-        self, *, checked: int, differences: Sequence[str], left_out: Sequence[str] = ()
+        self,
+        *,
+        checked: int,
+        differences: Sequence[str],
+        left_out: Sequence[str] = (),
+        unseeded: int = 0,
     ) -> None:
         """The qdiscs were read back.
 
@@ -139,8 +147,15 @@ class Recorder:
             checked: how many links were compared.
             differences: what the kernel has otherwise than configured, with the link's name.
             left_out: what was not applied because the kernel lacks netem, with the link's name.
+            unseeded: links whose jitter and losses do not repeat, as the kernel takes no seed.
         """
-        self.event("links", checked=checked, differences=list(differences), left_out=list(left_out))
+        self.event(
+            "links",
+            checked=checked,
+            differences=list(differences),
+            left_out=list(left_out),
+            unseeded=unseeded,
+        )
 
     def rate(
         self, link: str, *, configured_bits_per_second: float, measured_bits_per_second: float
@@ -151,6 +166,23 @@ class Recorder:
             link=link,
             configured_bits_per_second=configured_bits_per_second,
             measured_bits_per_second=measured_bits_per_second,
+        )
+
+    def round_trip(
+        self,
+        link: str,
+        *,
+        configured_seconds: float,
+        measured_seconds: float,
+        error_seconds: float = 0.0,
+    ) -> None:
+        """A link's round trip was measured; its median is known up to ``error_seconds``."""
+        self.event(
+            "round_trip",
+            link=link,
+            configured_seconds=configured_seconds,
+            measured_seconds=measured_seconds,
+            error_seconds=error_seconds,
         )
 
     def exited(self, node: str, *, status: int, planned: bool = False) -> None:
@@ -165,7 +197,8 @@ class Recorder:
         """An event of the parameter server's, as it wrote it; evaluations go to their table too."""
         if event["event"] == "started":
             since = self._clock.wall() - float(event["time"])
-            self._start = self._clock.steady() - since
+            # A wall clock that was set meanwhile says nothing; then the event is from just now.
+            self._start = self._clock.steady() - (since if 0 <= since <= LATEST_SECONDS else 0.0)
         self._write({**event, "source": "ps"})
         if event["event"] == "evaluated":
             self.evaluation(event)

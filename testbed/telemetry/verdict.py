@@ -9,6 +9,9 @@ BUSY_LIMIT_RATIO = 0.9
 BUSY_SHARE_LIMIT_RATIO = 0.1
 LATE_LIMIT_RATIO = 0.05
 RATE_LIMIT_RATIO = 0.05
+ROUND_TRIP_LIMIT_RATIO = 0.05
+ROUND_TRIP_LIMIT_SECONDS = 0.001
+STANDARD_ERRORS = 4
 RETRANSMITTED_LIMIT_RATIO = 0.05
 RECONCILIATION_LIMIT_RATIO = 0.01
 
@@ -20,6 +23,23 @@ class RateCheck:
     link: str
     configured: float
     measured: float
+
+
+@dataclass(frozen=True)
+class RoundTripCheck:
+    """A link's median round trip as asked for and as measured, in seconds.
+
+    Attributes:
+        link: whose.
+        configured: what the delays add up to.
+        measured: what came out.
+        error: standard error of it, where the delays vary.
+    """
+
+    link: str
+    configured: float
+    measured: float
+    error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +74,7 @@ class Measurements:
         late_steps_ratio: share of the steps of paced classes that took longer than their class's.
         differences: qdiscs that the kernel has otherwise than configured; None if not read back.
         rates: rates that were measured.
+        round_trips: round trips that were measured.
         lost: nodes that ended before their time, and how.
         rejected: nodes whose push was refused, and why.
         left_out: what the kernel could not do and ``network.missing: warn`` let pass.
@@ -69,6 +90,7 @@ class Measurements:
     late_steps_ratio: float | None = None
     differences: Sequence[str] | None = None
     rates: Sequence[RateCheck] = ()
+    round_trips: Sequence[RoundTripCheck] = ()
     lost: Sequence[tuple[str, str]] = ()
     rejected: Sequence[tuple[str, str]] = ()
     left_out: Sequence[str] = ()
@@ -128,6 +150,15 @@ def _links(measured: Measurements) -> Iterator[str]:
                 f"{check.link}: the rate measured {_bits(check.measured)}, "
                 f"{off:.2%} off the configured {_bits(check.configured)} "
                 f"({RATE_LIMIT_RATIO:.0%} is allowed)."
+            )
+    for trip in measured.round_trips:
+        away = abs(trip.measured - trip.configured)
+        limit = max(ROUND_TRIP_LIMIT_RATIO * trip.configured, ROUND_TRIP_LIMIT_SECONDS)
+        if away > limit + STANDARD_ERRORS * trip.error:
+            yield (
+                f"{trip.link}: the round trip measured {trip.measured * 1e3:.2f} ms, "
+                f"{away * 1e3:.2f} ms off the configured {trip.configured * 1e3:.2f} ms "
+                f"({limit * 1e3:.2f} ms and what the jitter explains are allowed)."
             )
     for what in measured.left_out:
         yield f"The network ran without what the kernel lacks (missing: warn): {what}."

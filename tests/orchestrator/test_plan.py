@@ -1,5 +1,6 @@
 """From scenarios to plans, by hand-worked numbers."""
 
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from testbed.errors import ScenarioError
 from testbed.orchestrator.plan import address_of, plan
 from testbed.scenario import Scenario, load_text
-from testbed.topology import LinkSpec, Shape
+from testbed.topology import LinkSpec, Plan, Shape
 from testbed.units import Duration, Rate, Size
 
 TEXT = """\
@@ -56,23 +57,41 @@ def test_limits_weights_and_uids(scenario: Scenario) -> None:
     assert (medium.cpu, medium.memory, medium.uid) == (None, None, 20013)
 
 
+def link(made: Plan, name: str) -> LinkSpec:
+    """A node's link but for its seed."""
+    found = made.node(name).link
+    assert found is not None
+    return replace(found, seed=0)
+
+
 def test_links(scenario: Scenario) -> None:
     made = plan(scenario, "r")
-    assert made.ps.link == LinkSpec(
+    assert link(made, "ps") == LinkSpec(
         "10.77.0.1", "02:00:0a:4d:00:01", up=Shape(), down=Shape(rate=Rate(100e6))
     )
-    assert made.node("w0").link == LinkSpec(
+    assert link(made, "w0") == LinkSpec(
         "10.77.0.2",
         "02:00:0a:4d:00:02",
         up=Shape(rate=Rate(10e6), queue=Duration(0.2)),
         down=Shape(),
     )
-    assert made.node("w9").link == LinkSpec(
+    assert link(made, "w9") == LinkSpec(
         "10.77.0.11",
         "02:00:0a:4d:00:0b",
         up=Shape(rate=Rate(1e6)),
         down=Shape(delay=Duration(0.04), jitter=Duration(0.004), loss=0.01),
     )
+
+
+def test_every_link_draws_from_a_seed_of_its_own_that_repeats(scenario: Scenario) -> None:
+    first, again = (
+        [node.link.seed for node in plan(scenario, run).nodes if node.link is not None]
+        for run in ("r", "s")
+    )
+    assert first == again
+    assert len(set(first)) == len(first)
+    other = load_text(TEXT.replace("name:", "seed: 99\nname:"))
+    assert plan(other, "r").ps.link != plan(scenario, "r").ps.link
 
 
 def test_emulated_time_is_turned_into_real_time() -> None:

@@ -30,6 +30,7 @@ def test_a_new_folder_has_its_state_scenario_and_places(tmp_path: Path) -> None:
         "started": None,
         "ended": None,
         "reason": "",
+        "exit_code": None,
         "classes": ["fast", "slow"],
     }
     assert folder.scenario.read_text() == "name: quick\n"

@@ -182,3 +182,15 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     assert path.read_text() == "a,b\n1,2\n"
     drop_torn_line(path)
     assert path.read_text() == "a,b\n1,2\n"
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_wall_clock_that_jumps_moves_no_elapsed_time(folder: RunFolder, jump: float) -> None:
+    wall, steady = START, 50.0
+    clock = Clock(wall=lambda: wall, steady=lambda: steady)
+    with Recorder(folder, time_scale=1.0, clock=clock) as recorder:
+        wall += jump
+        recorder.from_ps({"event": "started", "time": START})
+        assert recorder.elapsed_seconds == 0
+        wall, steady = wall - 2 * jump, steady + 3
+        assert recorder.elapsed_seconds == 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.telemetry.verdict import Flow, Measurements, RateCheck, judge
+from testbed.telemetry.verdict import Flow, Measurements, RateCheck, RoundTripCheck, judge
 
 GOOD: dict[str, Any] = {
     "state": "finished",
@@ -80,6 +80,19 @@ def test_rates() -> None:
     assert reasons(rates=allowed) == ()
     assert reasons(rates=[RateCheck("w0 up", 10e6, 9.4e6)]) == (
         "w0 up: the rate measured 9.4 mbit/s, 6.00% off the configured 10 mbit/s (5% is allowed).",
+    )
+
+
+def test_round_trips() -> None:
+    allowed = [
+        RoundTripCheck("class a", 0.0, 0.001),  # a millisecond is allowed where 5 % are less
+        RoundTripCheck("class b", 0.1, 0.1049),
+        RoundTripCheck("class c", 0.1, 0.1089, error=0.001),  # and four standard errors
+    ]
+    assert reasons(round_trips=allowed) == ()
+    assert reasons(round_trips=[RoundTripCheck("class slow", 0.04, 0.0425)]) == (
+        "class slow: the round trip measured 42.50 ms, 2.50 ms off the configured 40.00 ms "
+        "(2.00 ms and what the jitter explains are allowed).",
     )
 
 

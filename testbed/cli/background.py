@@ -1,0 +1,105 @@
+"""``up --detach``: the run goes on in a process of its own, and the command returns meanwhile.
+
+The process forks before it has done anything. The one that the user started waits and passes
+signals on; the other does all the work, on the same terminal until the training has started, and
+then into a log in the run's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MODE = 0o644
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run that goes on in the background."""
+
+    run: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The process that the user started.
+
+    Attributes:
+        child: the pid of the other one.
+        pipe: where it says that the run goes on.
+    """
+
+    child: int
+    pipe: int
+
+    def wait(self) -> Started | int:
+        """The run, once it trains; or the exit status with which the other process has ended."""
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+        with os.fdopen(self.pipe, "rb") as pipe:
+            said = pipe.readline()
+        if said:
+            content = json.loads(said)
+            return Started(content["run"], Path(content["folder"]))
+        status = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+        return status if status >= 0 else 128 - status
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.child, number)
+
+
+@dataclass(frozen=True)
+class Background:
+    """The process that controls the run.
+
+    Attributes:
+        pipe: where the other one listens.
+    """
+
+    pipe: int
+
+    def go_on(self, started: Started, log: Path) -> None:
+        """Leave the terminal, write to ``log`` from now on, and let the other process return."""
+        sys.stdout.flush()
+        target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, MODE)
+        _replace(target, (sys.stdout.fileno(), sys.stderr.fileno()))
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(line_buffering=True)
+        said = json.dumps({"run": started.run, "folder": str(started.folder)})
+        with suppress(BrokenPipeError):  # it was killed: all the more the run goes on
+            os.write(self.pipe, f"{said}\n".encode())
+        os.close(self.pipe)
+
+
+def split() -> Foreground | Background:
+    """Fork, and say which of the two this process is.
+
+    The one in the background has a session of its own, and so no terminal that could hang up.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reader, writer = os.pipe()
+    if child := os.fork():
+        os.close(writer)
+        return Foreground(child, reader)
+    os.close(reader)
+    os.setsid()
+    _replace(os.open(os.devnull, os.O_RDONLY), (0,))
+    return Background(writer)
+
+
+def _replace(descriptor: int, targets: Sequence[int]) -> None:
+    for target in targets:
+        os.dup2(descriptor, target)
+    os.close(descriptor)

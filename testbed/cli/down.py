@@ -1,0 +1,77 @@
+"""``testbed down``: ends runs and removes what they left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from testbed.cli.options import runs_option
+
+if TYPE_CHECKING:
+    from testbed.orchestrator.down import Ended
+
+
+@click.command("down")
+@click.argument("run", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every run of yours, wherever it lies.")
+@runs_option
+@click.option("--json", "as_json", is_flag=True, help="Print what was ended as JSON.")
+def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -> None:
+    """End RUN (names or paths): its processes, namespaces and control groups go, its folder stays.
+
+    Works after a crash of the command that started the run, without the scenario, and twice.
+    """
+    import json
+    import os
+    import time
+
+    from testbed.cli.host import require_linux
+    from testbed.orchestrator.down import end_all, end_runs
+    from testbed.runtimes.native import NativeDriver
+    from testbed.telemetry.registry import Registry, find_run
+
+    if bool(run) == everything:
+        raise click.UsageError("Name the runs to end, or give --all.")
+    require_linux("down")
+    registry = Registry.of_user(os.environ, Path.home())
+    driver = NativeDriver()
+    if everything:
+        ended = end_all(runs, registry, driver=driver, clock=time.time)
+    else:
+        folders = [find_run(text, runs=runs, registry=registry) for text in run]
+        ended = end_runs(folders, driver, clock=time.time)
+    if as_json:
+        click.echo(json.dumps([_as_dict(one) for one in ended], indent=2))
+    else:
+        _print(ended, everything=everything)
+    failures = [one.failure for one in ended if one.failure is not None]
+    for failure in failures[:-1]:
+        click.echo(failure, err=True)
+    if failures:
+        raise failures[-1]
+
+
+def _as_dict(one: Ended) -> dict[str, Any]:
+    return {
+        "run": one.run,
+        "folder": None if one.folder is None else str(one.folder),
+        "acted": one.acted,
+        "failure": None if one.failure is None else one.failure.message,
+    }
+
+
+def _print(ended: Sequence[Ended], *, everything: bool) -> None:
+    for one in ended:
+        if one.failure is not None:
+            click.echo(f"{one.run}: NOT ended")
+        elif one.acted:
+            click.echo(f"{one.run}: ended")
+        elif one.folder is None:
+            click.echo(f"{one.run}: left alone; it goes on, and is none of your runs")
+        elif not everything:
+            click.echo(f"{one.run}: nothing of it was left")
+    if everything and not any(one.acted or one.failure for one in ended):
+        click.echo("nothing of yours was left to end")

@@ -1,0 +1,38 @@
+"""``testbed exec``: runs a command in a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from testbed.cli.options import runs_option
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True})
+@click.argument("run")
+@click.argument("node")
+@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
+@runs_option
+def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
+    """Run a command in NODE of RUN, with the node's restrictions, and exit as it does.
+
+    It sees the node's files, network and processes, has the node's uid and limits, and no
+    capabilities; input and output are this terminal's.
+    """
+    import os
+
+    from testbed.cli.host import require_linux
+    from testbed.errors import Problem, ScenarioError
+    from testbed.orchestrator.selection import nodes_of
+    from testbed.runtimes.native import NativeDriver
+    from testbed.telemetry.registry import Registry, find_run
+
+    require_linux("exec")
+    registry = Registry.of_user(os.environ, Path.home())
+    folder = find_run(run, runs=runs, registry=registry)
+    nodes = nodes_of(folder.state())
+    if node not in nodes:
+        expected = f"one node of this run: ps, evaluator, w0 to w{len(nodes) - 3}"
+        raise ScenarioError([Problem("node", 0, "", repr(node), expected)])
+    return NativeDriver().exec(folder, node, words)

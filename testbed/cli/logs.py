@@ -1,0 +1,51 @@
+"""``testbed logs``: what nodes printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.options import runs_option
+
+if TYPE_CHECKING:
+    from testbed.orchestrator.logs import Line
+
+
+@click.command("logs")
+@click.argument("run")
+@click.argument("selector", nargs=-1)
+@click.option("-f", "--follow", is_flag=True, help="Go on as long as the run does.")
+@runs_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_json: bool) -> None:
+    """Print what nodes of RUN printed.
+
+    SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, or controller (of a run in the
+    background); without one, all nodes.
+    """
+    import os
+
+    from testbed.orchestrator.logs import follow_logs, read_logs
+    from testbed.orchestrator.selection import select
+    from testbed.telemetry.registry import Registry, find_run
+
+    registry = Registry.of_user(os.environ, Path.home())
+    folder = find_run(run, runs=runs, registry=registry)
+    nodes = select(selector, folder.state())
+    width = max(len(node) for node in nodes)
+    printed = False
+    for line in follow_logs(folder, nodes) if follow else read_logs(folder, nodes):
+        _print(line, width=width, as_json=as_json)
+        printed = True
+    if not printed:
+        click.echo(f"nothing was printed by {', '.join(selector) or 'any node'}", err=True)
+
+
+def _print(line: Line, *, width: int, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"node": line.node, "line": line.text}))
+    else:
+        click.echo(f"{line.node:<{width}} | {line.text}")

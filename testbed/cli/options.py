@@ -1,0 +1,16 @@
+"""Options that several verbs have, spelled and explained alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+runs_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    metavar="DIR",
+    help="Where runs are looked for first.",
+)

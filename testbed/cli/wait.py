@@ -1,0 +1,67 @@
+"""``testbed wait``: waits for a run's end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.options import runs_option
+
+if TYPE_CHECKING:
+    from testbed.telemetry.folder import RunFolder, RunState
+
+INVALID = 6
+TIMED_OUT = 124
+INTERRUPTED = 130
+
+
+@click.command("wait")
+@click.argument("run")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Give up after so long, with 124.")
+@runs_option
+def command(run: str, timeout: float | None, runs: Path) -> int:
+    """Wait until RUN has ended, and exit as its `testbed up` did or would have done.
+
+    Exits with 124 if it still goes on after the timeout.
+    """
+    import os
+
+    from testbed.orchestrator.wait import wait_for_end
+    from testbed.telemetry.registry import Registry, find_run
+
+    registry = Registry.of_user(os.environ, Path.home())
+    folder = find_run(run, runs=runs, registry=registry)
+    state = wait_for_end(folder, timeout_seconds=timeout)
+    if state is None:
+        click.echo(f"{folder.name} still goes on", err=True)
+        return TIMED_OUT
+    return _status(folder, state)
+
+
+def _status(folder: RunFolder, state: RunState) -> int:
+    """What the run's `up` exited with; of one that was killed, what it would have."""
+    from testbed.errors import NodeError
+    from testbed.reports.frames import Run
+
+    match state.state:
+        case "finished":
+            return 0 if Run(folder.path).summary["verdict"]["valid"] else INVALID
+        case "failed":
+            return state.exit_code or NodeError.exit_code
+        case "interrupted":
+            return INTERRUPTED
+    click.echo(
+        f"{folder.name}: its controller was killed; complete its folder with "
+        f"`testbed report {folder.name}`",
+        err=True,
+    )
+    return INVALID if _came_to_its_end(folder) else NodeError.exit_code
+
+
+def _came_to_its_end(folder: RunFolder) -> bool:
+    """Whether the nodes went on without their controller until the parameter server was done."""
+    from testbed.telemetry.events import read_events
+
+    return any(event["event"] == "done" for event in read_events(folder.ps_events))

@@ -1,0 +1,61 @@
+"""Ctrl-C and its like, at any moment, without leaving anything behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user, or whoever manages this process, asked it to end."""
+
+
+class Interrupts:
+    """Keeps the signals that ask a process to end, until they may take effect.
+
+    They raise Interrupted where that is allowed and nowhere else, and only once: whatever comes
+    later finds the process on its way out. Use it as a context manager in the main thread; what the
+    signals did before is restored.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = False
+        self._first: int | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Interrupts:
+        for number in SIGNALS:
+            self._before[number] = signal.getsignal(number)
+            if number != signal.SIGHUP or self._before[number] != signal.SIG_IGN:  # nohup
+                signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
+
+    def check(self) -> None:
+        """Raise Interrupted if a signal has come."""
+        if self._first is not None:
+            self._allowed = False
+            raise Interrupted(signal.Signals(self._first).name)
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Inside, a signal takes effect at once; on entry, one that came before."""
+        self._allowed = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._allowed = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._first is None:
+            self._first = number
+        if self._allowed:
+            self.check()

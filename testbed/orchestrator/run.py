@@ -1,0 +1,212 @@
+"""One run from beginning to end: whatever happens, it is torn down and its folder says what was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from shutil import disk_usage
+
+from testbed.agent.client import AgentClient
+from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
+from testbed.orchestrator.deploy import LOOK_SECONDS, Deployment
+from testbed.orchestrator.down import BY_DOWN, asked_to_end
+from testbed.orchestrator.interrupts import Interrupted, Interrupts
+from testbed.orchestrator.setup import Setup
+from testbed.orchestrator.watch import Watch
+from testbed.runtimes.base import Lifeline, RuntimeDriver, Start
+from testbed.telemetry.folder import State
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.status import Gauge, Observer
+
+FINAL_SECONDS = 720.0
+"""Once training has ended, longer than the PS itself waits for the last worker and evaluation."""
+
+AGENT_SECONDS = 30.0
+FULL_BYTES = 65_536
+MEND = "Make room, or choose another place with --runs."
+UNFORESEEN = TestbedError.exit_code
+
+
+@dataclass
+class Execution:
+    """The life of one run.
+
+    Attributes:
+        setup: what is run.
+        driver: the runtime.
+        recorder: writes the run folder.
+        observer: is told how it goes.
+        interrupts: keeps Ctrl-C from doing harm.
+        keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
+        in_training: called when the training has started, of a run that is to outlive this process
+            from then on; None for one that is not.
+        clock: monotonic seconds.
+    """
+
+    setup: Setup
+    driver: RuntimeDriver
+    recorder: Recorder
+    observer: Observer
+    interrupts: Interrupts
+    keep: bool = False
+    in_training: Callable[[], None] | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def carry_out(self) -> None:
+        """Bring up, watch to the end, tear down.
+
+        Raises:
+            NodeError, HostError: the run failed; the folder says so too.
+            Interrupted: it was interrupted, or ended by `testbed down`; likewise.
+        """
+        try:
+            self._carry_out()
+        except OSError as error:
+            raise self._broken(error) from None
+
+    def _carry_out(self) -> None:
+        begun = self.clock()
+        lifeline: Lifeline | None = None
+        try:
+            self.recorder.state("starting")
+            self.interrupts.check()
+            start = Start(template=self.setup.template(), users=self.setup.users)
+            lifeline = self.driver.start(self.setup.plan, self.setup.folder, start)
+            with self.interrupts.allowed():
+                reason = self._train(begun, lifeline)
+        except TestbedError as error:
+            if asked_to_end(self.setup.folder):
+                self._end("interrupted", BY_DOWN, lifeline)
+                raise Interrupted(BY_DOWN) from None
+            cause = self._cause(error)
+            self._end("failed", first_line(cause), lifeline, exit_code=cause.exit_code)
+            raise cause from None
+        except KeyboardInterrupt as signal:
+            self._end("interrupted", f"by {signal}", lifeline)
+            raise
+        except OSError as error:
+            failure = self._broken(error)
+            self._end("failed", first_line(failure), lifeline, exit_code=failure.exit_code)
+            raise
+        except BaseException as error:
+            self._end("failed", repr(error), lifeline, exit_code=UNFORESEEN)
+            raise
+        else:
+            self._end("finished", reason, lifeline)
+
+    def _train(self, begun: float, lifeline: Lifeline) -> str:
+        """From the agent's first order to the last reading; returns why the training ended."""
+        socket = self.setup.folder.control / "agent.sock"
+        deadline = time.monotonic() + AGENT_SECONDS
+        with AgentClient.connect(socket, deadline=deadline) as agent:
+            watch = self._watch(agent)
+            deployment = Deployment(self.setup, agent, watch, self.clock)
+            probed = self.clock()
+            deployment.probe_links()
+            probing = self.clock() - probed  # measuring links is no part of bringing nodes up
+            deployment.bring_up()
+            self.recorder.brought_up(self.clock() - begun - probing)
+            self.recorder.state("training")
+            if self.in_training is not None:
+                lifeline.leave("unattended")
+                self.in_training()
+            self._await(watch, "finished", within=None)
+            self._await(watch, "done", within=FINAL_SECONDS)
+            watch.count()
+            workers = {node.name for node in self.setup.plan.workers}
+            alive = workers.intersection(agent.running())
+            self.recorder.memory({name: agent.private_bytes(name) for name in sorted(alive)})
+            return watch.ending
+
+    def _watch(self, agent: AgentClient) -> Watch:
+        scenario = self.setup.scenario
+        return Watch(
+            plan=self.setup.plan,
+            folder=self.setup.folder,
+            recorder=self.recorder,
+            agent=agent,
+            gauge=Gauge(scenario.stop.updates, scenario.stop.time),
+            time_scale=scenario.time_scale,
+            observer=self.observer,
+            clock=self.clock,
+        )
+
+    def _await(self, watch: Watch, event: str, *, within: float | None) -> None:
+        deadline = None if within is None else self.clock() + within
+        watch.look()
+        while event not in watch.seen:
+            if deadline is not None and self.clock() > deadline:
+                raise NodeError(
+                    f"training has ended, but after {within:g} s more there is no `{event}` from "
+                    "the parameter server.",
+                    hint=f"See testbed logs {self.setup.folder.name} ps",
+                )
+            time.sleep(LOOK_SECONDS)  # the PS reports through files
+            watch.look()
+
+    def _end(
+        self, state: State, reason: str, lifeline: Lifeline | None, *, exit_code: int | None = None
+    ) -> None:
+        """Tear down, and only then say how it ended: a run that says so has left nothing.
+
+        The lock is let go last of all: who waits for it finds a folder that nobody writes to.
+        """
+        try:
+            if not (self._is_kept(state) and _keep(lifeline)):
+                self._tear_down(lifeline)
+        finally:
+            try:
+                with suppress(RunNotFound):  # the folder was deleted: nobody is there to be told
+                    self.recorder.state(state, reason=reason, exit_code=exit_code)
+                self.recorder.close()
+            finally:
+                if lifeline is not None:
+                    lifeline.close()
+
+    def _cause(self, error: TestbedError) -> TestbedError:
+        """A node that ends because the disk is full has no room to say so in its log either."""
+        folder = self.setup.folder.path
+        if not isinstance(error, NodeError) or not folder.is_dir():
+            return error
+        free = disk_usage(folder).free
+        if free > FULL_BYTES:
+            return error
+        return HostError(
+            f"No space left on device: {folder} has {free:,} bytes. {error.message}", hint=MEND
+        )
+
+    def _broken(self, error: OSError) -> HostError:
+        """What the folder, the one thing that this process writes to, could not take."""
+        return HostError(
+            f"the run cannot go on: {error.filename or self.setup.folder.path}: {error.strerror}.",
+            hint=MEND,
+        )
+
+    def _is_kept(self, state: State) -> bool:
+        return self.keep and state != "interrupted"
+
+    def _tear_down(self, lifeline: Lifeline | None) -> None:
+        begun = self.clock()
+        try:
+            if lifeline is not None:
+                lifeline.stop()
+        finally:
+            self.recorder.torn_down(self.clock() - begun)
+
+
+def _keep(lifeline: Lifeline | None) -> bool:
+    """Let the nodes stay when this process ends; False if there are none, or no agent any more."""
+    if lifeline is None:
+        return False
+    try:
+        lifeline.leave("kept")
+    except NodeError:
+        return False
+    return True
+
+
+def first_line(error: TestbedError) -> str:
+    """What went wrong, without the log that may be quoted below it."""
+    return error.message.partition("\n")[0].rstrip(":. ")

@@ -1,0 +1,132 @@
+"""Real runs of the command line, in folders of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGE_ROOT = Path(__file__).parents[2]
+LONGEST_SECONDS = 60.0
+
+TINY = """
+name: tiny
+seed: 1
+algorithm: {asgd: {learning_rate: 0.1}}
+model: digits-cnn
+dataset: {digits: {partition: iid}}
+workers:
+  count: 2
+  batch_size: 10
+  classes:
+    fast: {speed: 20ms}
+stop: {updates: 60}
+evaluate: {every: 30, images: 100}
+"""
+
+
+class Bed:
+    """The command ``testbed`` with a registry, runs and a scenario of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+        self.scenario = folder / "tiny.yaml"
+        self.scenario.write_text(TINY)
+        self.environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(folder / "state"),
+            "PYTHONPATH": str(PACKAGE_ROOT),
+        }
+
+    def words(self, verb: str, *words: str | Path) -> list[str]:
+        """The command line of a verb that takes ``--runs``."""
+        options = ["--runs", str(self.runs)]
+        return [sys.executable, "-P", "-m", "testbed", verb, *options, *map(str, words)]
+
+    def __call__(
+        self, verb: str, *words: str | Path, status: int | tuple[int, ...] = 0, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Call a verb, and expect an exit status, or one of several."""
+        expected = (status,) if isinstance(status, int) else status
+        options = {"capture_output": True, "timeout": LONGEST_SECONDS} | options
+        done = subprocess.run(
+            self.words(verb, *words), env=self.environment, text=True, check=False, **options
+        )
+        assert done.returncode in expected, f"{done.stdout}\n{done.stderr}"
+        return done
+
+    def start(self, verb: str, *words: str | Path) -> subprocess.Popen[str]:
+        """Call a verb and go on."""
+        return subprocess.Popen(
+            self.words(verb, *words),
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def verdict(self, run: str) -> int:
+        """The exit status that a run's verdict stands for; other tests may keep the host busy."""
+        summary = json.loads((self.runs / run / "summary.json").read_text())
+        return 0 if summary["verdict"]["valid"] else 6
+
+    def state(self, run: str) -> str:
+        """What ``run.json`` says."""
+        state: str = json.loads((self.runs / run / "run.json").read_text())["state"]
+        return state
+
+    def wait_until(self, look: Callable[[], Any]) -> Any:
+        """Look again and again until there is something to see."""
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while not (found := look()):
+            assert time.monotonic() < deadline, "nothing to see in time"
+            time.sleep(0.02)
+        return found
+
+    def wait_until_training(self, run: str) -> None:
+        """Wait until a run trains."""
+        file = self.runs / run / "run.json"
+        self.wait_until(lambda: file.exists() and self.state(run) == "training")
+
+    def controller(self, run: str) -> int:
+        """The pid of the process that holds the run's lock."""
+        return int((self.runs / run / "control" / "lock").read_text().split()[0])
+
+    def leftovers(self, run: str) -> list[str]:
+        """Processes and control groups that name a run."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                text = (process / "cmdline").read_bytes() + (process / "cgroup").read_bytes()
+            except OSError:
+                continue  # it has just ended
+            if f"/{run}".encode() in text:
+                found.append(process.name)
+        groups = Path("/sys/fs/cgroup").glob(f"**/testbed/{run}")
+        return found + [str(path) for path in groups]
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    """The command; whatever is left of this test's own runs is ended afterwards."""
+    bed = Bed(tmp_path)
+    yield bed
+    if bed.runs.is_dir():
+        for run in sorted(path.parent for path in bed.runs.glob("*/run.json")):
+            subprocess.run(
+                bed.words("down", run), env=bed.environment, check=True, capture_output=True
+            )
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for a run that no other test's run has at the same time."""
+    return f"t{os.getpid()}-{abs(hash(request.node.name)) % 10**6}"

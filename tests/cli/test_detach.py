@@ -1,0 +1,117 @@
+"""Runs in the background: they train on, end as attached ones do, and never stay for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+ENDED = (0, 6)
+
+
+def test_a_detached_run_ends_as_an_attached_one(bed: Any, name: str) -> None:
+    up = bed("up", bed.scenario, "--detach", "--name", name)
+    assert f"testbed wait {name}" in up.stdout
+    assert bed.state(name) == "training"
+    assert "still goes on" in bed("wait", name, "--timeout", "0", status=124).stderr
+    assert bed("wait", name, status=ENDED).returncode == bed.verdict(name)
+    folder = bed.runs / name
+    assert bed.state(name) == "finished"
+    assert (folder / "accuracy-ingress.png").exists()
+    assert "60 updates applied" in (folder / "logs" / "controller.log").read_text()
+    assert bed.leftovers(name) == []
+    bed("wait", name, status=bed.verdict(name))  # of a run that has ended long ago
+
+
+def test_an_error_of_the_bring_up_is_the_command_s(bed: Any, name: str) -> None:
+    little = "workers.classes.fast.memory=3MB"
+    up = bed("up", bed.scenario, "--detach", "--name", name, "--set", little, status=5)
+    assert "w0" in up.stderr
+    bed("wait", name, status=5)
+    assert bed.leftovers(name) == []
+
+
+def test_an_error_before_there_is_a_run(bed: Any, name: str) -> None:
+    wrong = ("--set", "workers.count=none")
+    assert "workers.count" in bed("up", bed.scenario, "--detach", *wrong, status=2).stderr
+    assert "no run named" in bed("wait", name, status=7).stderr
+
+
+def test_a_signal_during_the_bring_up_is_passed_on(bed: Any, name: str) -> None:
+    up = bed.start("up", bed.scenario, "--detach", "--name", name)
+    bed.wait_until((bed.runs / name / "control" / "agent.pid").exists)
+    up.send_signal(signal.SIGINT)
+    up.communicate(timeout=60)
+    assert up.returncode == 130
+    bed("wait", name, status=130)
+    assert bed.leftovers(name) == []
+
+
+def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: str) -> None:
+    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=120")
+    os.kill(bed.controller(name), signal.SIGKILL)
+    assert "testbed report" in bed("wait", name, status=6).stderr
+    assert bed.leftovers(name) == []
+    report = json.loads(bed("report", name, "--json").stdout)
+    assert report["updates"]["total"] == 120
+    assert "controller died" in report["verdict"]["reasons"][0]
+
+
+@pytest.mark.parametrize("role", ["ps", "w"])
+def test_without_its_controller_it_ends_with_its_nodes(bed: Any, name: str, role: str) -> None:
+    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
+    os.kill(bed.controller(name), signal.SIGKILL)
+    nodes = json.loads(bed("ps", name, "--json").stdout)
+    for node in nodes:
+        if node["node"].startswith(role):
+            os.kill(node["pid"], signal.SIGKILL)
+    assert "was killed" in bed("wait", name, status=5).stderr
+    assert bed.leftovers(name) == []
+
+
+def test_a_controller_that_is_asked_to_end_takes_the_run_with_it(bed: Any, name: str) -> None:
+    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
+    os.kill(bed.controller(name), signal.SIGTERM)
+    bed("wait", name, status=130)
+    assert bed.state(name) == "interrupted"
+    assert bed.leftovers(name) == []
+
+
+def test_down_ends_a_detached_run(bed: Any, name: str) -> None:
+    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
+    begun = time.monotonic()
+    bed("down", name)
+    bed("wait", name, status=130)
+    assert time.monotonic() - begun < 20
+    assert bed.leftovers(name) == []
+
+
+def test_kept_containers_can_be_looked_into(bed: Any, name: str) -> None:
+    up = bed("up", bed.scenario, "--keep", "--name", name, status=ENDED)
+    assert f"testbed down {name}" in up.stdout
+    assert "kept" in bed("ps", "--json").stdout
+    bed("wait", name, status=up.returncode)
+    assert bed("exec", name, "w0", "--", "cat", input="hello").stdout == "hello"
+    looked = bed("exec", name, "w1", "--", "sh", "-c", "hostname; id -u; cat /proc/self/status")
+    assert looked.stdout.splitlines()[:2] == ["w1", "20011"]
+    assert "CapEff:\t0000000000000000" in looked.stdout
+    bed("exec", name, "w1", "--", "sh", "-c", "exit 17", status=17)
+    assert "w0 to w1" in bed("exec", name, "w2", "--", "true", status=2).stderr
+    bed("down", name)
+    assert "ended" in bed("exec", name, "w0", "--", "true", status=5).stderr
+    assert bed.state(name) == "finished"
+    assert bed.leftovers(name) == []
+
+
+def test_a_run_that_failed_is_kept_too(bed: Any, name: str) -> None:
+    little = "workers.classes.fast.memory=3MB"
+    up = bed("up", bed.scenario, "--keep", "--name", name, "--set", little, status=5)
+    assert "kept" in up.stdout
+    assert bed("exec", name, "ps", "--", "hostname").stdout == "ps\n"
+    bed("down", name)
+    assert bed.leftovers(name) == []

@@ -1,0 +1,35 @@
+"""``testbed doctor`` on the host that the tests run on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+CHECKS = [
+    *("kernel", "namespaces", "capabilities", "control groups"),
+    *("address space", "open files", "processes", "inotify"),
+    *("memory", "CPUs", "disk", "Python", "packages", "data"),
+    *("container", "link", "netem"),
+]
+
+
+def test_every_check_says_what_it_found(bed: Any) -> None:
+    findings = json.loads(bed("doctor", "--json").stdout)
+    assert [finding["check"] for finding in findings] == CHECKS
+    assert all(finding["found"] for finding in findings)
+    assert all(finding["mend"] for finding in findings if finding["level"] != "ok")
+
+
+def test_what_a_scenario_needs_is_missing(bed: Any) -> None:
+    more = "speed: 20ms, cpu: 1, link: {up: {delay: 20ms}}"
+    bed.scenario.write_text(bed.scenario.read_text().replace("speed: 20ms", more))
+    many = ("--workers", "1022")
+    findings = json.loads(bed("doctor", bed.scenario, *many, "--json", status=(0, 3)).stdout)
+    found = {finding["check"]: finding for finding in findings}
+    assert found["netem"]["level"] in ("ok", "missing")  # without netem, a delay is refused
+    assert "1,022 workers" in found["memory"]["found"]
+    assert "add up to 1022" in found["CPUs"]["found"]

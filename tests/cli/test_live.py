@@ -1,0 +1,80 @@
+"""What a run shows while it goes on."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+
+import pytest
+from rich.console import Console
+
+from testbed.cli.live import LiveDisplay, clock_text, describe
+from testbed.telemetry.status import Status
+
+GLANCE = Status(
+    updates=1_500,
+    updates_per_second=375.4,
+    accuracy=0.91,
+    best_accuracy=0.93,
+    ingress_bytes=20_710_000,
+    staleness=1.97,
+    elapsed_seconds=4.0,
+    eta_seconds=61.4,
+    done_ratio=0.5,
+)
+LINE = "1,500 updates (50%)  375/s  accuracy 0.9100  ingress 20.71 MB  staleness 2.0  ETA 1:01"
+
+
+@dataclass
+class Shown:
+    """A display on a file, and a clock that is moved by hand."""
+
+    file: io.StringIO = field(default_factory=io.StringIO)
+    now: float = 0.0
+
+    def display(self, *, terminal: bool) -> LiveDisplay:
+        console = Console(file=self.file, force_terminal=terminal, width=120)
+        return LiveDisplay(console, clock=lambda: self.now)
+
+    def lines(self) -> list[str]:
+        return self.file.getvalue().splitlines()
+
+
+def test_a_glance_in_one_line() -> None:
+    assert describe(GLANCE) == LINE
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    assert describe(Status()) == (
+        "0 updates  0/s  accuracy -  ingress 0.00 MB  staleness 0.0  ETA -"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (3_599, "59:59"), (3_661, "1:01:01")]
+)
+def test_times(seconds: float, text: str) -> None:
+    assert clock_text(seconds) == text
+
+
+def test_without_a_terminal_it_is_a_line_now_and_then() -> None:
+    shown = Shown()
+    display = shown.display(terminal=False)
+    display.phase("training")
+    for shown.now in (0.0, 0.1, 4.9, 5.0):
+        display.status(GLANCE)
+    display.notice("w1: rejected: " + "x" * 200)
+    display.close()
+    assert shown.lines() == ["training", LINE, LINE, "w1: rejected: " + "x" * 200]
+
+
+def test_on_a_terminal_it_is_one_line_that_changes() -> None:
+    shown = Shown()
+    display = shown.display(terminal=True)
+    for shown.now in (0.0, 0.1, 0.2):
+        display.status(GLANCE)
+    display.close()
+    display.close()
+    assert shown.file.getvalue().count("\n") == 1
+    assert shown.file.getvalue().count(LINE) >= 3
+    assert shown.file.getvalue().endswith("\x1b[?25h")  # the cursor is back

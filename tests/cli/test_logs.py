@@ -1,0 +1,66 @@
+"""``testbed logs`` on a folder made by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.cli import main
+from testbed.telemetry.folder import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder.create(
+        Path("runs"), "good", scenario="quick", text="", classes=["fast", "slow"], now=0.0
+    )
+    folder.log("ps").write_text("one\ntwo\n")
+    folder.log("w1").write_bytes(b"caf\xe9 \xff\nunfinished")
+    folder.log("agent").write_text("warm\n")
+    return folder
+
+
+def test_every_node_with_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "good"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ps        | one",
+        "ps        | two",
+        "w1        | caf\ufffd \ufffd",
+        "w1        | unfinished",
+    ]
+
+
+def test_some_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "good", "class=slow", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[1] == {"node": "w1", "line": "unfinished"}
+    assert len(lines) == 2
+
+
+def test_the_agent_is_read_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "good", "agent"]) == 0
+    assert capsys.readouterr().out == "agent | warm\n"
+
+
+def test_following_a_run_that_has_ended_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "good", "w1", "--follow"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "w1 | unfinished"
+
+
+def test_silence_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "good", "w0", "evaluator"]) == 0
+    assert capsys.readouterr() == ("", "nothing was printed by w0, evaluator\n")
+
+
+def test_a_selector_that_names_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "good", "w9"]) == 2
+    assert capsys.readouterr().err.startswith("selector: found 'w9', expected a node (ps, ")
+
+
+def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "bad"]) == 7
+    assert "There is no run named bad" in capsys.readouterr().err

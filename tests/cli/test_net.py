@@ -1,0 +1,148 @@
+"""``testbed net`` on a run that goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.cli import main
+
+SCENARIO = Path(__file__).parents[2] / "scenarios" / "quickstart.yaml"
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+class LiveRun:
+    """A run that goes on until the test ends."""
+
+    def __init__(self, runs: Path) -> None:
+        self.folder = runs / "live"
+        settings = ["workers.count=3", "stop.updates=1000000", "time_scale=2"]
+        chosen = [part for setting in settings for part in ("--set", setting)]
+        command = ["up", str(SCENARIO), "--runs", str(runs), "--name", "live", *chosen]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "testbed", *command],
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "XDG_STATE_HOME": str(runs)},
+        )
+
+    def await_event(self, name: str, count: int = 1) -> list[dict[str, Any]]:
+        """The events of that name, once there are so many."""
+        deadline = time.monotonic() + 60
+        while True:
+            lines = self.events().splitlines()
+            found = [event for event in map(json.loads, lines) if event["event"] == name]
+            if len(found) >= count:
+                return found
+            assert time.monotonic() < deadline, f"no {name}"
+            assert self.process.poll() is None
+            time.sleep(0.05)
+
+    def events(self) -> str:
+        """What has been written down, in whole lines."""
+        path = self.folder / "events.jsonl"
+        return path.read_text().rpartition("\n")[0] if path.exists() else ""
+
+    def end(self) -> None:
+        """As Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRun]:
+    run = LiveRun(tmp_path_factory.mktemp("runs"))
+    try:
+        run.await_event("brought_up")
+        yield run
+    finally:
+        run.end()
+
+
+def net(live: LiveRun, verb: str, *arguments: str) -> int:
+    return main(["net", verb, "live", *arguments, "--runs", str(live.folder.parent)])
+
+
+def test_every_class_was_probed_before_the_start(live: LiveRun) -> None:
+    rates = {event["link"]: event for event in live.await_event("rate")}
+    assert set(rates) == {
+        f"class {name} {way}" for name in ("fast", "medium", "slow") for way in ("up", "down")
+    }
+    for event in rates.values():
+        measured = event["measured_bits_per_second"]
+        assert measured == pytest.approx(event["configured_bits_per_second"], rel=0.05)
+    assert len(live.await_event("round_trip")) == 3
+
+
+def test_links_are_shown_as_configured_and_as_they_are(
+    live: LiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert net(live, "show", "--json") == 0
+    rows = {row["node"]: row for row in json.loads(capsys.readouterr().out)}
+    assert set(rows) == {"ps", "w0", "w1", "w2"}
+    assert rows["w2"]["up"].startswith("tbf rate 2mbit")  # 1mbit at twice the speed
+    assert rows["w2"]["up_found"] == rows["w2"]["up"]
+    assert rows["w2"]["class"] == "slow"
+
+
+def test_a_change_is_made_ends_by_itself_and_is_written_down(
+    live: LiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert net(live, "set", "--class", "slow", "--up", "500kbit", "--for", "2s") == 0
+    assert capsys.readouterr().out == "changed 1 links of class slow for 1 s\n"
+    made, ended = live.await_event("link_changed", 2)[:2]
+    assert (made["action"], made["nodes"], made["up"]["rate"]) == ("set", ["w2"], "1mbit")
+    assert ended["action"] == "expired"
+    assert ended["planned"] == pytest.approx(made["actual"] + 1, abs=0.5)
+    assert ended["actual"] >= ended["planned"]
+
+
+def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
+    live: LiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert net(live, "set", "--class", "fast", "--down", "rate=5mbit,queue=300ms") == 0
+    capsys.readouterr()
+    assert net(live, "probe", "--json") == 0
+    fast = json.loads(capsys.readouterr().out)[0]
+    assert fast["down_bits_per_second"] == pytest.approx(10e6, rel=0.05)
+    assert fast["up_bits_per_second"] == pytest.approx(20e6, rel=0.05)
+    assert fast["message_down_seconds"] > 17_000 * 8 / 10e6 * 0.8
+    assert net(live, "reset") == 0
+    assert capsys.readouterr().out == "reset 1 links\n"
+    assert main(["ps", "live", "--json", "--runs", str(live.folder.parent)]) == 0
+    nodes = json.loads(capsys.readouterr().out)
+    assert [node["node"] for node in nodes] == ["ps", "evaluator", "w0", "w1", "w2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--class", "fats", "--up", "1mbit"], "one of the classes fast, medium, slow"),
+        (["--class", "fast", "--up", "1mbti"], "mbti"),
+        (["--class", "fast", "--up", "rates=1mbit"], "rates"),
+        (["--class", "fast", "--up", "rate=1mbit,loss=much"], "much"),
+        (["--class", "fast", "--up", "rate=1mbit,queue=1ms"], "less than two frames"),
+        (["--class", "fast", "--up", "1mbit", "--for", "soon"], "--for"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    live: LiveRun, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert net(live, "set", *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_that_has_ended_has_no_links(
+    live: LiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live.end()
+    assert net(live, "show") == 5
+    assert "does not go on" in capsys.readouterr().err

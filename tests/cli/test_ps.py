@@ -1,0 +1,94 @@
+"""``testbed ps`` on folders made by hand; on runs that go on, see tests/e2e."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.cli import main
+from testbed.telemetry.folder import RunFolder, State
+
+NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def make(name: str, state: State) -> RunFolder:
+    folder = RunFolder.create(
+        Path("runs"), name, scenario="quick", text="", classes=["fast", "slow"], now=NOON
+    )
+    if state != "created":
+        folder.move(state, now=NOON + 60)
+    return folder
+
+
+def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["ps", "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_nothing_to_list_says_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps"]) == 0
+    assert "`testbed ps --all`" in capsys.readouterr().out
+    assert listed(capsys) == []
+
+
+def test_runs_that_have_ended_are_listed_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make("good", "finished")
+    assert listed(capsys) == []
+    assert listed(capsys, "--all") == [
+        {
+            "run": "good",
+            "state": "finished",
+            "workers": 2,
+            "created": "2026-01-01T12:00:00.000Z",
+            "folder": str(folder.path),
+        }
+    ]
+
+
+def test_a_run_goes_on_as_long_as_its_lock_is_held(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make("live", "training")
+    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert [row["state"] for row in listed(capsys)] == ["training"]
+    os.close(lock)
+    states = [row["state"] for row in listed(capsys)]
+    assert states == ["training, but its controller is gone"]
+
+
+def test_a_damaged_run_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    make("a-good", "training")
+    make("b-bad", "training").run_file.write_text("{")
+    good, bad = listed(capsys)
+    assert (good["run"], good["workers"]) == ("a-good", 2)
+    assert (bad["run"], bad["workers"]) == ("b-bad", None)
+    assert "run.json: not JSON" in bad["state"]
+
+
+def test_the_nodes_of_a_run_that_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    make("good", "finished")
+    rows = listed(capsys, "good")
+    assert [row["node"] for row in rows] == ["ps", "evaluator", "w0", "w1"]
+    assert rows[3] == {"node": "w1", "class": "slow", "condition": "ended", "pid": None}
+    assert main(["ps", "good"]) == 0
+    assert "evaluator" in capsys.readouterr().out
+
+
+def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    make("good", "finished")
+    assert main(["ps", "goof"]) == 7
+    assert capsys.readouterr().err.splitlines() == [
+        f"There is no run named goof (looked in runs and {os.environ['XDG_STATE_HOME']}"
+        "/testbed/runs).",
+        "  Did you mean good?",
+    ]

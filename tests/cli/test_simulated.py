@@ -1,0 +1,45 @@
+"""``up --runtime simulated``: no containers, the same folder."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow  # every run imports torch three times
+
+
+def test_a_simulated_run_is_one_as_any_other(bed: Any, name: str) -> None:
+    done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name)
+    assert "SIMULATED" in done.stdout
+    assert bed.state(name) == "finished"
+    summary = json.loads(bed("report", name, "--json").stdout)
+    assert summary["runtime"] == "simulated"
+    assert summary["updates"]["total"] == 60
+    assert summary["ingress"]["payload_bytes"] == 60 * 4 * 17_258
+    assert summary["ingress"]["wire_bytes"] is None
+    assert name in bed("ps", "--all").stdout
+    bed("down", name)
+
+
+def test_two_runs_of_one_seed_do_not_differ_and_of_two_do(bed: Any, name: str) -> None:
+    for run, seed in ((f"{name}-a", 1), (f"{name}-b", 1), (f"{name}-c", 2)):
+        seeded = ("--set", f"seed={seed}", "--set", "workers.think={mean: 50ms}")
+        bed("up", bed.scenario, "--runtime", "simulated", "--name", run, *seeded)
+    equal = json.loads(bed("compare", f"{name}-a", f"{name}-b", "--json").stdout)
+    assert {one["ratio"] for one in equal} == {0.0}
+    bed("compare", f"{name}-a", f"{name}-c", "--tolerance", "0", status=9)
+
+
+@pytest.mark.parametrize("option", ["--detach", "--keep"])
+def test_there_are_no_containers_to_go_on_or_to_keep(bed: Any, name: str, option: str) -> None:
+    done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, option, status=2)
+    assert "no containers" in done.stderr
+
+
+def test_a_run_whose_workers_all_diverge_fails_and_says_so(bed: Any, name: str) -> None:
+    rate = ("--set", "algorithm.learning_rate=1e30")
+    done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, *rate, status=5)
+    assert "every worker has ended" in done.stderr
+    assert bed.state(name) == "failed"

@@ -1,0 +1,242 @@
+"""The command as a user types it, in a folder of its own, and what it leaves on the host."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.telemetry.events import read_events
+from testbed.telemetry.folder import RunFolder
+
+WAIT_SECONDS = 60.0
+NUMBERS = itertools.count()
+
+SCENARIO = """\
+name: tiny
+seed: 1
+algorithm: {adacomp: {ratio: 0.1}}
+model: digits-cnn
+dataset: digits
+workers:
+  count: 3
+  classes:
+    fast: {share: 0.67, link: {up: {rate: 50mbit}, down: {rate: 100mbit}}}
+    slow: {share: 0.33, link: {up: {rate: 20mbit}, down: {rate: 50mbit}}}
+stop: {updates: 150}
+evaluate: {every: 50, images: 100}
+"""
+"""Nothing paces it, so that however busy the host is, the verdict does not depend on it."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Up:
+    """``testbed up`` in a process of its own."""
+
+    folder: RunFolder
+    process: subprocess.Popen[str]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def events(self) -> list[str]:
+        """The kinds of events so far."""
+        with suppress(FileNotFoundError):
+            return [event["event"] for event in read_events(self.folder.events)]
+        return []
+
+    def wait_for(self, look: Callable[[], Any]) -> Any:
+        """Look until there is something to see; the run must not end before."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not (found := look()):
+            assert self.process.poll() is None, self.end()
+            assert time.monotonic() < deadline, "nothing to see in time"
+            time.sleep(0.005)
+        return found
+
+    def wait_for_event(self, event: str) -> None:
+        self.wait_for(lambda: event in self.events())
+
+    def wait_for_updates(self, count: int) -> None:
+        """Until the parameter server has applied so many."""
+        self.wait_for(lambda: self.folder.spool.exists() and _rows(self.folder) >= count)
+
+    def end(self) -> Done:
+        """Wait for its end."""
+        out, err = self.process.communicate(timeout=WAIT_SECONDS)
+        return Done(self.process.returncode, out, err)
+
+    def signal(self, number: signal.Signals) -> Done:
+        self.process.send_signal(number)
+        return self.end()
+
+
+def _rows(folder: RunFolder) -> int:
+    from testbed.telemetry.spool import UPDATE
+
+    return folder.spool.stat().st_size // UPDATE.itemsize
+
+
+@dataclass
+class Bed:
+    """Where a test types its commands: own runs, own home, own registry; a scenario to run.
+
+    Attributes:
+        path: the current folder of every command.
+        cache: of prepared data sets, which all tests share.
+    """
+
+    path: Path
+    cache: Path
+    started: list[Up] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scenario("tiny.yaml", SCENARIO)
+
+    @property
+    def runs(self) -> Path:
+        return self.path / "runs"
+
+    def scenario(self, name: str, text: str) -> str:
+        (self.path / name).write_text(text)
+        return name
+
+    def new_name(self) -> str:
+        """A name that no run on this host has."""
+        return f"e2e-{os.getpid()}-{next(NUMBERS)}"
+
+    def run(self, *arguments: str, **environment: str) -> Done:
+        """A command, to its end."""
+        process = self._spawn(arguments, environment)
+        out, err = process.communicate(timeout=WAIT_SECONDS)
+        return Done(process.returncode, out, err)
+
+    def up(self, *options: str, file: str = "tiny.yaml") -> Up:
+        """Start a run of a name of its own."""
+        return self.start("up", file, "--name", self.new_name(), *options)
+
+    def start(self, *arguments: str, **environment: str) -> Up:
+        """Start a run whose name, and maybe ``--runs``, stand among the arguments."""
+        options = dict(pairwise(arguments))
+        runs = Path(options.get("--runs", self.runs))
+        process = self._spawn(arguments, environment)
+        self.started.append(Up(RunFolder(runs / options["--name"]), process))
+        return self.started[-1]
+
+    def nodes(self, run: str) -> dict[str, Any]:
+        """What ``testbed ps RUN`` says, by node."""
+        return {row["node"]: row for row in self.run("ps", run, "--json").json}
+
+    def kill_node(self, up: Up, node: str) -> None:
+        os.kill(self.nodes(up.name)[node]["pid"], signal.SIGKILL)
+
+    def remains(self, run: str) -> list[str]:
+        """What there is of a run on the host besides its folder."""
+        needle = run.encode()
+        found = [
+            f"process {pid}: {text.decode(errors='replace')}"
+            for pid in Path("/proc").glob("[0-9]*")
+            if needle in (text := _read(pid / "cmdline") + _read(pid / "cgroup"))
+        ]
+        found += [
+            f"cgroup {path}"
+            for root in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/"))
+            if (path := root / "testbed" / run).exists()
+        ]
+        found += [
+            f"mount {line}"
+            for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            if run in line
+        ]
+        names = {path.name for path in Path("/sys/class/net").iterdir()}
+        return found + [f"interface {name}" for name in names & {"ps", "w0", "w1", "w2", "switch"}]
+
+    def _spawn(
+        self, arguments: tuple[str, ...], environment: dict[str, str]
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "testbed", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.path,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.path),
+                "XDG_STATE_HOME": str(self.path / "state"),
+                "XDG_CACHE_HOME": str(self.cache),
+                "COLUMNS": "200",
+                **environment,
+            },
+            start_new_session=True,
+        )
+
+
+def _read(path: Path) -> bytes:
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def bed(tmp_path: Path, cache: Path) -> Iterator[Bed]:
+    bed = Bed(tmp_path, cache)
+    yield bed
+    _end_all(bed)
+
+
+@pytest.fixture(scope="session")
+def shared_bed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Bed]:
+    """For tests that only look at what other commands have left."""
+    bed = Bed(tmp_path_factory.mktemp("bed"), cache)
+    yield bed
+    _end_all(bed)
+
+
+@pytest.fixture(scope="session")
+def finished(shared_bed: Bed) -> tuple[Up, Done]:
+    """A run that came to its end, and how."""
+    up = shared_bed.up()
+    return up, up.end()
+
+
+def _end_all(bed: Bed) -> None:
+    """Whatever a test that failed has left going."""
+    for up in bed.started:
+        if up.process.poll() is None:
+            up.process.kill()
+            up.process.communicate()
+        if bed.remains(up.name):
+            bed.run("down", up.name)

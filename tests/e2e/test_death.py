@@ -1,0 +1,109 @@
+"""The controller is killed, as nobody can prepare for: nothing stays, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from typing import Any
+
+import pytest
+
+import testbed
+from testbed.runtimes.native import NativeDriver
+from testbed.telemetry.recovery import spooled_rows
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+def kill_at(up: Any, moment: str, rng: random.Random) -> None:
+    """SIGKILL when a run has come so far, or a little later."""
+    if moment == "created":
+        up.wait_for(up.folder.run_file.exists)
+    elif moment == "recorded":
+        up.wait_for((up.folder.control / "agent.pid").exists)
+    else:
+        up.wait_for_event(moment)
+    delay = rng.uniform(0, 0.4)
+    print(f"{moment} + {delay:.3f} s")
+    time.sleep(delay)
+    assert up.signal(signal.SIGKILL).status == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("moment", ["created", "recorded", "launched", "brought_up"])
+def test_after_down_nothing_is_left(bed: Any, rng: random.Random, moment: str) -> None:
+    up = bed.up(*ENDLESS)
+    kill_at(up, moment, rng)
+    down = bed.run("down", up.name)
+    assert (down.status, down.out) == (0, f"{up.name}: ended\n"), down
+    assert bed.remains(up.name) == []
+    state = up.folder.state()
+    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")
+    again = bed.run("down", up.name)
+    assert (again.status, again.out) == (0, f"{up.name}: nothing of it was left\n")
+    assert bed.run("report", up.name, "--json").status == 0
+    assert bed.run("ps", "--json").json == []
+
+
+def test_without_down_the_agent_ends_by_itself_and_the_records_are_recovered(bed: Any) -> None:
+    up = bed.up(*ENDLESS)
+    up.wait_for_updates(100)
+    up.wait_for_event("evaluated")
+    up.signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while bed.remains(up.name):
+        assert time.monotonic() < deadline, bed.remains(up.name)
+        time.sleep(0.05)
+    (row,) = bed.run("ps", "--json").json
+    assert row["state"] == "training, but its controller is gone"
+    spooled = spooled_rows(up.folder)
+    assert len(spooled) >= 100
+    report = bed.run("report", up.name)
+    assert report.status == 0
+    assert "recovered: " in report.out
+    summary = json.loads(up.folder.summary.read_text())
+    assert summary["updates"]["total"] == len(spooled)
+    (reason, *_) = summary["verdict"]["reasons"]
+    assert "its controller died in the state training" in reason
+    run = testbed.Run(up.folder.path)
+    assert run.updates["version_applied"].tolist() == list(range(len(spooled)))
+    assert run.evaluations["version"].is_monotonic_increasing
+    assert "recovered" not in bed.run("report", up.name).out
+
+
+def test_down_all_ends_what_is_known_here_and_leaves_others_alone(bed: Any) -> None:
+    if foreign := NativeDriver().find():
+        pytest.skip(f"other runs are on this host, and may be somebody's: {', '.join(foreign)}")
+    stranger = {"XDG_STATE_HOME": str(bed.path / "stranger")}
+    killed, live, other = bed.up(*ENDLESS), bed.up(*ENDLESS), bed.new_name()
+    runs = ("--runs", str(bed.path / "elsewhere"))
+    theirs = bed.start("up", "tiny.yaml", "--name", other, *runs, *ENDLESS, **stranger)
+    theirs.wait_for_event("brought_up")
+    for up in (killed, live):
+        up.wait_for_event("brought_up")
+    killed.signal(signal.SIGKILL)
+    down = bed.run("down", "--all")
+    assert down.status == 0, down
+    assert sorted(down.out.splitlines()) == sorted(
+        [
+            f"{killed.name}: ended",
+            f"{live.name}: ended",
+            f"{other}: left alone; it goes on, and is none of your runs",
+        ]
+    )
+    assert live.end().status == 130
+    assert theirs.process.poll() is None
+    assert bed.run("down", "--all", *runs, **stranger).out == f"{other}: ended\n"
+    assert theirs.end().status == 130
+    assert bed.run("down", "--all").out == "nothing of yours was left to end\n"
+    assert [line for up in bed.started for line in bed.remains(up.name)] == []

@@ -1,0 +1,149 @@
+"""Nodes that fail, by themselves or by somebody's hand: named, explained, and torn down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+import pytest
+
+import testbed
+from testbed.runtimes.lifeline import read_record
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
+
+NETWORKS = """\
+import socket, torch
+
+class Net(torch.nn.Module):
+    def __init__(self, image_shape, classes):
+        super().__init__()
+        self.score = torch.nn.Linear(64, classes)
+
+    def forward(self, images):
+        return self.score(images.flatten(1))
+
+class Broken(Net):
+    def forward(self, images):
+        if socket.gethostname() == "w1":
+            raise RuntimeError("the forward pass is broken")
+        return super().forward(images)
+
+class Nan(Net):
+    def forward(self, images):
+        return super().forward(images) * float("nan")
+
+class OneNan(Net):
+    def forward(self, images):
+        factor = float("nan") if socket.gethostname() == "w1" else 1.0
+        return super().forward(images) * factor
+"""
+
+
+def up_with(bed: Any, network: str) -> Any:
+    (bed.path / "net.py").write_text(NETWORKS)
+    return bed.up("--set", f"model={{name: custom, file: ./net.py, class: {network}}}")
+
+
+def reasons(up: Any) -> list[str]:
+    found: list[str] = json.loads(up.folder.summary.read_text())["verdict"]["reasons"]
+    return found
+
+
+def test_a_node_that_fails_in_the_bring_up(bed: Any) -> None:
+    up = up_with(bed, "Broken")
+    done = up.end()
+    assert done.status == 5
+    first, quoted, hint = done.err.splitlines()
+    assert first == "w1 exited with status 2; it printed:"
+    assert "net.py:14: model:" in quoted
+    assert "the forward pass is broken" in quoted
+    assert hint == f"  The whole log: testbed logs {up.name} w1"
+    assert "failed before any update" in done.out
+    assert f"folder: {up.folder.path}" in done.out.splitlines()
+    assert "verdict" not in done.out
+    assert "the forward pass is broken" in bed.run("logs", up.name, "w1").out
+    state = up.folder.state()
+    assert (state.state, state.reason) == ("failed", "w1 exited with status 2; it printed")
+    assert bed.remains(up.name) == []
+
+
+def test_a_memory_limit_that_is_too_small(bed: Any) -> None:
+    up = bed.up("--set", "workers.classes.slow.memory=4MiB")
+    done = up.end()
+    assert done.status == 5
+    assert done.err.startswith("w2 ran out of memory: the kernel killed it at its limit of 4MiB")
+    assert bed.remains(up.name) == []
+
+
+def test_a_worker_whose_push_is_rejected(bed: Any) -> None:
+    up = up_with(bed, "OneNan")
+    done = up.end()
+    assert (done.status, done.err) == (6, "")
+    assert "w1: rejected: w1: a value is NaN or infinite" in done.out
+    assert "w1 exited with status 8; the others go on" in done.out
+    assert reasons(up)[0] == "A push of w1 was rejected: w1: a value is NaN or infinite."
+    run = testbed.Run(up.folder.path)
+    assert len(run.updates) == 150
+    assert set(run.updates["node"]) == {"w0", "w2"}
+    assert run.state.state == "finished"
+
+
+def test_all_workers_are_rejected(bed: Any) -> None:
+    up = up_with(bed, "Nan")
+    done = up.end()
+    assert done.status == 5
+    assert done.err.startswith("every worker has ended before the training did; the last, w")
+    assert "a value is NaN or infinite" in done.err
+    rejected = [reason for reason in reasons(up) if " was rejected: " in reason]
+    assert sorted(reason[:12] for reason in rejected) == [f"A push of w{n}" for n in range(3)]
+    assert bed.remains(up.name) == []
+
+
+def test_a_killed_worker_is_named_and_the_others_go_on(bed: Any) -> None:
+    up = bed.up("--set", "stop.updates=300", "--set", "workers.think.mean=10ms")
+    up.wait_for_updates(20)
+    bed.kill_node(up, "w1")
+    done = up.end()
+    assert (done.status, done.err) == (6, "")
+    assert "w1 was ended by SIGKILL; the others go on" in done.out
+    assert "w1 was lost before the end: killed by signal 9." in reasons(up)
+    run = testbed.Run(up.folder.path)
+    assert len(run.updates) == 300
+    assert set(run.updates["node"][-100:]) == {"w0", "w2"}
+    assert run.state.state == "finished"
+    assert bed.remains(up.name) == []
+
+
+@pytest.mark.parametrize("node", ["ps", "evaluator"])
+def test_the_run_ends_with_a_node_that_it_cannot_do_without(bed: Any, node: str) -> None:
+    up = bed.up(*ENDLESS)
+    up.wait_for_updates(20)
+    bed.kill_node(up, node)
+    done = up.end()
+    assert done.status == 5
+    assert done.err.startswith(f"{node} was ended by SIGKILL")
+    assert reasons(up)[0] == (
+        f"The run failed before its end: {node} was ended by SIGKILL; it printed nothing."
+    )
+    assert bed.remains(up.name) == []
+    run = testbed.Run(up.folder.path)
+    assert len(run.updates) == run.summary["updates"]["total"] >= 20
+    assert bed.run("logs", up.name).status == 0
+
+
+def test_the_run_ends_with_its_agent(bed: Any) -> None:
+    up = bed.up(*ENDLESS)
+    up.wait_for_updates(20)
+    os.kill(read_record(up.folder).pid, signal.SIGKILL)
+    done = up.end()
+    assert done.status == 5
+    assert done.err.startswith("the agent has ended")
+    assert "the agent has ended" in up.folder.state().reason
+    assert bed.remains(up.name) == []
+    assert up.folder.log("agent").exists()
+    assert len(testbed.Run(up.folder.path).updates) >= 20

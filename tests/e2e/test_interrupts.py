@@ -1,0 +1,99 @@
+"""Whenever the command is told to end, it tears down, says so in the folder, and exits with 130."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from typing import Any
+
+import pytest
+
+import testbed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
+
+
+def at_a_moment(up: Any, moment: str, rng: random.Random) -> None:
+    """Wait until a run has come so far, and a little longer."""
+    if moment == "created":
+        up.wait_for(up.folder.run_file.exists)
+    elif moment == "recorded":
+        up.wait_for((up.folder.control / "agent.pid").exists)
+    else:
+        up.wait_for_event(moment)
+    delay = rng.uniform(0, 0.4)
+    print(f"{moment} + {delay:.3f} s")
+    time.sleep(delay)
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("created", signal.SIGINT),
+        ("recorded", signal.SIGTERM),
+        ("launched", signal.SIGHUP),
+        ("evaluated", signal.SIGTERM),
+    ],
+)
+def test_a_signal_at_some_moment(
+    bed: Any, rng: random.Random, moment: str, number: signal.Signals
+) -> None:
+    up = bed.up(*ENDLESS)
+    at_a_moment(up, moment, rng)
+    done = up.signal(number)
+    assert done.status == 130, done
+    assert "Traceback" not in done.err
+    state = up.folder.state()
+    assert (state.state, state.reason) == ("interrupted", f"by {number.name}")
+    assert bed.remains(up.name) == []
+    summary = json.loads(up.folder.summary.read_text())
+    assert summary["verdict"]["reasons"][0].startswith("The run was interrupted before its end")
+    run = testbed.Run(up.folder.path)
+    assert len(run.updates) == summary["updates"]["total"]
+    assert bed.run("report", up.name, "--json").json == summary
+
+
+def test_impatience_changes_nothing(bed: Any) -> None:
+    up = bed.up(*ENDLESS)
+    up.wait_for_updates(20)
+    for _ in range(20):
+        up.process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    done = up.end()
+    assert (done.status, done.err.strip()) == (130, "")
+    assert up.folder.state().state == "interrupted"
+    assert up.folder.summary.exists()
+    assert bed.remains(up.name) == []
+
+
+def test_a_signal_after_the_end_changes_nothing(bed: Any) -> None:
+    up = bed.up("--set", "stop.updates=20")
+    up.wait_for_event("torn_down")
+    done = up.signal(signal.SIGINT)
+    assert done.status == 0, done
+    assert up.folder.state().state == "finished"
+    assert up.folder.summary.exists()
+
+
+@pytest.mark.parametrize("moment", ["recorded", "launched"])
+def test_down_from_elsewhere_at_some_moment(bed: Any, rng: random.Random, moment: str) -> None:
+    up = bed.up(*ENDLESS)
+    at_a_moment(up, moment, rng)
+    ended = bed.run("down", str(up.folder.path))
+    assert (ended.status, ended.out) == (0, f"{up.name}: ended\n")
+    done = up.end()
+    assert done.status == 130, done
+    assert bed.remains(up.name) == []
+    state = up.folder.state()
+    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")

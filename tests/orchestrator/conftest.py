@@ -1,0 +1,173 @@
+"""A small run that was set up and not started, and what stands in for its agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.agent.launch import Exit, Launch
+from testbed.errors import TestbedError
+from testbed.network.counters import Traffic
+from testbed.orchestrator.plan import plan
+from testbed.orchestrator.setup import Setup
+from testbed.orchestrator.watch import Watch
+from testbed.runtimes.users import Users
+from testbed.scenario import Override, dump, load_text
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.status import Gauge, Status
+
+TEXT = """\
+name: small
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers:
+  count: 3
+  classes:
+    fast: {share: 0.67, link: {up: {rate: 10mbit}}}
+    slow: {share: 0.33, memory: 64MiB}
+stop: {updates: 100}
+"""
+
+
+@dataclass
+class Agent:
+    """Answers as an agent does, from lists that a test fills.
+
+    Attributes:
+        ended: nodes that have ended and were not asked for yet.
+        answers: what the next calls of ``links`` return, or raise.
+        launched: the names of the nodes so far, in that order.
+        on_launch: called with each of them.
+    """
+
+    ended: list[Exit] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    launched: list[str] = field(default_factory=list)
+    on_launch: Callable[[str], Any] = lambda name: None
+
+    def launch(self, launch: Launch) -> int:
+        self.launched.append(launch.node.name)
+        self.on_launch(launch.node.name)
+        return 1000 + len(self.launched)
+
+    def exits(self) -> list[Exit]:
+        new, self.ended = self.ended, []
+        return new
+
+    def count(self) -> Traffic:
+        return Traffic()
+
+    def link_changes(self) -> list[Any]:
+        return []
+
+    def links(self) -> list[dict[str, Any]]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, TestbedError):
+            raise answer
+        found: list[dict[str, Any]] = answer
+        return found
+
+
+@dataclass
+class Seen:
+    """An Observer that remembers."""
+
+    phases: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    statuses: list[Status] = field(default_factory=list)
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def status(self, status: Status) -> None:
+        self.statuses.append(status)
+
+
+@dataclass
+class Small:
+    """One run, its agent, and what is seen of it.
+
+    Attributes:
+        now: what the clock shows; every look at it adds ``tick``.
+    """
+
+    setup: Setup
+    recorder: Recorder
+    agent: Agent = field(default_factory=Agent)
+    seen: Seen = field(default_factory=Seen)
+    now: float = 100.0
+    tick: float = 0.0
+
+    def clock(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def watch(self) -> Watch:
+        agent: Any = self.agent
+        return Watch(
+            plan=self.setup.plan,
+            folder=self.setup.folder,
+            recorder=self.recorder,
+            agent=agent,
+            gauge=Gauge(100, None),
+            time_scale=1.0,
+            observer=self.seen,
+            clock=self.clock,
+        )
+
+    def says(self, event: str, **fields: Any) -> None:
+        """The parameter server writes an event."""
+        with self.setup.folder.ps_events.open("a") as file:
+            line = {"time": 0.0, "elapsed_seconds": None, "event": event, **fields}
+            file.write(json.dumps(line) + "\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        lines = self.setup.folder.events.read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def make_small(tmp_path: Path) -> Iterator[Callable[..., Small]]:
+    """Sets a run up; options change the scenario."""
+    with ExitStack() as cleanup:
+
+        def make(*settings: str) -> Small:
+            scenario = load_text(TEXT, overrides=[Override.parse(text) for text in settings])
+            made = plan(scenario, "small-1")
+            folder = RunFolder.create(
+                tmp_path / "runs",
+                "small-1",
+                scenario="small",
+                text=dump(scenario),
+                classes=[node.device_class for node in made.workers],
+                now=0.0,
+            )
+            setup = Setup(
+                scenario=scenario,
+                plan=made,
+                folder=folder,
+                data=tmp_path / "data",
+                token="t0ken",
+                users=Users("root"),
+            )
+            recorder = cleanup.enter_context(Recorder(folder, time_scale=scenario.time_scale))
+            return Small(setup, recorder)
+
+        yield make
+
+
+@pytest.fixture
+def small(make_small: Callable[..., Small]) -> Small:
+    """Three workers."""
+    return make_small()

@@ -1,0 +1,149 @@
+"""How a run ends is written down, whatever ended it, and never before it is torn down."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.orchestrator.interrupts import Interrupted, Interrupts
+from testbed.orchestrator.run import Execution, first_line
+
+
+@dataclass
+class Lifeline:
+    """Remembers what is done with it, and in which state the run's folder was meanwhile."""
+
+    small: Any
+    done: list[tuple[str, str]] = field(default_factory=list)
+
+    def stop(self) -> None:
+        self.done.append(("stop", self.small.setup.folder.state().state))
+
+    def close(self) -> None:
+        self.done.append(("close", self.small.setup.folder.state().state))
+
+
+@dataclass
+class Driver:
+    """Starts nothing, or fails."""
+
+    lifeline: Any = None
+    failure: BaseException | None = None
+    started: int = 0
+
+    def start(self, plan: Any, folder: Any, start: Any) -> Any:
+        self.started += 1
+        if self.failure is not None:
+            raise self.failure
+        return self.lifeline
+
+
+class UntrainedExecution(Execution):
+    """One whose training is what a test says."""
+
+    def _train(self, begun: float, lifeline: Any) -> str:
+        result = self.observer.train()  # type: ignore[attr-defined]
+        return str(result)
+
+
+@dataclass
+class Training:
+    """What happens instead of a training."""
+
+    failure: BaseException | None = None
+    signals: tuple[int, ...] = ()
+
+    def train(self) -> str:
+        for number in self.signals:
+            os.kill(os.getpid(), number)
+        if self.failure is not None:
+            raise self.failure
+        return "100 updates applied"
+
+
+def execution(small: Any, driver: Driver, training: Training, interrupts: Interrupts) -> Execution:
+    observer: Any = training
+    host: Any = driver
+    return UntrainedExecution(small.setup, host, small.recorder, observer, interrupts)
+
+
+def carry_out(small: Any, driver: Driver, training: Training) -> Any:
+    with Interrupts() as interrupts:
+        execution(small, driver, training, interrupts).carry_out()
+    return small.setup.folder.state()
+
+
+def test_a_good_end_is_said_after_the_tear_down_and_before_the_lock_is_free(small: Any) -> None:
+    lifeline = Lifeline(small)
+    state = carry_out(small, Driver(lifeline), Training())
+    assert (state.state, state.reason) == ("finished", "100 updates applied")
+    assert lifeline.done == [("stop", "starting"), ("close", "finished")]
+    assert [event["event"] for event in small.events()] == ["state", "torn_down", "state"]
+
+
+def test_a_failure_is_written_down_without_the_log_that_it_quotes(small: Any) -> None:
+    lifeline = Lifeline(small)
+    failure = NodeError("w1 exited with status 2; it printed:\n    oh no", hint="See the log.")
+    with pytest.raises(NodeError):
+        carry_out(small, Driver(lifeline), Training(failure))
+    state = small.setup.folder.state()
+    assert (state.state, state.reason) == ("failed", "w1 exited with status 2; it printed")
+    assert lifeline.done == [("stop", "starting"), ("close", "failed")]
+
+
+def test_an_agent_that_does_not_start(small: Any) -> None:
+    with pytest.raises(HostError):
+        carry_out(small, Driver(failure=HostError("no cgroups.")), Training())
+    state = small.setup.folder.state()
+    assert (state.state, state.reason) == ("failed", "no cgroups")
+
+
+def test_what_nobody_foresaw_is_torn_down_too(small: Any) -> None:
+    lifeline = Lifeline(small)
+    with pytest.raises(ZeroDivisionError):
+        carry_out(small, Driver(lifeline), Training(ZeroDivisionError("oops")))
+    assert small.setup.folder.state().reason == "ZeroDivisionError('oops')"
+    assert lifeline.done[-1] == ("close", "failed")
+
+
+def test_a_signal_in_the_training_and_more_in_the_tear_down(small: Any) -> None:
+    class Impatient(Lifeline):
+        def stop(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            super().stop()
+
+    lifeline = Impatient(small)
+    with pytest.raises(Interrupted):
+        carry_out(small, Driver(lifeline), Training(signals=(signal.SIGTERM,)))
+    state = small.setup.folder.state()
+    assert (state.state, state.reason) == ("interrupted", "by SIGTERM")
+    assert lifeline.done == [("stop", "starting"), ("close", "interrupted")]
+
+
+def test_a_signal_before_the_start_starts_nothing(small: Any) -> None:
+    driver = Driver(Lifeline(small))
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Interrupted):
+            execution(small, driver, Training(), interrupts).carry_out()
+    assert driver.started == 0
+    assert small.setup.folder.state().state == "interrupted"
+
+
+def test_an_agent_that_down_has_killed_is_no_failure(small: Any) -> None:
+    lifeline = Lifeline(small)
+    (small.setup.folder.control / "down").touch()
+    with pytest.raises(Interrupted, match="ended by `testbed down`"):
+        carry_out(small, Driver(lifeline), Training(NodeError("the agent has ended.")))
+    state = small.setup.folder.state()
+    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")
+
+
+def test_the_first_line_of_an_error() -> None:
+    assert first_line(NodeError("w1 failed. It printed:\n  a\n  b")) == "w1 failed. It printed"
+    assert first_line(NodeError("the agent has ended.")) == "the agent has ended"

@@ -1,0 +1,37 @@
+"""Files are read while others write them: no line is seen half, none twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.orchestrator.tail import EventTail, LineTail
+
+
+def test_a_file_that_is_not_there_yet_has_no_lines(tmp_path: Path) -> None:
+    tail = LineTail(tmp_path / "log")
+    assert tail.read() == []
+    (tmp_path / "log").write_text("one\n")
+    assert tail.read() == [b"one"]
+
+
+def test_a_line_is_seen_once_and_only_when_it_is_complete(tmp_path: Path) -> None:
+    tail = LineTail(tmp_path / "log")
+    with (tmp_path / "log").open("w", buffering=1) as log:
+        log.write("one\ntw")
+        log.flush()
+        assert tail.read() == [b"one"]
+        log.write("o\nthree")
+        log.flush()
+        assert tail.read() == [b"two"]
+    assert tail.read(whole=True) == [b"three"]
+    assert tail.read(whole=True) == []
+
+
+def test_events_are_objects(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event": "listening"}\n{"event": "jo')
+    tail = EventTail(path)
+    assert tail.events() == [{"event": "listening"}]
+    with path.open("a") as file:
+        file.write('ined", "node": "w3"}\n')
+    assert tail.events() == [{"event": "joined", "node": "w3"}]
