@@ -12,10 +12,11 @@ from typing import Literal
 
 from testbed.units import Duration, Rate, Size
 
-Role = Literal["ps", "evaluator", "worker"]
+Role = Literal["ps", "evaluator", "worker", "probe"]
 Launch = Literal["warm", "cold"]
 Missing = Literal["fail", "warn"]
 Offload = Literal["auto", "on", "off"]
+Distribution = Literal["normal", "uniform", "pareto", "paretonormal"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Shape:
         loss: share of packets lost, in [0, 1].
         queue: how long a full queue takes to drain at ``rate``; None for the default,
             max(100 ms, round-trip time).
+        distribution: law of the jitter.
+        loss_correlation: between a packet's loss and the next one's, in [0, 1).
     """
 
     rate: Rate | None = None
@@ -36,6 +39,8 @@ class Shape:
     jitter: Duration | None = None
     loss: float | None = None
     queue: Duration | None = None
+    distribution: Distribution = "normal"
+    loss_correlation: float | None = None
 
     @property
     def needs_netem(self) -> bool:
@@ -52,12 +57,14 @@ class LinkSpec:
         mac: its MAC address, 02:00 followed by the address's four bytes.
         up: from the node to the switch, shaped at the node's end.
         down: from the switch to the node, shaped at the switch's end.
+        seed: from which the kernel draws the link's jitter and losses, where it can be given one.
     """
 
     address: str
     mac: str
     up: Shape = field(default_factory=Shape)
     down: Shape = field(default_factory=Shape)
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class NodeSpec:
 
     Attributes:
         name: unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``.
-        role: what it executes.
+        role: what it executes; a ``probe`` measures a link and is no part of the plan.
         index: number of a worker, 0 for the others.
         device_class: the worker's class; empty for the others.
         link: None for a node without ``eth0``.

@@ -78,7 +78,7 @@ def without_netem(link: LinkSpec) -> LinkSpec:
 
 
 def _plain(shape: Shape) -> Shape:
-    return replace(shape, delay=None, jitter=None, loss=None)
+    return replace(shape, delay=None, jitter=None, loss=None, loss_correlation=None)
 
 
 def _owner(node: NodeSpec) -> str:

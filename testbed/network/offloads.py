@@ -2,7 +2,9 @@
 
 With them TCP hands over packets of up to 64 KB that are cut only when they leave an interface,
 behind its qdisc. netem counts and loses such a packet as one: where a link loses packets they are
-off. Everywhere else they are left on: off, the model of a pull is some 600 packets to be handled.
+off. They are off too where a rate stands beside a delay: a token bucket below a netem cuts packets,
+and kernels of before 2025 then count those pieces in netem for ever, until it takes no packet more.
+Everywhere else they are left on: off, the model of a pull is some 600 packets to be handled.
 """
 
 from __future__ import annotations
@@ -39,19 +41,22 @@ class Offloads:
 def network_for(node: NodeSpec, plan: Plan) -> NetworkSpec:
     """The plan's network with ``offload: auto`` decided for one node.
 
-    It is off for a node whose link loses packets, and for the PS as soon as any worker's does: what
-    the PS sends is cut at the PS's end or not at all before it meets the worker's qdisc.
+    It is off for a node whose link needs single packets, and for the PS as soon as any worker's
+    does: what the PS sends is cut at the PS's end or not at all before it meets the worker's qdisc.
     """
     if plan.network.offload != "auto":
         return plan.network
     concerned = plan.nodes if node.role == "ps" else (node,)
-    lossy = any(loses(other.link) for other in concerned if other.link is not None)
-    return replace(plan.network, offload="off" if lossy else "on")
+    single = any(needs_packets(other.link) for other in concerned if other.link is not None)
+    return replace(plan.network, offload="off" if single else "on")
 
 
-def loses(link: LinkSpec) -> bool:
-    """Whether either direction of a link drops packets at random."""
-    return bool(link.up.loss) or bool(link.down.loss)
+def needs_packets(link: LinkSpec) -> bool:
+    """Whether either direction loses packets, or passes them from a netem to a token bucket."""
+    return any(
+        bool(shape.loss) or (shape.needs_netem and shape.rate is not None)
+        for shape in (link.up, link.down)
+    )
 
 
 def set_offloads(control: socket, interface: str, *, offload: Offload, where: str) -> None:

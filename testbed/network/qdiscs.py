@@ -1,14 +1,18 @@
 """From what a link should be to the queueing disciplines that make it so. Pure; no netlink.
 
 Every direction of a link has one root qdisc at its sending end. A plain rate is a token bucket
-(tbf); as soon as delay, jitter or loss is asked for, one netem carries everything, the rate too.
+(tbf). Delay, jitter and loss are a netem; a rate beside them is a token bucket below that netem,
+because netem's own queue counts packets: what holds 100 ms of acknowledgements holds 2.3 s of full
+frames, and what holds 100 ms of full frames is full after 12 acknowledgements at 1 mbit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
+from typing import Any
 
-from testbed.topology import LinkSpec, Shape
+from testbed.topology import Distribution, LinkSpec, Shape
 from testbed.units import Duration, Rate
 
 MTU = 1500
@@ -28,7 +32,16 @@ TICK_SECONDS = 64e-9
 """The kernel keeps bucket sizes and delays as whole ticks (PSCHED_SHIFT)."""
 
 UNSHAPED_RATE = Rate(10e9)
-"""Sizes netem's queue where a delay is asked for without a rate: nothing may be dropped there."""
+"""Sizes netem's queue where a delay is asked for without a rate: nothing may be dropped there.
+
+It is also the rate that netem is given where the delay varies: with a rate it keeps the order.
+"""
+
+SMALLEST_FRAME_BYTES = 60
+"""An Ethernet frame without its checksum; an acknowledgement has 66."""
+
+LARGEST_DEVIATIONS = 4
+"""The jitter's tables end at four standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -48,32 +61,41 @@ class TokenBucket:
 
 @dataclass(frozen=True)
 class Netem:
-    """netem: delay, jitter and loss, and the rate beside them.
+    """netem: delay, jitter and loss, and a token bucket below it for the rate.
 
     Attributes:
         delay: added to every packet.
-        jitter: how far the delay varies.
+        jitter: standard deviation of the delay.
         loss: share of packets dropped, in [0, 1].
-        rate: bits per second of Ethernet frames; None for no limit.
-        limit_packets: how many may wait: those in flight for ``delay`` and those queued.
+        bucket: what the packets pass after their delay; None for no limit.
+        limit_packets: how many may be on their way at once.
+        distribution: law of the jitter; None where it is not known (the kernel does not tell).
+        loss_correlation: between a packet's loss and the next one's, in [0, 1).
+        seed: from which netem draws; None where the kernel cannot be given one (before 6.6).
     """
 
     delay: Duration
     jitter: Duration
     loss: float
-    rate: Rate | None
+    bucket: TokenBucket | None
     limit_packets: int
+    distribution: Distribution | None = "normal"
+    loss_correlation: float = 0.0
+    seed: int | None = None
 
 
 Qdisc = TokenBucket | Netem
 
 
-def qdisc_for(shape: Shape, *, rtt: float, mtu: int = MTU, hz: int = DEFAULT_HZ) -> Qdisc | None:
+def qdisc_for(
+    shape: Shape, *, rtt: float, seed: int = 0, mtu: int = MTU, hz: int = DEFAULT_HZ
+) -> Qdisc | None:
     """The root qdisc of one direction, or None where nothing is to be shaped.
 
     Args:
         shape: what is asked for.
         rtt: seconds of both directions' delays together; the default queue is not shorter.
+        seed: from which netem draws jitter and losses.
         mtu: largest IP packet of the interface.
         hz: the kernel's timer ticks a second.
 
@@ -81,15 +103,8 @@ def qdisc_for(shape: Shape, *, rtt: float, mtu: int = MTU, hz: int = DEFAULT_HZ)
         ValueError: tc cannot express the rate or delay, or the queue would not hold two frames.
     """
     _check_range(shape)
-    frame = mtu + ETHERNET_HEADER_BYTES
-    queue = _queue_bytes(shape, rtt=rtt, frame=frame)
-    if shape.needs_netem:
-        return _netem(shape, queue_bytes=queue, frame=frame)
-    if shape.rate is None:
-        return None
-    # A larger bucket would let whole messages through unshaped and hide their transfer time.
-    burst = max(round(shape.rate.bytes_per_second / hz), 2 * frame)
-    return TokenBucket(shape.rate, burst, queue)
+    bucket = _token_bucket(shape, rtt=rtt, frame=mtu + ETHERNET_HEADER_BYTES, hz=hz)
+    return _netem(shape, bucket, seed) if shape.needs_netem else bucket
 
 
 def qdiscs_of(
@@ -102,9 +117,9 @@ def qdiscs_of(
     """
     rtt = float(link.up.delay or 0) + float(link.down.delay or 0)
     found = []
-    for direction, shape in (("up", link.up), ("down", link.down)):
+    for number, (direction, shape) in enumerate((("up", link.up), ("down", link.down))):
         try:
-            found.append(qdisc_for(shape, rtt=rtt, mtu=mtu, hz=hz))
+            found.append(qdisc_for(shape, rtt=rtt, seed=link.seed ^ number, mtu=mtu, hz=hz))
         except ValueError as error:
             raise ValueError(f"{direction}: {error}") from None
     return found[0], found[1]
@@ -118,12 +133,15 @@ def describe(qdisc: Qdisc | None) -> str:
         case TokenBucket(rate, burst, limit):
             queue = _milliseconds(limit / rate.bytes_per_second)
             return f"tbf rate {rate} burst {burst} B queue {queue} ({limit} B)"
-        case Netem(delay, jitter, loss, rate, limit):
+        case Netem(delay, jitter, loss, bucket, limit):
             words = [f"delay {_milliseconds(delay)}"] if delay else []
-            words += [f"jitter {_milliseconds(jitter)}"] if jitter else []
+            law = f" {qdisc.distribution}" if qdisc.distribution else ""
+            words += [f"jitter {_milliseconds(jitter)}{law}"] if jitter else []
             words += [f"loss {loss * 100:.6g}%"] if loss else []
-            words += [f"rate {rate}"] if rate is not None else []
-            return " ".join(["netem", *words, f"queue {limit} packets"])
+            correlation = qdisc.loss_correlation
+            words += [f"correlation {correlation * 100:.6g}%"] if correlation else []
+            below = f", {describe(bucket)}" if bucket is not None else ""
+            return " ".join(["netem", *words, f"limit {limit} packets"]) + below
 
 
 def differences(configured: Qdisc | None, found: Qdisc | None) -> list[str]:
@@ -135,26 +153,46 @@ def differences(configured: Qdisc | None, found: Qdisc | None) -> list[str]:
         case None, None:
             return []
         case TokenBucket(), TokenBucket():
-            tick_bytes = configured.rate.bytes_per_second * TICK_SECONDS
-            pairs = [
-                ("rate", configured.rate, found.rate, 8.0),
-                ("burst_bytes", configured.burst_bytes, found.burst_bytes, 1 + tick_bytes),
-                ("limit_bytes", configured.limit_bytes, found.limit_bytes, 0.0),
-            ]
+            return _bucket_differences(configured, found)
         case Netem(), Netem():
-            pairs = [
-                ("delay", configured.delay, found.delay, TICK_SECONDS),
-                ("jitter", configured.jitter, found.jitter, TICK_SECONDS),
-                ("loss", configured.loss, found.loss, 2.0**-31),
-                ("rate", configured.rate or Rate(0), found.rate or Rate(0), 8.0),
-                ("limit_packets", configured.limit_packets, found.limit_packets, 0.0),
-            ]
+            below = (
+                ()
+                if configured.bucket is found.bucket is None
+                else (differences(configured.bucket, found.bucket))
+            )
+            return [*_netem_differences(configured, found), *below]
         case _:
             return [f"configured {describe(configured)}, the kernel has {describe(found)}"]
+
+
+def _bucket_differences(configured: TokenBucket, found: TokenBucket) -> list[str]:
+    tick_bytes = configured.rate.bytes_per_second * TICK_SECONDS
+    return _beyond(
+        ("rate", configured.rate, found.rate, 8.0),
+        ("burst_bytes", configured.burst_bytes, found.burst_bytes, 1 + tick_bytes),
+        ("limit_bytes", configured.limit_bytes, found.limit_bytes, 0.0),
+    )
+
+
+def _netem_differences(configured: Netem, found: Netem) -> list[str]:
+    """The law of the jitter is not among them: the kernel does not tell it."""
+    correlation = (configured.loss_correlation, found.loss_correlation)
+    seeds = (configured.seed, found.seed) if None not in (configured.seed, found.seed) else (0, 0)
+    return _beyond(
+        ("delay", configured.delay, found.delay, TICK_SECONDS),
+        ("jitter", configured.jitter, found.jitter, TICK_SECONDS),
+        ("loss", configured.loss, found.loss, 2.0**-31 if not any(correlation) else 1e-6),
+        ("loss_correlation", *correlation, 1e-6),
+        ("limit_packets", configured.limit_packets, found.limit_packets, 0.0),
+        ("seed", *seeds, 0.0),
+    )
+
+
+def _beyond(*pairs: tuple[str, Any, Any, float]) -> list[str]:
     return [
         f"{name}: configured {wanted}, the kernel has {read}"
         for name, wanted, read, tolerance in pairs
-        if abs(float(wanted) - float(read)) > tolerance
+        if abs(wanted - read) > tolerance
     ]
 
 
@@ -166,33 +204,44 @@ def _check_range(shape: Shape) -> None:
             raise ValueError(f"{name} {value} is above the {MAX_DELAY} that tc can hold")
 
 
-def _queue_bytes(shape: Shape, *, rtt: float, frame: int) -> int:
+def _token_bucket(shape: Shape, *, rtt: float, frame: int, hz: int) -> TokenBucket | None:
+    if shape.rate is None:
+        return None
+    limit = _queue_bytes(shape.rate, shape.queue, rtt=rtt, frame=frame)
+    # A larger bucket would let whole messages through unshaped and hide their transfer time.
+    burst = max(round(shape.rate.bytes_per_second / hz), 2 * frame)
+    return TokenBucket(shape.rate, burst, limit)
+
+
+def _queue_bytes(rate: Rate, queue: Duration | None, *, rtt: float, frame: int) -> int:
     """Bytes that may wait; a default queue holds two frames at least, or nothing would pass."""
-    rate = shape.rate if shape.rate is not None else UNSHAPED_RATE
-    if shape.queue is None:
+    if queue is None:
         return max(round(rate.bytes_per_second * max(DEFAULT_QUEUE, rtt)), 2 * frame)
-    size = round(rate.bytes_per_second * shape.queue)
+    size = round(rate.bytes_per_second * queue)
     if size < 2 * frame:
         least = _milliseconds(2 * frame / rate.bytes_per_second)
         raise ValueError(
-            f"a queue of {shape.queue} at {rate} holds {size} bytes, less than two frames "
+            f"a queue of {queue} at {rate} holds {size} bytes, less than two frames "
             f"({2 * frame} bytes); give it {least} or more"
         )
     return size
 
 
-def _netem(shape: Shape, *, queue_bytes: int, frame: int) -> Netem:
-    """netem's limit counts packets, and those that serve their delay are among them."""
-    delay = shape.delay or Duration(0)
-    jitter = shape.jitter or Duration(0)
+def _netem(shape: Shape, bucket: TokenBucket | None, seed: int) -> Netem:
+    """netem's limit counts packets: as many small ones as can be on their way at the rate."""
+    delay, jitter = shape.delay or Duration(0), shape.jitter or Duration(0)
     rate = shape.rate if shape.rate is not None else UNSHAPED_RATE
-    waiting = queue_bytes + rate.bytes_per_second * (delay + jitter)
+    under_way = rate.bytes_per_second * (delay + LARGEST_DEVIATIONS * jitter)
+    queued = bucket.limit_bytes if bucket is not None else rate.bytes_per_second * DEFAULT_QUEUE
     return Netem(
         delay=delay,
         jitter=jitter,
         loss=shape.loss or 0.0,
-        rate=shape.rate,
-        limit_packets=-int(-waiting // frame),
+        bucket=bucket,
+        limit_packets=ceil((under_way + queued) / SMALLEST_FRAME_BYTES),
+        distribution=shape.distribution,
+        loss_correlation=shape.loss_correlation or 0.0,
+        seed=seed,
     )
 
 

@@ -21,8 +21,8 @@ from testbed.network.congestion import fix_congestion_control
 from testbed.network.ends import End, Neighbour, Sockets, bring_up, give_address, sockets
 from testbed.network.namespaces import LOOPBACK_INDEX
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
-from testbed.network.offloads import Offloads, loses, read_offloads, set_offloads
-from testbed.network.qdiscs import Qdisc, describe, differences, qdiscs_of
+from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
+from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
 
 if TYPE_CHECKING:
@@ -80,8 +80,18 @@ class AttachedLink:
             "port_offloads": asdict(self.port_offloads),
             "congestion_control": self.congestion_control,
             "left_out": list(self.left_out),
+            "unseeded": self.unseeded(),
             "differences": self.differences(),
         }
+
+    def unseeded(self) -> list[str]:
+        """The directions whose draws do not repeat: the kernel takes no seed (before 6.6)."""
+        directions = {"up": self.up_found, "down": self.down_found}
+        return [
+            direction
+            for direction, found in directions.items()
+            if isinstance(found, Netem) and (found.jitter or found.loss) and found.seed is None
+        ]
 
     def differences(self) -> list[str]:
         """What the kernel has otherwise than asked for, with the direction."""
@@ -174,6 +184,35 @@ class Switch:
         except ValueError as error:
             raise NodeError(f"{node.name}: its link cannot be shaped: {error}") from error
 
+    def reshape(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> None:
+        """Change an attached link to what ``node`` says now; what waits in it stays where it can.
+
+        Args:
+            node: with the new link; addresses stay as they are.
+            pid: a process in the node's network namespace, as this process sees it.
+            network: as when it was attached.
+
+        Raises:
+            HostError: the kernel lacks netem.
+            NodeError: the link could not be changed, or needs the offloads off and has them on.
+        """
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        link, _ = self._fit(node, network)
+        if needs_packets(link) and network.offload == "on":
+            raise NodeError(
+                f"{node.name}: this needs segmentation offloads off, and the link has them on.",
+                hint="Start the run with `--set network.offload=off`.",
+            )
+        try:
+            with sockets() as here, sockets(pid) as there:
+                port, eth0 = here.end(node.name), there.end(INTERFACE)
+                _shape(node.name, link, network.offload, eth0=eth0, port=port)
+        except (NetlinkError, OSError) as error:
+            raise NodeError(f"{node.name}: its link cannot be changed: {error}") from error
+        except ValueError as error:
+            raise NodeError(f"{node.name}: its link cannot be shaped: {error}") from error
+
     def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
         """What the kernel has now of a link that was attached; changes and compares nothing.
 
@@ -234,7 +273,7 @@ class Switch:
 def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End) -> None:
     """Both directions and both ends, each read back and compared."""
     up, down = qdiscs_of(link)
-    if offload == "auto" and loses(link):
+    if offload == "auto" and needs_packets(link):
         offload = "off"
     for direction, end, qdisc in (("up", eth0, up), ("down", port, down)):
         tc.shape(end.ip, end.index, qdisc, where=f"{name}: {direction}")

@@ -1,23 +1,21 @@
 """Puts a qdisc on an interface and reads back what the kernel made of it.
 
 The messages are built here from whole bytes and kernel ticks, not by pyroute2's keyword arguments:
-those take a rate as bytes a second if it is a number and as bits if it is a string, cut times to
-microseconds, and in 0.9.2 to 0.9.7 cannot set netem's rate at all. ``nlm_request_batch`` is the one
-way to send a message of one's own that works from 0.7.12 to 0.9.7 (``nlm_request`` of 0.9.7 fails).
+those take a rate as bytes a second if it is a number and as bits if it is a string, and cut times
+to microseconds. ``nlm_request_batch`` is the one way to send a message of one's own that works from
+0.7.12 to 0.9.7 (``nlm_request`` of 0.9.7 fails).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import ENOENT
 from typing import Any
 
 from testbed.errors import HostError, NodeError
+from testbed.network import netem_options
 from testbed.network.qdiscs import TICK_SECONDS, Netem, Qdisc, TokenBucket, describe, differences
-from testbed.units import Duration, Rate
-
-LOSS_UNIT = 2**32 - 1
-"""netem keeps a probability as a 32-bit share of one."""
+from testbed.units import Rate
 
 LINKLAYER_ETHERNET = 1
 """With it the kernel computes transfer times itself; without, it expects a table of them."""
@@ -46,6 +44,8 @@ class QdiscCounters:
 def apply(ip: Any, index: int, qdisc: Qdisc | None) -> None:
     """Make ``qdisc`` the root of interface ``index``, in place of what we put there before.
 
+    A qdisc of the same kind is changed where it stands and keeps the packets it holds.
+
     Args:
         ip: an open ``IPRoute`` of the interface's network namespace.
         index: the interface.
@@ -63,7 +63,18 @@ def apply(ip: Any, index: int, qdisc: Qdisc | None) -> None:
         return
     # Without a handle of its own, one qdisc replaces another whatever their kinds are.
     create = NLM_F_CREATE | NLM_F_REPLACE
+    if not isinstance(qdisc, Netem):
+        _request(ip, index, RTM_NEWQDISC, create, attributes=_attributes(qdisc))
+        return
+    found = read_back(ip, index)
+    if isinstance(found, Netem) and found.bucket is not None and qdisc.bucket is None:
+        _request(ip, index, RTM_DELQDISC, 0)  # changed where it stands, it would keep its bucket
     _request(ip, index, RTM_NEWQDISC, create, attributes=_attributes(qdisc))
+    if qdisc.bucket is not None:
+        below = _leaf(_root(ip, index))
+        _request(
+            ip, index, RTM_NEWQDISC, create, parent=below, attributes=_attributes(qdisc.bucket)
+        )
 
 
 def read_back(ip: Any, index: int) -> Qdisc | None:
@@ -81,7 +92,7 @@ def read_back(ip: Any, index: int) -> Qdisc | None:
         case "tbf":
             return _token_bucket(options.get_attr("TCA_TBF_PARMS"))
         case "netem":
-            return _netem(options)
+            return replace(_netem(options), bucket=_bucket_below(ip, index, message))
         case kind:
             raise NodeError(f"interface {index} has a root qdisc of kind {kind}: found {options}")
 
@@ -145,15 +156,8 @@ def _attributes(qdisc: Qdisc) -> list[tuple[str, Any]]:
                 ("TCA_KIND", "tbf"),
                 ("TCA_OPTIONS", {"attrs": [["TCA_TBF_PARMS", parameters]]}),
             ]
-        case Netem(delay, jitter, loss, rate, limit):
-            whole = round(rate.bytes_per_second) if rate is not None else 0
-            options = {
-                "delay": _ticks(delay),
-                "jitter": _ticks(jitter),
-                "loss": round(loss * LOSS_UNIT),
-                "limit": limit,
-                "attrs": [["TCA_NETEM_RATE", {"rate": whole}]],
-            }
+        case Netem():
+            options = netem_options.encode(qdisc)
             return [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
 
 
@@ -167,26 +171,42 @@ def _token_bucket(parameters: Any) -> TokenBucket:
 
 
 def _netem(options: Any) -> Netem:
-    rate = options.get_attr("TCA_NETEM_RATE")
-    return Netem(
-        delay=_duration(options["delay"]),
-        jitter=_duration(options["jitter"]),
-        loss=options["loss"] / LOSS_UNIT,
-        rate=Rate(rate["rate"] * 8) if rate and rate["rate"] else None,
-        limit_packets=options["limit"],
+    """From the bytes behind pyroute2's reading of them, which leaves out what it does not know."""
+    header = 4
+    return netem_options.decode(
+        bytes(options.data[options.offset + header : options.offset + options.length])
     )
+
+
+def _bucket_below(ip: Any, index: int, root: Any) -> TokenBucket | None:
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        message = _root(ip, index, parent=_leaf(root))
+    except NetlinkError as error:
+        if error.code == ENOENT:
+            return None
+        raise
+    if message is None:
+        return None
+    if message.get_attr("TCA_KIND") != "tbf":
+        raise NodeError(f"interface {index} has a {message.get_attr('TCA_KIND')} below its netem")
+    return _token_bucket(message.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS"))
+
+
+def _leaf(root: Any) -> int:
+    """Where the one qdisc below a netem is."""
+    return int(root["handle"]) | 1
 
 
 def _ticks(seconds: float) -> int:
     return round(seconds / TICK_SECONDS)
 
 
-def _duration(ticks: int) -> Duration:
-    return Duration(round(ticks * TICK_SECONDS, 9))
-
-
-def _root(ip: Any, index: int) -> Any:
+def _root(ip: Any, index: int, *, parent: int | None = None) -> Any:
     """The kernel's message about the root qdisc, or None where it is the kernel's default.
+
+    With ``parent`` it is about the qdisc at that place instead.
 
     One interface is asked for: a dump would list those of all ports for every port that is built.
     Kernels before 6.8 answer only with the echo flag.
@@ -194,7 +214,7 @@ def _root(ip: Any, index: int) -> Any:
     from pyroute2.netlink import NLM_F_ECHO
     from pyroute2.netlink.rtnl import RTM_GETQDISC, RTM_NEWQDISC
 
-    for message in _request(ip, index, RTM_GETQDISC, NLM_F_ECHO):
+    for message in _request(ip, index, RTM_GETQDISC, NLM_F_ECHO, parent=parent):
         # A qdisc that nobody put there (noqueue, once the interface is up) has no handle.
         if message["header"]["type"] == RTM_NEWQDISC and message["handle"]:
             return message
@@ -202,15 +222,28 @@ def _root(ip: Any, index: int) -> Any:
 
 
 def _request(
-    ip: Any, index: int, kind: int, flags: int, *, attributes: list[tuple[str, Any]] | None = None
+    ip: Any,
+    index: int,
+    kind: int,
+    flags: int,
+    *,
+    parent: int | None = None,
+    attributes: list[tuple[str, Any]] | None = None,
 ) -> tuple[Any, ...]:
-    from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST
+    from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST, nlmsg
     from pyroute2.netlink.rtnl import TC_H_ROOT
     from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-    message = tcmsg()
+    class Raw(nlmsg):  # type: ignore[misc]
+        """Takes a qdisc's options as the kernel does, as bytes."""
+
+        fields = tcmsg.fields
+        nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "cdata"))
+
+    raw = any(isinstance(value, bytes) for _, value in attributes or [])
+    message = Raw() if raw else tcmsg()
     message["index"] = index
-    message["parent"] = TC_H_ROOT
+    message["parent"] = TC_H_ROOT if parent is None else parent
     message["attrs"] = attributes or []
     message["header"]["type"] = kind
     message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | flags

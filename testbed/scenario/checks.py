@@ -12,7 +12,7 @@ from testbed.network.qdiscs import qdiscs_of
 from testbed.scenario.document import Document, Keys
 from testbed.scenario.links import link_spec
 from testbed.scenario.scalars import display, dotted
-from testbed.scenario.schema import Link, Scenario
+from testbed.scenario.schema import DeviceClass, Link, ParameterServer, Scenario
 
 MOST_WORKERS = 1022
 """A Linux bridge has 1,023 ports, and one of them is the parameter server's."""
@@ -36,7 +36,9 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[P
 
 def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """What a valid scenario may still ask for in vain."""
-    if scenario.workers.count > MOST_WORKERS:
+    if scenario.simulated:
+        yield from _check_simulation(scenario, document)
+    elif scenario.workers.count > MOST_WORKERS:
         yield _problem(
             document,
             ("workers", "count"),
@@ -52,6 +54,30 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
         except ValueError as error:
             direction, _, reason = str(error).partition(": ")
             yield _problem(document, (*path, direction), hint=reason)
+
+
+def _check_simulation(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """A simulation models no container: what one would need, or forbid, cannot be meant."""
+    for name, member in scenario.workers.classes.items():
+        path: Keys = ("workers", "classes", name)
+        if member.speed is None:
+            expected = "the emulated time of a step, such as 50ms: nothing is timed when simulated"
+            yield _problem(document, (*path, "speed"), found="nothing", expected=expected)
+        yield from _check_unlimited(member, path, document)
+    yield from _check_unlimited(scenario.ps, ("ps",), document)
+    if scenario.launch != "warm":
+        expected = "no launch mode: a simulation launches nothing"
+        yield _problem(document, ("launch",), found=scenario.launch, expected=expected)
+
+
+def _check_unlimited(
+    limited: DeviceClass | ParameterServer, path: Keys, document: Document
+) -> Iterator[Problem]:
+    for field in ("cpu", "memory"):
+        value = getattr(limited, field)
+        if value is not None:
+            expected = f"no {field} limit: a simulation models time by the class's speed alone"
+            yield _problem(document, (*path, field), found=str(value), expected=expected)
 
 
 def _problem(

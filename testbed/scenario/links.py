@@ -7,13 +7,14 @@ from testbed.topology import LinkSpec, Shape
 from testbed.units import Duration, Rate
 
 
-def link_spec(link: Link, *, address: str, mac: str, time_scale: float) -> LinkSpec:
+def link_spec(link: Link, *, address: str, mac: str, time_scale: float, seed: int = 0) -> LinkSpec:
     """A node's link in real units: rates times ``time_scale``, durations divided by it."""
-    up, down = (_shape(direction, time_scale) for direction in (link.up, link.down))
-    return LinkSpec(address=address, mac=mac, up=up, down=down)
+    up, down = (shape_of(direction, time_scale) for direction in (link.up, link.down))
+    return LinkSpec(address=address, mac=mac, up=up, down=down, seed=seed)
 
 
-def _shape(direction: Direction, time_scale: float) -> Shape:
+def shape_of(direction: Direction, time_scale: float) -> Shape:
+    """One direction in real units."""
     rate = direction.rate
     return Shape(
         rate=None if rate is None else Rate(rate * time_scale),
@@ -21,6 +22,8 @@ def _shape(direction: Direction, time_scale: float) -> Shape:
         jitter=_real(direction.jitter, time_scale),
         loss=direction.loss,
         queue=_real(direction.queue, time_scale),
+        distribution=direction.distribution or "normal",
+        loss_correlation=direction.loss_correlation,
     )
 
 

@@ -23,8 +23,8 @@ from testbed.datasets import Dataset
 from testbed.distributions import Law
 from testbed.errors import Unfit
 from testbed.models import Model
-from testbed.runtimes import Native, Runtime
-from testbed.topology import Launch, Missing, Offload
+from testbed.runtimes import Native, Runtime, Simulated
+from testbed.topology import Distribution, Launch, Missing, Offload
 from testbed.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
@@ -76,8 +76,11 @@ class Direction(Part):
     Attributes:
         rate: bits per second of Ethernet frames.
         delay: one-way delay; needs netem.
-        jitter: standard deviation of the delay; needs netem and a delay.
+        jitter: standard deviation of the delay; needs netem and a delay that is not shorter.
+        distribution: law of the jitter; normal by default.
         loss: share of packets lost; needs netem.
+        loss_correlation: between a packet's loss and the next one's: 0 is independent, towards 1
+            losses come in ever longer bursts.
         queue: how long a full queue takes to drain at ``rate``; default max(100 ms, round trip).
     """
 
@@ -86,11 +89,19 @@ class Direction(Part):
     jitter: PositiveDuration | None = None
     loss: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     queue: PositiveDuration | None = None
+    distribution: Distribution | None = None
+    loss_correlation: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Direction:
         if self.jitter is not None and self.delay is None:
             raise Unfit("a jitter without a delay", "a delay that it varies")
+        if self.jitter is not None and self.delay is not None and self.jitter > self.delay:
+            raise Unfit(f"a jitter of {self.jitter}", f"at most the delay, {self.delay}")
+        if self.distribution is not None and self.jitter is None:
+            raise Unfit("a distribution without a jitter", "a jitter that it is the law of")
+        if self.loss_correlation is not None and self.loss is None:
+            raise Unfit("a loss_correlation without a loss", "a share of packets lost")
         if self.queue is not None and self.rate is None:
             raise Unfit("a queue without a rate", "a rate at which it drains")
         return self
@@ -264,6 +275,11 @@ class Scenario(Part):
     time_scale: Annotated[
         float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(_not_auto)
     ] = 1.0
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it runs on a virtual clock instead of in containers."""
+        return isinstance(self.runtime, Simulated)
 
     @property
     def full_speed(self) -> bool:

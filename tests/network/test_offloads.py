@@ -7,6 +7,7 @@ import pytest
 
 from testbed.network.offloads import Offloads, network_for
 from testbed.topology import NetworkSpec, NodeSpec, Offload, Plan, Shape
+from testbed.units import Duration, Rate
 
 LOSSY = Shape(loss=0.01)
 
@@ -26,6 +27,13 @@ def test_they_are_off_where_a_link_loses_packets_and_then_at_the_ps_too(
         "on",
     ]
     assert network_for(ps, plan(ps, clean)).offload == "on"
+
+
+def test_they_are_off_where_a_rate_stands_beside_a_delay(spec: Callable[..., NodeSpec]) -> None:
+    ps, far = spec("ps", 1, role="ps"), spec("w0", 2, up=Shape(delay=Duration(0.02)))
+    slow = spec("w1", 3, up=Shape(rate=Rate(1e6), delay=Duration(0.02)))
+    assert network_for(far, plan(ps, far)).offload == "on"
+    assert network_for(slow, plan(ps, slow)).offload == "off"
 
 
 @pytest.mark.parametrize("offload", ["on", "off"])

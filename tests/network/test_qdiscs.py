@@ -56,27 +56,52 @@ def test_the_default_queue_is_100_ms_or_the_round_trip_if_that_is_longer() -> No
     assert limits == [125_000, 375_000, 62_500]
 
 
-def test_delay_makes_one_netem_that_holds_the_packets_on_their_way_too() -> None:
+def test_a_delay_is_a_netem_and_the_rate_a_token_bucket_below_it() -> None:
     shape = Shape(rate=TEN, delay=Duration(20 * MS), jitter=Duration(4 * MS), loss=0.01)
+    qdisc = qdisc_for(shape, rtt=40 * MS, seed=5)
+    # 125,000 bytes queued and 1,250,000 * (0.020 + 4 * 0.004) = 45,000 on their way, in frames of
+    # 60 bytes: 170,000 / 60 = 2833.3
+    bucket = TokenBucket(TEN, 5000, 125_000)
+    line = Netem(Duration(20 * MS), Duration(4 * MS), 0.01, bucket, limit_packets=2834, seed=5)
+    assert qdisc == line
+
+
+def test_a_queue_is_bytes_also_behind_a_delay() -> None:
+    shape = Shape(rate=TEN, delay=Duration(20 * MS), queue=Duration(50 * MS))
     qdisc = qdisc_for(shape, rtt=40 * MS)
-    # 125,000 bytes queued and 1,250,000 * 0.024 = 30,000 on their way: 155,000 / 1514 = 102.4
-    assert qdisc == Netem(Duration(20 * MS), Duration(4 * MS), 0.01, TEN, limit_packets=103)
+    assert isinstance(qdisc, Netem)
+    assert qdisc.bucket == TokenBucket(TEN, 5000, 62_500)
+
+
+def test_acknowledgements_of_a_long_fat_download_fit_on_a_thin_upload() -> None:
+    up = Shape(rate=Rate.parse("1mbit"), delay=Duration(300 * MS), queue=Duration(100 * MS))
+    qdisc = qdisc_for(up, rtt=600 * MS)
+    assert isinstance(qdisc, Netem)
+    # 20 mbit of full frames are 1,651 a second; one acknowledgement of 66 bytes for two of them
+    # is 0.44 mbit, and 248 are on their way at once. In full frames the limit would be 34.
+    assert qdisc.limit_packets > 2 * 248
 
 
 def test_a_delay_without_a_rate_drops_nothing_below_10_gbit() -> None:
     qdisc = qdisc_for(Shape(delay=Duration(20 * MS)), rtt=40 * MS)
-    # 1.25 GB/s for 0.12 s is 150 MB: 99,075.3 frames
-    assert qdisc == Netem(Duration(20 * MS), Duration(0), 0.0, None, limit_packets=99_076)
+    # 1.25 GB/s for 0.12 s is 150 MB, in frames of 60 bytes
+    assert qdisc == Netem(Duration(20 * MS), Duration(0), 0.0, None, 2_500_000, seed=0)
 
 
 def test_a_links_default_queues_know_the_delays_of_both_directions() -> None:
-    up = Shape(rate=TEN, delay=Duration(60 * MS))
-    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=up, down=Shape(rate=TEN))
+    up = Shape(rate=TEN, delay=Duration(160 * MS))
+    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=up, down=Shape(rate=TEN), seed=6)
     qdisc_up, qdisc_down = qdiscs_of(link)
-    # max(100, 60 + 0) ms is 125,000 bytes; up also 75,000 on their way: 200,000 / 1514 = 132.1
     assert isinstance(qdisc_up, Netem)
-    assert qdisc_up.limit_packets == 133
-    assert qdisc_down == TokenBucket(TEN, 5000, 125_000)
+    assert qdisc_up.bucket == qdisc_down == TokenBucket(TEN, 5000, 200_000)
+    assert qdisc_up.seed == 6
+
+
+def test_the_two_directions_draw_differently() -> None:
+    lossy = Shape(loss=0.1)
+    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=lossy, down=lossy, seed=6)
+    seeds = [qdisc.seed for qdisc in qdiscs_of(link) if isinstance(qdisc, Netem)]
+    assert seeds == [6, 7]
 
 
 @pytest.mark.parametrize(
@@ -109,10 +134,13 @@ def test_a_refusal_names_the_direction() -> None:
         (None, "not shaped"),
         (TokenBucket(TEN, 5000, 125_000), "tbf rate 10mbit burst 5000 B queue 100ms (125000 B)"),
         (
-            Netem(Duration(20 * MS), Duration(4 * MS), 0.015, TEN, 103),
-            "netem delay 20ms jitter 4ms loss 1.5% rate 10mbit queue 103 packets",
+            Netem(Duration(20 * MS), Duration(4 * MS), 0.015, None, 103, "pareto", 0.25),
+            "netem delay 20ms jitter 4ms pareto loss 1.5% correlation 25% limit 103 packets",
         ),
-        (Netem(Duration(0), Duration(0), 0.5, None, 7), "netem loss 50% queue 7 packets"),
+        (
+            Netem(Duration(0), Duration(0), 0.5, TokenBucket(TEN, 5000, 125_000), 7),
+            "netem loss 50% limit 7 packets, tbf rate 10mbit burst 5000 B queue 100ms (125000 B)",
+        ),
     ],
 )
 def test_described_in_words(qdisc: Qdisc | None, words: str) -> None:
@@ -120,7 +148,7 @@ def test_described_in_words(qdisc: Qdisc | None, words: str) -> None:
 
 
 BUCKET = TokenBucket(TEN, 5000, 125_000)
-LINE = Netem(Duration(20 * MS), Duration(0), 0.01, TEN, 103)
+LINE = Netem(Duration(20 * MS), Duration(0), 0.01, BUCKET, 103)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +157,7 @@ LINE = Netem(Duration(20 * MS), Duration(0), 0.01, TEN, 103)
         (None, None),
         (BUCKET, BUCKET),
         (TokenBucket(Rate(10_000_007), 5000, 125_000), TokenBucket(TEN, 5001, 125_000)),
-        (LINE, Netem(Duration(20 * MS + 60e-9), Duration(0), 0.01 + 2**-33, TEN, 103)),
+        (LINE, Netem(Duration(20 * MS + 60e-9), Duration(0), 0.01 + 2**-33, BUCKET, 103)),
         (
             Netem(Duration(0), Duration(0), 0.1, None, 9),
             Netem(Duration(0), Duration(0), 0.1, None, 9),
@@ -157,13 +185,14 @@ def test_the_kernels_rounding_is_no_difference(
         ),
         (
             LINE,
-            Netem(Duration(20 * MS), Duration(0), 0.02, TEN, 103),
+            Netem(Duration(20 * MS), Duration(0), 0.02, BUCKET, 103),
             "loss: configured 0.01, the kernel has 0.02",
         ),
         (
             LINE,
             Netem(Duration(20 * MS), Duration(0), 0.01, None, 103),
-            "rate: configured 10mbit, the kernel has 0bit",
+            "configured tbf rate 10mbit burst 5000 B queue 100ms (125000 B), "
+            "the kernel has not shaped",
         ),
         (
             BUCKET,

@@ -64,6 +64,7 @@ def test_what_the_agent_reports_is_plain_data(lab: Any, spec: Callable[..., Node
         "port_offloads": offloads,
         "congestion_control": "cubic",
         "left_out": [],
+        "unseeded": [],
         "differences": [],
     }
 
@@ -190,3 +191,25 @@ def test_without_netem_a_delay_is_refused_or_left_out_and_said(
     assert attached.link.left_out == ("class slow: up.delay 20ms",)
     assert attached.link.up_found == TokenBucket(SLOW.rate, 3028, 12_500)
     assert asked == [True]
+
+
+def test_a_link_is_changed_while_it_is_there(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+    node = lab.node(spec("w0", 2, up=SLOW, down=SLOW))
+    changed = spec("w0", 2, up=FAST, down=SLOW)
+    lab.switch.reshape(changed, pid=node.peer.pid, network=lab.network)
+    found = lab.switch.inspect(changed, pid=node.peer.pid, network=lab.network)
+    assert found.differences() == []
+    assert isinstance(found.up_found, TokenBucket)
+    assert found.up_found.rate == FAST.rate
+    before = lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
+    assert "up: rate: configured 1mbit, the kernel has 10mbit" in before.differences()
+
+
+def test_a_change_of_a_node_that_has_ended_names_it(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    node = lab.node(spec("w0", 2))
+    node.peer.process.kill()
+    node.peer.process.wait()
+    with pytest.raises(NodeError, match="w0: its link cannot be changed"):
+        lab.switch.reshape(node.spec, pid=node.peer.pid, network=lab.network)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from errno import ENOENT
 from typing import Any
 
@@ -15,6 +16,8 @@ from testbed.network.qdiscs import Netem, Qdisc, TokenBucket, differences
 from testbed.units import Duration, Rate
 
 pytestmark = pytest.mark.root
+
+TEN = TokenBucket(Rate.parse("10mbit"), 5000, 125_000)
 
 
 @pytest.fixture
@@ -105,9 +108,10 @@ def test_a_qdisc_that_is_not_there_is_an_error_that_names_node_and_direction() -
     "qdisc",
     [
         Netem(Duration.parse("20ms"), Duration(0), 0.0, None, 99_076),
-        Netem(Duration.parse("20ms"), Duration.parse("3.3ms"), 0.0, Rate.parse("10mbit"), 103),
-        Netem(Duration(0), Duration(0), 0.013, None, 1000),
-        Netem(Duration.parse("200s"), Duration(0), 1.0, Rate.parse("34gbit"), 5),
+        Netem(Duration.parse("20ms"), Duration.parse("3.3ms"), 0.0, TEN, 103, "uniform"),
+        Netem(Duration(0), Duration(0), 0.013, None, 1000, seed=2**63),
+        Netem(Duration(0), Duration(0), 0.013, TEN, 1000, loss_correlation=0.9),
+        Netem(Duration.parse("200s"), Duration(0), 1.0, None, 5),
     ],
 )
 def test_a_netem_is_read_back_as_it_was_put_there(veth: tuple[Any, int], qdisc: Netem) -> None:
@@ -116,10 +120,30 @@ def test_a_netem_is_read_back_as_it_was_put_there(veth: tuple[Any, int], qdisc: 
 
 
 @pytest.mark.netem
-def test_a_token_bucket_and_a_netem_replace_one_another(veth: tuple[Any, int]) -> None:
+def test_every_qdisc_replaces_every_other(veth: tuple[Any, int]) -> None:
     ip, index = veth
-    bucket = TokenBucket(Rate.parse("10mbit"), 5000, 125_000)
-    line = Netem(Duration.parse("20ms"), Duration(0), 0.01, Rate.parse("10mbit"), 103)
-    qdiscs: list[Qdisc | None] = [bucket, line, None, line, bucket]
+    plain = Netem(Duration.parse("20ms"), Duration(0), 0.01, None, 103)
+    line = Netem(Duration.parse("20ms"), Duration.parse("1ms"), 0.0, TEN, 103)
+    bursts = Netem(Duration(0), Duration(0), 0.01, TEN, 103, loss_correlation=0.5)
+    qdiscs: list[Qdisc | None] = [TEN, plain, None, line, TEN, line, plain, bursts, line, bursts]
     for qdisc in qdiscs:
-        tc.shape(ip, index, qdisc, where="w0: up")
+        found = tc.shape(ip, index, qdisc, where="w0: up")
+        assert differences(qdisc, found) == []
+
+
+@pytest.mark.netem
+def test_a_change_keeps_what_waits(veth: tuple[Any, int]) -> None:
+    ip, index = veth
+    line = Netem(Duration.parse("20ms"), Duration(0), 0.0, TEN, 103)
+    tc.shape(ip, index, line, where="w0: up")
+    before = handle(ip, index)
+    tc.shape(ip, index, replace(line, delay=Duration.parse("40ms")), where="w0: up")
+    assert handle(ip, index) == before
+
+
+def handle(ip: Any, index: int) -> int:
+    """By which the kernel knows a root qdisc; a new one gets a new one."""
+    found: int = next(
+        message["handle"] for message in ip.get_qdiscs(index=index) if message["handle"]
+    )
+    return found

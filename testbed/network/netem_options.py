@@ -1,0 +1,106 @@
+"""netem's options as the kernel takes and tells them: bytes. Pure; no netlink.
+
+pyroute2 knows neither the loss models nor the tables of the jitter nor the seed, and in 0.9.2 to
+0.9.7 cannot set the rate.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from testbed.network.jitter import table
+from testbed.network.qdiscs import TICK_SECONDS, UNSHAPED_RATE, Netem
+from testbed.units import Duration
+
+SHARE = 2**32 - 1
+"""netem keeps a probability as a 32-bit share of one."""
+
+PARAMETERS = struct.Struct("=6I")  # latency, limit, loss, gap, duplicate, jitter
+HEADER = struct.Struct("=HH")
+MARKOV = struct.Struct("=4I")  # to the bad state, back from it, kept in it, lost in the good one
+CORRELATION, TABLE, LOSS, RATE, SEED = 1, 2, 5, 6, 14
+GILBERT_ELLIOTT = 2
+TYPE_MASK = 0x3FFF
+
+
+def encode(netem: Netem) -> bytes:
+    """The options of ``netem``, without the bucket below it.
+
+    netem's own correlated losses are not used: it compares the loss with a mean of two draws, so
+    that 10 % with a correlation of 25 % come out as 2 %. Two states of which one loses everything
+    have exactly the share and the correlation asked for.
+    """
+    correlated = netem.loss_correlation > 0
+    loss = 0 if correlated else round(netem.loss * SHARE)
+    parts = [
+        PARAMETERS.pack(_ticks(netem.delay), netem.limit_packets, loss, 0, 0, _ticks(netem.jitter)),
+        _attribute(CORRELATION, bytes(12)),
+        _attribute(RATE, struct.pack("=IiIi", _own_rate(netem), 0, 0, 0)),
+    ]
+    if netem.jitter:
+        deviations = table(netem.distribution or "normal")
+        parts.append(_attribute(TABLE, struct.pack(f"={len(deviations)}h", *deviations)))
+    if correlated:
+        parts.append(_attribute(LOSS, _attribute(GILBERT_ELLIOTT, _two_states(netem))))
+    if netem.seed is not None:
+        parts.append(_attribute(SEED, struct.pack("=Q", netem.seed)))
+    return b"".join(parts)
+
+
+def decode(options: bytes) -> Netem:
+    """What the kernel says a netem is; it does not tell the law of its jitter."""
+    delay, limit, loss_share, _, _, jitter = PARAMETERS.unpack_from(options)
+    attributes = _attributes(options[PARAMETERS.size :])
+    loss, correlation = loss_share / SHARE, 0.0
+    models = _attributes(attributes.get(LOSS, b""))
+    if GILBERT_ELLIOTT in models:
+        worse, better, _, _ = (share / SHARE for share in MARKOV.unpack(models[GILBERT_ELLIOTT]))
+        loss, correlation = worse / (worse + better), 1 - worse - better
+    return Netem(
+        delay=_duration(delay),
+        jitter=_duration(jitter),
+        loss=loss,
+        bucket=None,
+        limit_packets=limit,
+        distribution=None,
+        loss_correlation=correlation,
+        seed=struct.unpack("=Q", attributes[SEED])[0] if SEED in attributes else None,
+    )
+
+
+def _own_rate(netem: Netem) -> int:
+    """Where the delay varies, packets overtake one another, unless netem has a rate."""
+    return round(UNSHAPED_RATE.bytes_per_second) if netem.jitter else 0
+
+
+def _two_states(netem: Netem) -> bytes:
+    """From good to bad and back: stationary share ``loss``, correlation as asked for."""
+    changes = 1 - netem.loss_correlation
+    worse, better = changes * netem.loss, changes * (1 - netem.loss)
+    return MARKOV.pack(round(worse * SHARE), round(better * SHARE), 0, 0)
+
+
+def _attribute(number: int, data: bytes) -> bytes:
+    size = HEADER.size + len(data)
+    return HEADER.pack(size, number) + data + bytes(-size % 4)
+
+
+def _attributes(data: bytes) -> Mapping[int, bytes]:
+    return dict(_split(data))
+
+
+def _split(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + HEADER.size <= len(data):
+        size, number = HEADER.unpack_from(data, at)
+        yield number & TYPE_MASK, data[at + HEADER.size : at + size]
+        at += max(size + -size % 4, HEADER.size)
+
+
+def _ticks(seconds: float) -> int:
+    return round(seconds / TICK_SECONDS)
+
+
+def _duration(ticks: int) -> Duration:
+    return Duration(round(ticks * TICK_SECONDS, 9))

@@ -1,0 +1,57 @@
+"""Fields of a link that only make sense together."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.errors import ScenarioError
+from testbed.scenario import load_text
+from testbed.scenario.links import link_spec
+from testbed.topology import Shape
+from testbed.units import Duration, Rate
+
+TEXT = """\
+name: linked
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers:
+  count: 2
+  classes:
+    far: {link: {up: {UP}}}
+stop: {updates: 1}
+time_scale: 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("up", "message"),
+    [
+        ("delay: 5ms, jitter: 6ms", "found a jitter of 6ms, expected at most the delay, 5ms"),
+        ("delay: 5ms, distribution: pareto", "found a distribution without a jitter"),
+        ("loss_correlation: 0.5", "found a loss_correlation without a loss"),
+        ("loss: 0.1, loss_correlation: 1.0", "loss_correlation"),
+        ("delay: 5ms, jitter: 1ms, distribution: cauchy", "normal"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(up: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        load_text(TEXT.replace("UP", up))
+    assert message in str(refused.value)
+    assert "workers.classes.far.link.up" in str(refused.value)
+
+
+def test_laws_and_shares_are_the_same_in_emulated_and_in_real_time() -> None:
+    up = "rate: 1mbit, delay: 40ms, jitter: 8ms, distribution: uniform, loss: 0.1"
+    scenario = load_text(TEXT.replace("UP", f"{up}, loss_correlation: 0.2"))
+    link = scenario.workers.classes["far"].link
+    spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale, seed=3)
+    assert spec.seed == 3
+    assert spec.up == Shape(
+        rate=Rate(2e6),
+        delay=Duration(0.02),
+        jitter=Duration(0.004),
+        loss=0.1,
+        distribution="uniform",
+        loss_correlation=0.2,
+    )
