@@ -1,5 +1,7 @@
 """The agent's first process: it makes the run's pid namespace, and waits for what lives in there.
 
+For an ordinary user it makes the user namespace first, which all others of the run belong to.
+
 Started by the native runtime with the lifeline as standard input, the pipe that it reports in as
 standard output, and its log as standard error.
 """
@@ -12,7 +14,9 @@ from contextlib import suppress
 
 from testbed.agent import syscalls
 from testbed.agent.role import end_with
+from testbed.agent.user_namespace import enter_user_namespace
 from testbed.errors import HostError
+from testbed.runtimes.refusals import explain
 from testbed.runtimes.reports import encode_error, report
 from testbed.runtimes.settings import AgentSettings
 
@@ -21,10 +25,11 @@ def main() -> int:
     """Fork the run's first process; returns its exit status once it has ended."""
     settings = AgentSettings.from_json(sys.argv[1])
     try:
+        enter_user_namespace(settings.users.kind)
         syscalls.unshare(syscalls.CLONE_NEWPID)
-    except OSError as error:
-        hint = "Containers need CAP_SYS_ADMIN; inside another container, run that one with it."
-        refusal = HostError(f"this host lets root make no namespaces: {error.strerror}.", hint=hint)
+    except (OSError, HostError) as error:
+        root = not settings.users.namespace
+        refusal = explain(error, root=root) if isinstance(error, OSError) else error
         report(sys.stdout.fileno(), error=encode_error(refusal))
         return refusal.exit_code
     child = os.fork()

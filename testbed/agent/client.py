@@ -5,15 +5,17 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from testbed.agent.launch import EXITS, LAUNCH, Exit, Launch
+from testbed.agent.link_changes import CHANGES, LINK, SHAPE, LinkChange
 from testbed.agent.protocol import Connection, Message, short_path
 from testbed.errors import NodeError
 from testbed.network.counters import Traffic
 from testbed.runtimes.reports import decode_error
+from testbed.topology import LinkSpec, Shape
 
 CALL_SECONDS = 30.0
 LAUNCH_SECONDS = 90.0
@@ -30,6 +32,7 @@ class AgentClient:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._exits_seen = 0
+        self._changes_seen = 0
 
     @classmethod
     def connect(cls, socket_path: Path, *, deadline: float) -> Self:
@@ -113,6 +116,39 @@ class AgentClient:
         """Every running node's link, as it was asked for and as the kernel has it now."""
         links: list[Mapping[str, Any]] = self._call("links")
         return links
+
+    def link(self, node: str) -> LinkSpec:
+        """A running node's link as it is now, with what was changed since it was planned."""
+        return LINK.validate_python(self._call("link", node=node))
+
+    def reshape(
+        self,
+        nodes: Sequence[str],
+        *,
+        up: Shape | None = None,
+        down: Shape | None = None,
+        seconds: float | None = None,
+    ) -> LinkChange:
+        """Change the links of those of the nodes that run, for so many seconds or until reset.
+
+        The agent ends the change when its time has come, whether anybody is connected or not.
+        """
+        shapes = {
+            name: SHAPE.dump_python(shape, mode="json")
+            for name, shape in {"up": up, "down": down}.items()
+        }
+        change = self._call("reshape", nodes=list(nodes), seconds=seconds, **shapes)
+        return CHANGES.validate_python([change])[0]
+
+    def reset_links(self, nodes: Sequence[str]) -> LinkChange:
+        """Give nodes the plan's links again."""
+        return CHANGES.validate_python([self._call("reset_links", nodes=list(nodes))])[0]
+
+    def link_changes(self) -> list[LinkChange]:
+        """The changes of links since this client last asked, whoever made them."""
+        new = CHANGES.validate_python(self._call("link_changes", since=self._changes_seen))
+        self._changes_seen += len(new)
+        return list(new)
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         return self._exchange(operation, CALL_SECONDS, arguments).content.get("result")

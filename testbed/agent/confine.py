@@ -10,12 +10,16 @@ from pathlib import Path
 
 from testbed.agent import syscalls
 from testbed.agent.seccomp import forbid_namespaces
+from testbed.agent.user_namespace import may_set_groups
 
 OPEN_FILES = 4096
 """Enough for a server of 1,022 workers."""
 
 PROCESSES = 4096
 """Counted over all processes of a uid; the node's control group has the closer limit."""
+
+SHARED_UID = 0
+"""Where the user's own uid is the only one, all nodes count as one."""
 
 STACK_BYTES = 8 * 2**20
 
@@ -26,11 +30,13 @@ def confine(uid: int) -> None:
     Raises:
         OSError: the kernel refuses one of the steps.
     """
-    _set_limits()
+    _set_limits(uid)
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     syscalls.drop_bounding_set()
-    os.setgroups([])
+    syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECURE_NOROOT_FOR_GOOD)
+    if may_set_groups():
+        os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     syscalls.drop_capabilities()
@@ -48,13 +54,14 @@ def keep_only(*descriptors: int) -> None:
             os.close(descriptor)
 
 
-def _set_limits() -> None:
+def _set_limits(uid: int) -> None:
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: OPEN_FILES,
-        resource.RLIMIT_NPROC: PROCESSES,
         resource.RLIMIT_STACK: STACK_BYTES,
     }
+    if uid != SHARED_UID:
+        wanted[resource.RLIMIT_NPROC] = PROCESSES
     for kind, value in wanted.items():
         _, most = resource.getrlimit(kind)
         limit = value if most == resource.RLIM_INFINITY else min(value, most)

@@ -71,7 +71,9 @@ def _prepare(delivery: Delivery) -> None:
     keep_only(delivery.report, delivery.gate, delivery.log)
     _redirect(delivery.log)
     syscalls.bring_loopback_up()
-    make_view(launch.mounts, launch.node.uid, run_folder=delivery.order.run_folder)
+    order = delivery.order
+    make_view(launch.mounts, launch.node.uid, run_folder=order.run_folder, private=order.private)
+    os.nice(order.nice)
     confine(launch.node.uid)
 
 

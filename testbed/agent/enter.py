@@ -31,6 +31,10 @@ def main() -> int:
     pidfd = role.open() if role is not None else None
     if role is None or pidfd is None:
         raise NodeError("the node has ended.")
+    if _is_foreign(role.pid):
+        syscalls.setns(pidfd, syscalls.CLONE_NEWUSER)
+    # Now that this process is in the same user namespace: there it may read all of the role, and
+    # the uid has the number that it has for the role itself.
     uid = _uid(role.pid)
     environment = _environment(role.pid)
     # Only children are moved into a pid namespace.
@@ -49,7 +53,7 @@ def _become(
 ) -> int:
     """Become the command; returns only if there is no such command."""
     for entrance in entrances:
-        Path(entrance).write_text("0")
+        _enter_group(Path(entrance))
     syscalls.setns(pidfd, syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
     os.chdir("/")
     keep_only()
@@ -64,6 +68,22 @@ def _become(
     except PermissionError:
         sys.stderr.write(f"{command[0]}: not executable in the node\n")
         return NOT_EXECUTABLE
+
+
+def _enter_group(entrance: Path) -> None:
+    try:
+        entrance.write_text("0")
+    except OSError as error:
+        raise NodeError(
+            f"{entrance.parent} cannot be entered: {error.strerror}.",
+            hint="Call this from inside the same `systemd-run --user --scope` as the run's own.",
+        ) from None
+
+
+def _is_foreign(pid: int) -> bool:
+    """Whether a process is in another user namespace than this one."""
+    theirs, mine = (Path(f"/proc/{which}/ns/user").readlink() for which in (pid, "self"))
+    return theirs != mine
 
 
 def _uid(pid: int) -> int:

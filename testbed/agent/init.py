@@ -13,15 +13,17 @@ from testbed.agent import syscalls
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes, end_all_others
 from testbed.agent.server import Server
 from testbed.agent.spawner import Spawner
+from testbed.agent.tether import Tether
+from testbed.agent.user_namespace import forbid_more
 from testbed.agent.view import PROC_FLAGS
 from testbed.errors import TestbedError
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
-from testbed.runtimes.hierarchies import find_hierarchies
 from testbed.runtimes.lifeline import AGENT_LOG, AGENT_SOCKET, COMMIT
 from testbed.runtimes.limits import PIDS_LIMIT, Limits
 from testbed.runtimes.reports import encode_error, report
+from testbed.runtimes.roster import Roster
 from testbed.runtimes.settings import AgentSettings
 from testbed.telemetry.folder import RunFolder
 
@@ -36,7 +38,7 @@ def main(settings: AgentSettings) -> int:
     if not committed():
         return 1
     try:
-        groups = RunGroups(settings.folder.name, find_hierarchies())
+        groups = RunGroups(settings.folder.name, settings.hierarchies)
         groups.create()
         try:
             _live(settings, groups)
@@ -75,16 +77,20 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
     socket.sethostname(groups.run[:HOSTNAME_BYTES])
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("proc", "/proc", "proc", flags=PROC_FLAGS)
+    if settings.users.namespace:
+        forbid_more()
     log = RunFolder(settings.folder).log(AGENT_LOG)
-    spawner = Spawner.start(settings.template, run_folder=settings.folder, agent_log=log)
-    return Nodes(groups, spawner, Switch.build(), TrafficMeter())
+    spawner = Spawner.start(settings, agent_log=log)
+    roster = Roster(RunFolder(settings.folder))
+    roster.create()
+    return Nodes(groups, roster, spawner, Switch.build(), TrafficMeter())
 
 
 def _live(settings: AgentSettings, groups: RunGroups) -> None:
     """Do what there is to do until the run ends."""
     nodes = _bring_up(settings, groups)
     server = Server(nodes, RunFolder(settings.folder).control / AGENT_SOCKET)
-    server.watch(LIFELINE, lambda _: _end_of_lifeline(server, settings.detached))
+    Tether(LIFELINE, server, nodes, fate="kept" if settings.detached else "ended")
     server.watch(nodes.spawner.ready_pipe, lambda _: _template_says(server, nodes.spawner))
     server.serve()
 
@@ -99,14 +105,6 @@ def _template_says(server: Server, spawner: Spawner) -> None:
     else:
         _say(ready=True)
     os.dup2(sys.stderr.fileno(), STATUS)  # the controller has been told all that it waits for
-
-
-def _end_of_lifeline(server: Server, detached: bool) -> None:
-    if os.read(LIFELINE, len(COMMIT)):
-        return
-    server.forget(LIFELINE)
-    if not detached:
-        server.stop()
 
 
 def _leave(groups: RunGroups) -> None:

@@ -80,10 +80,12 @@ class Exit:
     Attributes:
         node: its name.
         status: what its role returned; negative for the signal that ended it.
+        out_of_memory: whether the kernel has killed in it because its memory limit was reached.
     """
 
     node: str
     status: int
+    out_of_memory: bool = False
 
 
 LAUNCH = TypeAdapter(Launch)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from testbed.agent.launch import Exit, Launch
+from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
 from testbed.errors import HostError, NodeError
 from testbed.network.counters import Traffic, TrafficMeter
 from testbed.network.switch import Switch
 from testbed.runtimes.cgroups import RunGroups
-from testbed.runtimes.limits import Limits
-from testbed.runtimes.process import has_ended
-from testbed.topology import NetworkSpec, NodeSpec
+from testbed.runtimes.limits import Limits, nice_of
+from testbed.runtimes.process import Process, has_ended
+from testbed.runtimes.roster import Roster
+from testbed.runtimes.standstill import go_on, stop_all
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Role
 
 CLEANUP_SECONDS = 5.0
 
@@ -31,11 +35,13 @@ class RunningNode:
         spec: its place in the plan.
         network: what its link was made for.
         pid: its role's, in this pid namespace.
+        oom_kills: how often its control group had run out of memory before.
     """
 
     spec: NodeSpec
     network: NetworkSpec
     pid: int
+    oom_kills: int
 
 
 @dataclass
@@ -44,17 +50,21 @@ class Nodes:
 
     Attributes:
         groups: the run's control groups.
+        roster: where nodes are put on record for those outside.
         spawner: makes containers.
         switch: where their links meet.
         meter: counts what the links carry.
         exits: the nodes that have ended, in that order.
+        changes: what was changed at their links.
     """
 
     groups: RunGroups
+    roster: Roster
     spawner: Spawner
     switch: Switch
     meter: TrafficMeter
     exits: list[Exit] = field(default_factory=list)
+    changes: LinkChanges = field(default_factory=LinkChanges)
     _running: dict[str, RunningNode] = field(default_factory=dict)
 
     def launch(self, launch: Launch) -> int:
@@ -68,17 +78,27 @@ class Nodes:
             raise NodeError(f"{name} runs already.")
         launch.check()
         pid = None
+        oom_kills = self.groups.oom_kills(name)
         try:
+            self.groups.check([launch.node])
             self.groups.add(name, Limits.of(launch.node))
-            self.groups.thaw(name)  # who enters a frozen group stands still, the template behind it
-            with self.spawner.spawn(launch, self.groups.entrances(name)) as newborn:
+            if self.groups.has("freezer"):
+                self.groups.thaw(name)  # who enters a frozen group stands still, and the template
+            nice = 0 if self.groups.has("cpu") else nice_of(launch.node.cpu_weight)
+            entrances = self.groups.entrances(name)
+            with self.spawner.spawn(launch, entrances, nice=nice) as newborn:
                 pid = newborn.pid()
+                self.roster.add(name, Process.of(pid))
                 self._connect(launch, pid)
                 newborn.let_go()
-        except BaseException:
+        except BaseException as failure:
+            short = self.groups.oom_kills(name) > oom_kills
             self._undo(name, pid)
+            if short:
+                limit = launch.node.memory
+                raise NodeError(f"{name} ran out of memory at its limit of {limit}.") from failure
             raise
-        self._running[name] = RunningNode(launch.node, launch.network, pid)
+        self._running[name] = RunningNode(launch.node, launch.network, pid, oom_kills)
         return pid
 
     def pid(self, name: str) -> int:
@@ -94,6 +114,10 @@ class Nodes:
             state = f"ended with status {ended.status}" if ended else "was never launched"
             raise NodeError(f"{name} {state}.") from None
 
+    def pids(self, role: Role) -> list[int]:
+        """The pids of the running nodes of a role, in this pid namespace."""
+        return [node.pid for node in self._running.values() if node.spec.role == role]
+
     def running(self) -> list[str]:
         """The names of the nodes that run, in the order of their launches."""
         return list(self._running)
@@ -107,8 +131,9 @@ class Nodes:
                 self.meter.release(name)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if name is not None:
-                del self._running[name]
-                self.exits.append(Exit(name, status))
+                ended = self._running.pop(name)
+                short = self.groups.oom_kills(name) > ended.oom_kills
+                self.exits.append(Exit(name, status, out_of_memory=short))
 
     def send_signal(self, name: str, number: int) -> None:
         """Send a signal to a node's role."""
@@ -116,12 +141,18 @@ class Nodes:
 
     def freeze(self, name: str) -> None:
         """Stop a node's processes where they are."""
-        self.pid(name)
-        self.groups.freeze(name)
+        pid = self.pid(name)
+        if self.groups.has("freezer"):
+            self.groups.freeze(name)
+        else:
+            stop_all(pid)
 
     def thaw(self, name: str) -> None:
         """Let a frozen node go on."""
-        self.groups.thaw(name)
+        if self.groups.has("freezer"):
+            self.groups.thaw(name)
+        else:
+            go_on(self.pid(name))
 
     def private_bytes(self, name: str) -> int:
         """Memory of a node's role that it shares with no other process.
@@ -145,17 +176,46 @@ class Nodes:
         )
         return [link.as_dict() for link in found]
 
+    def links_of(self, names: Sequence[str]) -> dict[str, LinkSpec]:
+        """The links of those of the nodes that run, as they are now.
+
+        Raises:
+            NodeError: none of them runs, or has a link.
+        """
+        found = {
+            name: link
+            for name in names
+            if name in self._running and (link := self._running[name].spec.link) is not None
+        }
+        if not found:
+            raise NodeError(f"none of {', '.join(names)} runs and has a link.")
+        return found
+
+    def relink(self, name: str, link: LinkSpec) -> None:
+        """Give a running node's link another shape.
+
+        Raises:
+            NodeError: no such node runs, or its link cannot be changed.
+        """
+        self.pid(name)
+        node = self._running[name]
+        changed = replace(node, spec=replace(node.spec, link=link))
+        self.switch.reshape(changed.spec, pid=node.pid, network=node.network)
+        self._running[name] = changed
+
     def _connect(self, launch: Launch, pid: int) -> None:
         node = launch.node
         if node.link is None:
             return
         self.switch.attach(node, pid=pid, network=launch.network, neighbours=launch.neighbours)
-        self.meter.watch(node.name, pid=pid, is_server=node.role == "ps")
+        if node.role != "probe":  # what measures a link is no part of what the run carried
+            self.meter.watch(node.name, pid=pid, is_server=node.role == "ps")
 
     def _undo(self, name: str, pid: int | None) -> None:
         deadline = time.monotonic() + CLEANUP_SECONDS
         if pid is not None:
             _kill(pid, deadline - time.monotonic())
+        self.roster.remove(name)
         with suppress(HostError):  # the end of the run tries again, and says so if it fails
             self.groups.remove_node(name, deadline=deadline)
 

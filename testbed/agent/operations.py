@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed.agent.launch import LAUNCH
+from testbed.agent.link_changes import CHANGES, LINK, SHAPE, LinkChange
 from testbed.agent.nodes import Nodes
 from testbed.agent.protocol import Message
 from testbed.errors import NodeError, TestbedError
@@ -83,6 +84,35 @@ def _links(nodes: Nodes, _: Request) -> Message:
     return Message({"result": nodes.links()})
 
 
+def _reshape(nodes: Nodes, request: Request) -> Message:
+    change = nodes.changes.set(
+        nodes.links_of(request["nodes"]),
+        up=SHAPE.validate_python(request["up"]),
+        down=SHAPE.validate_python(request["down"]),
+        seconds=request["seconds"],
+        relink=nodes.relink,
+    )
+    return Message({"result": _as_data([change])[0]})
+
+
+def _link(nodes: Nodes, request: Request) -> Message:
+    links = nodes.links_of([request["node"]])
+    return Message({"result": LINK.dump_python(links[request["node"]], mode="json")})
+
+
+def _reset_links(nodes: Nodes, request: Request) -> Message:
+    change = nodes.changes.reset(request["nodes"], relink=nodes.relink)
+    return Message({"result": _as_data([change])[0]})
+
+
+def _link_changes(nodes: Nodes, request: Request) -> Message:
+    return Message({"result": _as_data(nodes.changes.done[request["since"] :])})
+
+
+def _as_data(changes: list[LinkChange]) -> Any:
+    return CHANGES.dump_python(tuple(changes), mode="json")
+
+
 OPERATIONS: Mapping[str, Callable[[Nodes, Request], Message]] = {
     "launch": _launch,
     "pid": _pid,
@@ -94,4 +124,8 @@ OPERATIONS: Mapping[str, Callable[[Nodes, Request], Message]] = {
     "private_bytes": _private_bytes,
     "count": _count,
     "links": _links,
+    "link": _link,
+    "reshape": _reshape,
+    "reset_links": _reset_links,
+    "link_changes": _link_changes,
 }

@@ -23,11 +23,15 @@ class Order:
         launch: what the controller asked for, without the neighbours.
         entrances: files of the node's control groups into which its first process writes 0.
         run_folder: hidden in the node.
+        private: folders that are hidden as well, but for what the interpreter needs.
+        nice: how far the node's processes stand back for others, where no control group says it.
     """
 
     launch: Launch
     entrances: tuple[Path, ...]
     run_folder: Path
+    private: tuple[Path, ...] = ()
+    nice: int = 0
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,11 @@ def resolve(entry: str) -> Entry:
 
 
 def end_on_signals() -> None:
-    """Make SIGTERM and SIGINT end this process, until the role has handlers of its own.
+    """Make SIGTERM, SIGINT and SIGHUP end this process, until the role has handlers of its own.
 
     The first process of a pid namespace ignores every signal that it has no handler for.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
 
 

@@ -49,9 +49,10 @@ class Server:
     def serve(self) -> None:
         """React, until ``stop`` is called."""
         while self._running:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(self._nodes.changes.due_in_seconds()):
                 if key.fd in self._selector.get_map():  # an earlier reaction may have closed it
                     key.data(key.fd)
+            self._nodes.changes.expire(relink=self._nodes.relink)
 
     def _accept(self, _: int) -> None:
         peer, _address = self._listener.accept()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,11 +16,13 @@ from pathlib import Path
 from testbed.agent.launch import Launch
 from testbed.agent.order import Delivery, Order
 from testbed.errors import NodeError
-from testbed.runtimes.base import Template
 from testbed.runtimes.environment import python
 from testbed.runtimes.reports import ReportPipe
+from testbed.runtimes.settings import AgentSettings
 
 SETUP_SECONDS = 30.0
+ONLY_UID = 0
+"""The user's own, as a user namespace with one uid has it."""
 
 
 class Newborn:
@@ -54,29 +57,30 @@ class Spawner:
     """Forks nodes from the template.
 
     Attributes:
-        run_folder: hidden in every node.
+        settings: of the run.
         agent_log: where the template prints.
         process: the template.
     """
 
-    run_folder: Path
+    settings: AgentSettings
     agent_log: Path
     process: subprocess.Popen[bytes]
     _channel: socket.socket
 
     @classmethod
-    def start(cls, template: Template, *, run_folder: Path, agent_log: Path) -> Spawner:
+    def start(cls, settings: AgentSettings, *, agent_log: Path) -> Spawner:
         """Start the template; ``ready_pipe`` becomes readable when it is ready, or has ended."""
+        template = json.dumps(asdict(settings.template))
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             process = subprocess.Popen(
-                python("testbed.agent.template", str(its.fileno()), json.dumps(asdict(template))),
+                python("testbed.agent.template", str(its.fileno()), template),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 bufsize=0,
                 pass_fds=(its.fileno(),),
             )
-        return cls(run_folder, agent_log, process, mine)
+        return cls(settings, agent_log, process, mine)
 
     @property
     def ready_pipe(self) -> int:
@@ -94,8 +98,13 @@ class Spawner:
         pipe.expect("ready", deadline=time.monotonic())
 
     @contextmanager
-    def spawn(self, launch: Launch, entrances: list[Path]) -> Iterator[Newborn]:
+    def spawn(self, launch: Launch, entrances: list[Path], *, nice: int) -> Iterator[Newborn]:
         """Have a node made. It lives on only if it is let go before the body ends.
+
+        Args:
+            launch: what the controller asked for.
+            entrances: see Order.
+            nice: see Order.
 
         Raises:
             NodeError: the template has ended.
@@ -104,7 +113,7 @@ class Spawner:
         name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS
         log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        order = Order(replace(launch, neighbours=()), tuple(entrances), self.run_folder)
+        order = self._order(launch, tuple(entrances), nice)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
         try:
@@ -119,6 +128,21 @@ class Spawner:
             os.close(report_reader)
             os.close(gate_writer)
 
+    def _order(self, launch: Launch, entrances: tuple[Path, ...], nice: int) -> Order:
+        node = launch.node
+        if self.settings.users.kind == "one":
+            node = replace(node, uid=ONLY_UID)
+        for mount in launch.mounts:
+            if mount.writable and node.uid != ONLY_UID:
+                share(mount.source, node.uid)
+        return Order(
+            launch=replace(launch, node=node, neighbours=()),
+            entrances=entrances,
+            run_folder=self.settings.folder,
+            private=self.settings.private,
+            nice=nice,
+        )
+
     def _send(self, delivery: Delivery, name: str) -> None:
         try:
             delivery.send(self._channel)
@@ -127,3 +151,13 @@ class Spawner:
                 f"{name}: the template has ended, no node can be started any more.",
                 hint=f"See {self.agent_log}.",
             ) from None
+
+
+def share(path: Path, group: int) -> None:
+    """Let a group write to a file or folder.
+
+    It stays its owner's, who so can remove whatever a node with a uid of its own leaves in there.
+    """
+    os.chown(path, -1, group)
+    wanted = 0o070 if path.is_dir() else 0o060
+    path.chmod(stat.S_IMODE(path.stat().st_mode) | wanted)

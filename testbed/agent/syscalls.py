@@ -35,9 +35,12 @@ PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
+SECURE_NOROOT_FOR_GOOD = 0b11
+"""Uid 0 gets no capability by executing a program, and this cannot be taken back."""
 
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 _AT_FDCWD = -100

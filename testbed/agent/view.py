@@ -19,24 +19,30 @@ TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 PROC_FLAGS = TMPFS_FLAGS | syscalls.MS_NOEXEC
 
 
-def make_view(mounts: Sequence[Mount], uid: int, *, run_folder: Path) -> None:
+def make_view(
+    mounts: Sequence[Mount], uid: int, *, run_folder: Path, private: Sequence[Path] = ()
+) -> None:
     """Change what this process's mount namespace shows; nothing in it may propagate to another.
 
     Args:
         mounts: what is shown below /run/testbed.
         uid: the role's; decides what of the interpreter would be closed to it.
         run_folder: hidden: it holds what other nodes wrote.
+        private: folders that are covered as well; what the interpreter needs stands there again.
 
     Raises:
         HostError: the interpreter is closed to the uid, or the kernel is too old.
         OSError: a source is missing, or a mount fails; names it.
     """
     must, may = find_needs()
-    covers = find_covers((*SCRATCH, MOUNT_ROOT.parent), uid, must=must, may=may)
+    hidden = (folder for folder in private if folder.is_dir())
+    covers = find_covers((*SCRATCH, MOUNT_ROOT.parent, *hidden), uid, must=must, may=may)
     # Opened before anything is covered: from then on only these descriptors lead there.
     sources = _open(mount.source for mount in mounts)
     trees = _open(tree for cover in covers for tree in cover.trees)
     syscalls.mount("proc", "/proc", "proc", flags=PROC_FLAGS)
+    # A mount of its own, so that it stays read-only: its network settings belong to uid 0 in here.
+    syscalls.mount("/proc/sys", "/proc/sys", flags=syscalls.MS_BIND)
     for cover in covers:
         _put_up(cover, trees)
     for mount in mounts:

@@ -29,11 +29,11 @@ def main(arguments: Mapping[str, str]) -> int:
     import torch
 
     torch.set_num_threads(1)
-    scenario = load_scenario(Path(arguments["scenario"]))
+    folder = Path(arguments["scenario"]).parent
+    scenario = load_scenario(Path(arguments["scenario"]), custom_files=folder / "custom")
     if isinstance(scenario.model, CustomModel):
         return 0  # the user's code runs in nodes only, never with the template's privileges
     data = load(Path(arguments["data"]))
-    folder = Path(arguments["scenario"]).parent
     network = scenario.model.build(data.image_shape, data.classes, folder=folder)
     rng = stream(scenario.seed, "warm-up")
     half = scenario.algorithm.worker(network.layout, scenario.workers.count, rng=rng)

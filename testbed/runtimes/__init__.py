@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.family import Named
 
@@ -17,7 +17,17 @@ class Native(BaseModel):
     name: Literal["native"]
 
 
-# With a second member this becomes Annotated[Native | ..., Field(discriminator="name"), Named()].
-Runtime = Annotated[Native, Named()]
+class Simulated(BaseModel):
+    """One process on a virtual clock: real gradients, modelled seconds, the same records.
 
-__all__ = ["Native", "Runtime"]
+    It makes no containers and has no driver here; the command line sends it to the simulation.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["simulated"]
+
+
+Runtime = Annotated[Annotated[Native | Simulated, Field(discriminator="name")], Named()]
+
+__all__ = ["Native", "Runtime", "Simulated"]

@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
 
+from testbed.runtimes.users import Users
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import Plan
 
 Condition = Literal["running", "frozen", "ended"]
+Fate = Literal["ended", "unattended", "kept"]
+"""What becomes of a run without its controller: it ends, goes on until its training has ended and
+ends then, or is there until it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,14 @@ class Start:
         detached: whether the run outlives the process that started it.
         environment: added to the environment of the agent and of everything that it starts.
         deadline_seconds: by when the agent must be ready.
+        users: where the nodes' uids come from; None to find out.
     """
 
     template: Template = field(default_factory=Template)
     detached: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     deadline_seconds: float = 60.0
+    users: Users | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,13 @@ class Lifeline(Protocol):
 
         Raises:
             HostError: something cannot be removed; names it.
+        """
+
+    def leave(self, fate: Fate) -> None:
+        """Say what is to become of the run when this process closes the lifeline, or dies.
+
+        Raises:
+            NodeError: the agent has ended.
         """
 
     def close(self) -> None:

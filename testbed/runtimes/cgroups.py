@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
-from testbed.runtimes.hierarchies import Hierarchy
+from testbed.runtimes.hierarchies import OUTSIDE, Hierarchy
 from testbed.runtimes.limits import Limits, settings
+from testbed.runtimes.process import is_first
+from testbed.topology import NodeSpec
 
 PARENT = "testbed"
 AGENT_GROUP = "agent"
 """Beside the nodes' groups: the agent's own."""
 
 PROCESSES = "cgroup.procs"
+SUBTREE = "cgroup.subtree_control"
+CURE = (
+    "Run it as root; or, where control groups are version 2, under "
+    "`systemd-run --user --scope -p Delegate=yes`."
+)
 ATTEMPTS = 10
 POLL_SECONDS = 0.005
 FREEZE_SECONDS = 10.0
@@ -92,12 +99,76 @@ class RunGroups:
 
     def exits(self) -> list[Path]:
         """The files into which a process writes 0 to belong to no group of any run."""
-        return [tree.root / PROCESSES for tree in self.hierarchies]
+        outside = [(tree.root / OUTSIDE, tree.root) for tree in self.hierarchies]
+        return [(one if one.is_dir() else root) / PROCESSES for one, root in outside]
+
+    def has(self, controller: str) -> bool:
+        """Whether there are groups with this controller."""
+        return any(controller in tree.controllers for tree in self.hierarchies)
+
+    def check(self, nodes: Iterable[NodeSpec]) -> None:
+        """Refuse limits that no group could enforce.
+
+        Raises:
+            HostError: a node has one; names it, and the cure.
+        """
+        for node in nodes:
+            wanted = {"cpu": node.cpu, "memory": node.memory}
+            for controller, limit in wanted.items():
+                if limit is not None and not self.has(controller):
+                    whose = (
+                        f"{node.name} (class {node.device_class})"
+                        if node.device_class
+                        else node.name
+                    )
+                    raise HostError(
+                        f"{whose}: {controller} {limit} is a limit, and this user can make no "
+                        "control group to enforce it with.",
+                        hint=CURE,
+                    )
+
+    def make_room(self) -> None:
+        """Version 2: empty the group that the runs' are made in; only such a one can be divided.
+
+        Has to be called from the pid namespace that its processes are in. The root of all groups,
+        which alone may have both, is left as it is.
+
+        Raises:
+            HostError: the processes cannot be moved.
+        """
+        for tree in self.hierarchies:
+            if tree.version == 2 and not _divided(tree) and _is_below_the_root(tree):
+                _move_all(tree.root, tree.root / OUTSIDE)
+
+    def leave_room(self) -> None:
+        """Undo what ``make_room`` did, unless other runs still live there."""
+        for tree in self.hierarchies:
+            outside = tree.root / OUTSIDE
+            if outside.is_dir() and not (tree.root / PARENT).exists():
+                with suppress(OSError):  # another run starts just now, and needs the room
+                    names = (tree.root / SUBTREE).read_text().split()
+                    (tree.root / SUBTREE).write_text(" ".join(f"-{name}" for name in names))
+                    _move_all(outside, tree.root)
+                    outside.rmdir()
 
     def nodes(self) -> list[str]:
-        """The names below the run, the agent's among them."""
+        """The names of the nodes that have groups."""
         groups = self._below("freezer")
-        return sorted(path.name for tree, top in groups for path in _children(top))
+        names = {path.name for tree, top in groups for path in _children(top)}
+        return sorted(names - {AGENT_GROUP})
+
+    def first(self, node: str) -> int | None:
+        """The pid of a node's role, the first of its pid namespace; None if it has ended."""
+        return next((pid for pid in self.processes(node) if is_first(pid)), None)
+
+    def oom_kills(self, node: str) -> int:
+        """How often the kernel has killed in a node because its memory limit was reached."""
+        for tree, top in self._below("memory"):
+            file = "memory.oom_control" if tree.version == 1 else "memory.events"
+            with suppress(FileNotFoundError):  # without a limit there is no group
+                words = (top / node / file).read_text().split()
+                return int(words[words.index("oom_kill") + 1])
+        return 0
 
     def processes(self, node: str) -> list[int]:
         """The pids of a node, as this pid namespace sees them."""
@@ -201,7 +272,30 @@ def _make(folder: Path) -> None:
 def _delegate(folder: Path, tree: Hierarchy) -> None:
     """Version 2: let the groups below a folder have the controllers."""
     names = sorted(tree.controllers - {"freezer"})
-    (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
+    (folder / SUBTREE).write_text(" ".join(f"+{name}" for name in names))
+
+
+def _divided(tree: Hierarchy) -> bool:
+    return tree.controllers - {"freezer"} <= {*(tree.root / SUBTREE).read_text().split()}
+
+
+def _is_below_the_root(tree: Hierarchy) -> bool:
+    return (tree.root / "cgroup.type").exists()
+
+
+def _move_all(source: Path, target: Path) -> None:
+    """Move every process of one group into another, which is made for it."""
+    try:
+        target.mkdir(exist_ok=True)
+        while pids := _pids(source):
+            for pid in pids:
+                with suppress(ProcessLookupError):  # it has just ended
+                    (target / PROCESSES).write_text(str(pid))
+    except OSError as error:
+        raise HostError(
+            f"the processes in {source} cannot be moved to {target}: {error.strerror}.",
+            hint="Control groups below it can only be made when it is empty.",
+        ) from None
 
 
 def _apply(folder: Path, limits: Limits, *, controller: str, tree: Hierarchy) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +12,20 @@ from testbed.runtimes.limits import Version
 
 CONTROLLERS = ("cpu", "memory", "freezer", "pids")
 MOUNTS = Path("/proc/self/mountinfo")
+OWN_GROUPS = Path("/proc/self/cgroup")
+
+OUTSIDE = "testbed-outside"
+"""Group for what was in a delegated group before: only one without processes can be divided."""
+
+DELEGATED = ("cgroup.procs", "cgroup.subtree_control")
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One mounted tree of control groups.
+    """One mounted tree of control groups, or the part of it that is the user's.
 
     Attributes:
-        root: where it is mounted.
+        root: where it is mounted, or the user's part begins.
         version: 1 or 2.
         controllers: those of CONTROLLERS that it carries.
     """
@@ -50,6 +57,28 @@ def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
     return _used(ordered, homes)
 
 
+def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tuple[Hierarchy, ...]:
+    """The part of a version 2 tree that this process is in and its user may divide; or nothing."""
+    lines = own_groups.read_text().splitlines()
+    inside = next((line[3:] for line in lines if line.startswith("0::")), None)
+    roots = [_parse_place(line) for line in mounts.read_text().splitlines()]
+    mounted = next((place for place in roots if place is not None), None)
+    if inside is None or mounted is None:
+        return ()
+    root, shown = mounted
+    try:
+        folder = root / Path(inside).relative_to(shown)
+    except ValueError:  # mounted is another part of the tree than the one this process is in
+        return ()
+    if folder.name == OUTSIDE:
+        folder = folder.parent
+    if not all(
+        os.access(path, os.W_OK) for path in (folder, *(folder / name for name in DELEGATED))
+    ):
+        return ()
+    return (Hierarchy(folder, 2, _controllers(folder)),)
+
+
 def _used(trees: list[Hierarchy], homes: Mapping[str, Path]) -> tuple[Hierarchy, ...]:
     """The trees that something was found in, each reduced to what it is used for."""
     used: dict[Path, Hierarchy] = {}
@@ -69,7 +98,18 @@ def _parse(line: str) -> Hierarchy | None:
         found = frozenset(options.split(",")) & frozenset(CONTROLLERS)
         return Hierarchy(root, 1, found) if found else None
     if kind == "cgroup2":
-        listed = (root / "cgroup.controllers").read_text().split()
-        # The freezer of version 2 is no controller: every group but the root has it.
-        return Hierarchy(root, 2, frozenset([*listed, "freezer"]) & frozenset(CONTROLLERS))
+        return Hierarchy(root, 2, _controllers(root))
     return None
+
+
+def _parse_place(line: str) -> tuple[Path, Path] | None:
+    """Of a mounted version 2 tree: where it is mounted, and which group is shown there."""
+    before, _, after = line.partition(" - ")
+    shown, root = before.split()[3:5]
+    return (Path(root), Path(shown)) if after.startswith("cgroup2 ") else None
+
+
+def _controllers(group: Path) -> frozenset[str]:
+    listed = (group / "cgroup.controllers").read_text().split()
+    # The freezer of version 2 is no controller: every group but the root has it.
+    return frozenset([*listed, "freezer"]) & frozenset(CONTROLLERS)

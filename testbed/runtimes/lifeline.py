@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import subprocess
 import time
 from contextlib import suppress
@@ -17,16 +18,19 @@ from pathlib import Path
 from typing import Self
 
 from testbed.errors import HostError, NodeError
-from testbed.runtimes.base import Start
+from testbed.runtimes.base import Fate, Start
 from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
 from testbed.runtimes.environment import agent_environment, python
 from testbed.runtimes.process import Process, has_ended
 from testbed.runtimes.reports import ReportPipe
+from testbed.runtimes.roster import Roster
 from testbed.runtimes.settings import AgentSettings
+from testbed.runtimes.users import Users, find_users
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
 
 AGENT_RECORD = "agent.pid"
+AGENT_SETTINGS = "agent.json"
 AGENT_SOCKET = "agent.sock"
 AGENT_LOG = "agent"
 AGENT_MODULE = "testbed.agent"
@@ -73,7 +77,8 @@ class NativeLifeline:
         folder.logs.mkdir(exist_ok=True)
         lock = _take_lock(folder)
         try:
-            spawned = _execute(folder, start, lock)
+            groups.make_room()
+            spawned = _execute(folder, groups, start=start, lock=lock)
         except BaseException:
             os.close(lock)
             raise
@@ -101,6 +106,18 @@ class NativeLifeline:
         except subprocess.TimeoutExpired:
             raise HostError(f"the agent (process {self._spawned.pid}) does not end.") from None
         clear(self.folder, groups, deadline=deadline)
+
+    def leave(self, fate: Fate) -> None:
+        """Say what is to become of the run when this process closes the lifeline, or dies.
+
+        Raises:
+            NodeError: the agent has ended.
+        """
+        assert self._spawned.stdin is not None
+        try:
+            self._spawned.stdin.write(f"{fate}\n".encode())
+        except BrokenPipeError:
+            raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
 
     def close(self) -> None:
         """Let go of the run: from now on its folder's lock is no longer held by this process."""
@@ -188,7 +205,9 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
             break
         time.sleep(POLL_SECONDS)
     groups.remove(deadline=deadline)
-    for name in (AGENT_RECORD, AGENT_SOCKET):
+    groups.leave_room()
+    Roster(folder).clear()
+    for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
 
 
@@ -204,11 +223,32 @@ def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
 def _find_owner(groups: RunGroups) -> Path | None:
     """The folder of the living run that control groups are of; None if no agent is in them."""
     for pid in groups.processes(AGENT_GROUP):
-        with suppress(OSError):  # it has just ended
-            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if AGENT_MODULE in words:
-                return AgentSettings.from_json(words[words.index(AGENT_MODULE) + 1]).folder
+        settings = settings_of(pid)
+        if settings is not None:
+            return settings.folder
     return None
+
+
+def settings_of(pid: int) -> AgentSettings | None:
+    """What a process was told, if it is an agent's; None if it is not, or has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return None
+    if AGENT_MODULE not in words[:-1]:
+        return None
+    try:
+        return AgentSettings.from_json(words[words.index(AGENT_MODULE) + 1])
+    except (ValueError, KeyError):  # another version's
+        return None
+
+
+def read_settings(folder: RunFolder) -> AgentSettings | None:
+    """What the agent on record was told; None if there is no record."""
+    try:
+        return AgentSettings.from_json((folder.control / AGENT_SETTINGS).read_text())
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def read_record(folder: RunFolder) -> Process | None:
@@ -219,8 +259,19 @@ def read_record(folder: RunFolder) -> Process | None:
         return None
 
 
-def _execute(folder: RunFolder, start: Start, lock: int) -> subprocess.Popen[bytes]:
-    settings = AgentSettings(folder.path, start.detached, start.template)
+def _execute(
+    folder: RunFolder, groups: RunGroups, *, start: Start, lock: int
+) -> subprocess.Popen[bytes]:
+    users = start.users or find_users()
+    settings = AgentSettings(
+        folder=folder.path,
+        detached=start.detached,
+        template=start.template,
+        users=users,
+        hierarchies=groups.hierarchies,
+        private=_private_folders(users),
+    )
+    (folder.control / AGENT_SETTINGS).write_text(settings.to_json())
     with folder.log(AGENT_LOG).open("ab") as log:
         return subprocess.Popen(
             python(AGENT_MODULE, settings.to_json()),
@@ -233,6 +284,17 @@ def _execute(folder: RunFolder, start: Start, lock: int) -> subprocess.Popen[byt
             pass_fds=(lock,),  # held by the agent's chain for as long as it lives
             start_new_session=True,  # Ctrl-C is the controller's business
         )
+
+
+def _private_folders(users: Users) -> tuple[Path, ...]:
+    """What nodes that share the user's uid could read and have no business with: the home."""
+    if users.kind != "one":
+        return ()
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # a uid without an account
+        return ()
+    return (home,) if home.is_absolute() and home != Path("/") else ()
 
 
 def _take_lock(folder: RunFolder) -> int:

@@ -6,6 +6,7 @@ has one hierarchy for all; the same limit has another file and another scale in 
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,9 @@ PERIOD_MICROSECONDS = 100_000
 MIN_QUOTA_MICROSECONDS = 1_000
 SHARES_OF_WEIGHT_ONE = 1024
 """What every group has by default in version 1; in version 2 it is 100."""
+
+SERVICE_WEIGHT = 10
+"""The most that any node has: what all workers wait for. Without control groups it is not nice."""
 
 PIDS_LIMIT = 1024
 """Threads and processes of one node: gRPC starts some ten, a server of 1,000 workers no more."""
@@ -82,6 +86,14 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
         case "pids":
             return (Setting("pids.max", str(limits.pids)),)
     return ()
+
+
+def nice_of(weight: int) -> int:
+    """How nice a process must be for this weight, where no control group can give it.
+
+    The kernel gives a process 1.25 times the CPU of one that is one step nicer.
+    """
+    return max(0, round(math.log(SERVICE_WEIGHT / weight, 1.25)))
 
 
 def _weight(weight: int, version: Version) -> tuple[Setting, ...]:

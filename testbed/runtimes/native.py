@@ -1,8 +1,9 @@
 """The native runtime: containers made of namespaces and control groups, without an engine.
 
 On the host a run has a name in two places only: its run folder, and its control groups
-``testbed/<run>``. Everything else lives in namespaces that end with the agent, the first process of
-the run's pid namespace. Nothing is put into the host's network namespace.
+``testbed/<run>``, which an ordinary user has only where a part of the groups is delegated.
+Everything else lives in namespaces that end with the agent, the first process of the run's pid
+namespace. Nothing is put into the host's network namespace.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from testbed.errors import HostError, NodeError
+from testbed.errors import NodeError
 from testbed.runtimes.base import Condition, HostState, NodeState, Request, Start
-from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups, find_runs
+from testbed.runtimes.cells import Cells
+from testbed.runtimes.cgroups import RunGroups, find_runs
 from testbed.runtimes.environment import python
-from testbed.runtimes.hierarchies import Hierarchy, find_hierarchies
+from testbed.runtimes.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.runtimes.lifeline import (
     POLL_SECONDS,
     STOP_SECONDS,
@@ -28,9 +30,14 @@ from testbed.runtimes.lifeline import (
     end_agent,
     own,
     read_record,
+    read_settings,
+    settings_of,
 )
 from testbed.runtimes.limits import Limits
-from testbed.runtimes.process import Process, namespace_pids
+from testbed.runtimes.process import Process, is_first
+from testbed.runtimes.roster import Roster
+from testbed.runtimes.settings import AgentSettings
+from testbed.runtimes.users import find_users
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec, Plan
 
@@ -53,19 +60,22 @@ class NativeDriver:
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
         """Start the run's agent; returns once it takes orders."""
-        require_root()
-        return NativeLifeline.begin(folder, RunGroups(folder.name, self._trees()), start=start)
+        groups = RunGroups(folder.name, self._trees())
+        groups.check(plan.nodes)
+        users = start.users or find_users()
+        return NativeLifeline.begin(folder, groups, start=replace(start, users=users))
 
     def stop(self, folder: RunFolder) -> None:
         """End a run and remove everything it has on this host, whoever started it."""
         deadline = time.monotonic() + STOP_SECONDS
         while True:
             groups = self._groups(folder)
-            end_agent(read_record(folder), groups, deadline=deadline)
+            end_agent(_agent_of(folder), groups, deadline=deadline)
             with folder.locked() as mine:
                 if mine:
                     clear(folder, groups, deadline=deadline)
-                    return
+                    if folder.path.exists() or not _agents_in(folder):
+                        return
             # Somebody is about to record an agent, or has not noticed yet that it has ended.
             if time.monotonic() > deadline:
                 raise NodeError(
@@ -76,15 +86,14 @@ class NativeDriver:
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
         """Run a command in a node, with the node's restrictions; returns its exit status."""
-        require_root()
-        groups = self._groups(folder)
-        state = self._node(groups, node)
+        cells = self._cells(folder)
+        state = _state(cells, node)
         if state.pid is None or state.condition != "running":
             raise NodeError(f"{node} is {state.condition}: nothing can be run in it.")
         where = json.dumps(
             {
                 "process": str(Process.of(state.pid)),
-                "entrances": [str(path) for path in groups.entrances(node)],
+                "entrances": [str(path) for path in cells.entrances(node)],
             }
         )
         entering = subprocess.run(python("testbed.agent.enter", where, *command), check=False)
@@ -99,61 +108,83 @@ class NativeDriver:
 
     def state(self, folder: RunFolder) -> HostState:
         """What there is of a run on this host now."""
-        agent = read_record(folder)
-        groups = self._groups(folder)
-        nodes = [node for node in groups.nodes() if node != AGENT_GROUP]
+        agent = _agent_of(folder)
+        cells = self._cells(folder)
         return HostState(
             alive=agent is not None and agent.alive(),
-            nodes=tuple(self._node(groups, node) for node in nodes),
+            nodes=tuple(_state(cells, node) for node in cells.nodes()),
         )
 
     def freeze(self, folder: RunFolder, node: str) -> None:
         """Stop a node's processes where they are."""
-        self._groups(folder).freeze(node)
+        self._cells(folder).freeze(node)
 
     def thaw(self, folder: RunFolder, node: str) -> None:
         """Let a frozen node go on."""
-        self._groups(folder).thaw(node)
+        self._cells(folder).thaw(node)
 
     def find(self) -> tuple[str, ...]:
         """The names of all runs that have something on this host, with or without a folder."""
-        return tuple(find_runs(self._trees()))
+        living = {settings.folder.name for _, settings in _agents()}
+        return tuple(sorted({*find_runs(self._trees()), *living}))
+
+    def check(self, nodes: Iterable[NodeSpec]) -> None:
+        """Refuse limits that this user cannot have enforced on this host.
+
+        Raises:
+            HostError: a node has one; names it, and the cure.
+        """
+        RunGroups("", self._trees()).check(nodes)
+
+    def _cells(self, folder: RunFolder) -> Cells:
+        groups = self._groups(folder)
+        if groups.has("freezer"):
+            return groups
+        return Roster(folder).of(_agent_of(folder))
 
     def _groups(self, folder: RunFolder) -> RunGroups:
-        return own(RunGroups(folder.name, self._trees()), folder)
+        """The run's control groups: root's are where they always are, others' are on record."""
+        trees = self._trees()
+        if os.geteuid() != 0 and (settings := read_settings(folder)) is not None:
+            trees = settings.hierarchies
+        return own(RunGroups(folder.name, trees), folder)
 
     def _trees(self) -> tuple[Hierarchy, ...]:
-        return find_hierarchies() if self.hierarchies is None else self.hierarchies
-
-    def _node(self, groups: RunGroups, node: str) -> NodeState:
-        first = next((pid for pid in groups.processes(node) if _is_first(pid)), None)
-        if first is None:
-            return NodeState(node, "ended", None)
-        condition: Condition = "frozen" if groups.is_frozen(node) else "running"
-        return NodeState(node, condition, first)
+        if self.hierarchies is not None:
+            return self.hierarchies
+        return find_hierarchies() if os.geteuid() == 0 else find_delegated()
 
 
-def require_root() -> None:
-    """Refuse what only root can do yet.
-
-    Raises:
-        HostError: this is no Linux, or the user is not root.
-    """
-    if sys.platform != "linux":
-        raise HostError(f"the native runtime needs Linux; this is {sys.platform}.")
-    if os.geteuid() != 0:
-        raise HostError(
-            "the native runtime needs root for its namespaces and control groups.",
-            hint="Run it with sudo.",
-        )
+def _state(cells: Cells, node: str) -> NodeState:
+    first = cells.first(node)
+    if first is None:
+        return NodeState(node, "ended", None)
+    condition: Condition = "frozen" if cells.is_frozen(node) else "running"
+    return NodeState(node, condition, first)
 
 
-def _is_first(pid: int) -> bool:
-    """Whether a process is the first of its own pid namespace: a node's role."""
-    try:
-        return namespace_pids(pid)[-1] == 1
-    except ProcessLookupError:
-        return False
+def _agent_of(folder: RunFolder) -> Process | None:
+    """The run's agent, dead or alive: as it is on record, or is seen where the folder is gone."""
+    if (recorded := read_record(folder)) is not None or folder.path.exists():
+        return recorded
+    return next((process for process in _agents_in(folder) if is_first(process.pid)), None)
+
+
+def _agents_in(folder: RunFolder) -> list[Process]:
+    """The processes of a run's agent: the one that waits outside, and the first one inside."""
+    found = [process for process, settings in _agents() if settings.folder == folder.path]
+    return [process for process in found if process.alive()]
+
+
+def _agents() -> Iterator[tuple[Process, AgentSettings]]:
+    """The processes of this user's agents, of runs with control groups or without."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                mine = entry.stat().st_uid == os.geteuid()
+                settings = settings_of(int(entry.name)) if mine else None
+                if settings is not None:
+                    yield Process.of(int(entry.name)), settings
 
 
 def _options(node: NodeSpec, plan: Plan) -> dict[str, str]:

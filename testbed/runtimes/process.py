@@ -70,12 +70,20 @@ class Process:
 
     def kill(self) -> None:
         """Send SIGKILL, if it is still there."""
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it is still there.
+
+        Raises:
+            NodeError: it is another user's.
+        """
         descriptor = self.open()
         if descriptor is None:
             return
         try:
             with suppress(ProcessLookupError):  # it ended in the meantime: as was asked for
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                signal.pidfd_send_signal(descriptor, number)
         except PermissionError:
             raise NodeError(
                 f"process {self.pid} belongs to another user.",
@@ -104,9 +112,40 @@ def namespace_pids(pid: int) -> tuple[int, ...]:
     raise ProcessLookupError(pid)
 
 
+def is_first(pid: int) -> bool:
+    """Whether a process is the first of its own pid namespace."""
+    try:
+        return namespace_pids(pid)[-1] == 1
+    except ProcessLookupError:
+        return False
+
+
+def state_of(pid: int) -> str:
+    """The letter of a process's state, such as R, S, D, T (stopped) or Z (ended).
+
+    Raises:
+        ProcessLookupError: there is no such process.
+    """
+    return _stat(pid)[0]
+
+
+def parent_of(pid: int) -> int:
+    """The pid of a process's parent.
+
+    Raises:
+        ProcessLookupError: there is no such process.
+    """
+    return int(_stat(pid)[1])
+
+
 def _start_time(pid: int) -> int:
-    # The second field is the command in parentheses and may hold anything, parentheses too.
-    return int(_read(pid, "stat").rsplit(")", 1)[1].split()[19])
+    return int(_stat(pid)[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process's state from the third on."""
+    # The second is the command in parentheses and may hold anything, parentheses too.
+    return _read(pid, "stat").rsplit(")", 1)[1].split()
 
 
 def _start_time_or_none(pid: int) -> int | None:
@@ -119,5 +158,5 @@ def _start_time_or_none(pid: int) -> int | None:
 def _read(pid: int, name: str) -> str:
     try:
         return (PROC / str(pid) / name).read_text(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before, or while it was read
         raise ProcessLookupError(f"no process {pid}") from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -100,6 +102,12 @@ class Cast:
         self.processes[node].join(LONGEST_SECONDS)
         assert not self.processes[node].is_alive(), self.story()
         return self.processes[node].exitcode
+
+    def hang_up(self, node: str) -> None:
+        """Tell a node that nobody attends to the run any more."""
+        pid = self.processes[node].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGHUP)
 
     def terminate(self) -> set[int | None]:
         """Send SIGTERM to all that live. Returns with which statuses they ended."""
@@ -265,6 +273,25 @@ def test_sigterm_ends_who_waits_for_others(make: Make) -> None:
     cast.start_all(2)  # the third never comes
     cast.wait_until(lambda: len(cast.events("joined")) == 2)
     assert cast.terminate() == {0}
+
+
+def test_an_unattended_server_ends_when_all_is_done(make: Make) -> None:
+    cast = make()
+    cast.start_all(3)
+    cast.wait_for("started")
+    cast.hang_up("ps")
+    assert cast.exit_status("ps") == 0
+    assert cast.events()[-1]["event"] in ("done", "left")
+    assert cast.events("done")[0]["applied"] == 60
+
+
+def test_an_unattended_server_that_waits_for_workers_ends(make: Make) -> None:
+    cast = make()
+    cast.start("ps")
+    cast.wait_for("listening")
+    cast.hang_up("ps")
+    assert cast.exit_status("ps") == 0
+    assert cast.events("started", "done") == []
 
 
 def test_without_a_parameter_server_workers_end(make: Make) -> None:

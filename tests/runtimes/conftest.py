@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -16,7 +20,9 @@ import pytest
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit, Launch
 from testbed.runtimes.base import Lifeline, RuntimeDriver, Start, Template
+from testbed.runtimes.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.runtimes.native import NativeDriver
+from testbed.runtimes.users import Users, find_users
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, NodeSpec, Plan
 
@@ -24,6 +30,10 @@ DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {"native": NativeDriver}
 ENTRIES = Path(__file__).parent
 PACKAGE_ROOT = ENTRIES.parents[1]
 WAIT_SECONDS = 20.0
+PROJECT = ("testbed", "scenarios", "tests", "pyproject.toml")
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def wait_until(look: Callable[[], Any]) -> Any:
@@ -107,6 +117,21 @@ def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iter
             yield LiveRun(driver, folder, lifeline, client)
 
 
+@pytest.fixture(scope="session")
+def users() -> Users:
+    """Where the uids of nodes come from, for the user who runs the tests."""
+    return find_users()
+
+
+@pytest.fixture(scope="session")
+def trees(users: Users) -> tuple[Hierarchy, ...]:
+    """Where that user can make control groups; a test that needs them is skipped without."""
+    found = find_delegated() if users.namespace else find_hierarchies()
+    if not found:
+        pytest.skip("needs control groups: root, or a delegated part of version 2")
+    return found
+
+
 @pytest.fixture(scope="module", params=list(DRIVERS))
 def driver(request: pytest.FixtureRequest) -> RuntimeDriver:
     return DRIVERS[request.param]()
@@ -144,3 +169,97 @@ def live_in(driver: RuntimeDriver) -> Iterator[Callable[..., AbstractContextMana
             return live_run(driver, where, name, **options)
 
         yield start
+
+
+@dataclass(frozen=True)
+class Account:
+    """An ordinary user.
+
+    Attributes:
+        name: its name.
+        home: its home folder, with a copy of the project in it.
+    """
+
+    name: str
+    home: Path
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return str(self.home / ".venv/bin/python")
+
+    def command(self, *words: str) -> list[str]:
+        """What root calls to run a command as this user, without anything of root's."""
+        become = ["setpriv", f"--reuid={self.name}", f"--regid={self.name}", "--init-groups"]
+        clean = ["env", "-i", f"HOME={self.home}", f"USER={self.name}", "PATH=/usr/bin:/bin"]
+        return [*become, *clean, "LANG=C.UTF-8", *words]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as this user in its home."""
+        return subprocess.run(
+            self.command(*words), cwd=self.home, capture_output=True, text=True, check=False
+        )
+
+
+def missing() -> str:
+    """Why no such user can be made; empty if one can."""
+    if lacking := [tool for tool in ("useradd", "userdel", "setpriv") if not shutil.which(tool)]:
+        return f"needs {', '.join(lacking)}"
+    show = "import sys; print('{0.major}.{0.minor}'.format(sys.version_info))"
+    found = subprocess.run([SYSTEM_PYTHON, "-c", show], capture_output=True, text=True, check=False)
+    if found.stdout.strip() != VERSION:
+        return f"needs {SYSTEM_PYTHON} to be Python {VERSION}, whose packages the test lends to it"
+    packages = Path(sysconfig.get_path("purelib"))
+    closed = [str(folder) for folder in packages.parents if not folder.stat().st_mode & 0o001]
+    return f"needs {packages} to be open to everybody: chmod o+x {closed[0]}" if closed else ""
+
+
+def missing_ranges() -> str:
+    """Why a user has no subordinate uids; empty if it can have them."""
+    lacking = [tool for tool in ("newuidmap", "newgidmap") if not shutil.which(tool)]
+    return f"needs {' and '.join(lacking)} (Debian, Ubuntu: apt install uidmap)" if lacking else ""
+
+
+@contextmanager
+def account(*, ranges: bool) -> Iterator[Account]:
+    """A user, with subordinate uids or without; gone afterwards, with all that it has.
+
+    Its interpreter is the system's, in an environment of its own, which borrows the packages of the
+    one that runs the tests: installing them again would take minutes.
+    """
+    if reason := missing() or (missing_ranges() if ranges else ""):
+        pytest.skip(reason)
+    where = Path(tempfile.mkdtemp(prefix="home-", dir="/var/tmp"))
+    name = f"tb{os.getpid() % 100000}{'r' if ranges else 'o'}"
+    where.chmod(0o755)
+    made = Account(name, where / name)
+    # A system account gets no subordinate uids.
+    kind = ["--user-group"] if ranges else ["--system", "--user-group"]
+    subprocess.run(["useradd", *kind, "--create-home", "--home-dir", made.home, name], check=True)
+    try:
+        _furnish(made)
+        yield made
+    finally:
+        subprocess.run(["userdel", "--remove", name], capture_output=True, check=True)
+        shutil.rmtree(where)
+
+
+def _furnish(made: Account) -> None:
+    made.home.chmod(0o700)
+    for name in PROJECT:
+        source, target = PACKAGE_ROOT / name, made.home / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=IGNORED)
+        else:
+            shutil.copy(source, target)
+    subprocess.run(["chown", "-R", f"{made.name}:{made.name}", made.home], check=True)
+    venv = made.run(str(SYSTEM_PYTHON), "-m", "venv", "--without-pip", ".venv")
+    assert venv.returncode == 0, venv.stderr
+    lent = made.home / f".venv/lib/python{VERSION}/site-packages/lent.pth"
+    lent.write_text(f"{made.home}\n{sysconfig.get_path('purelib')}\n")
+
+
+@pytest.fixture(scope="session")
+def new_account() -> Callable[..., AbstractContextManager[Account]]:
+    """Makes an ordinary user; a test for whom none can be made is skipped."""
+    return account

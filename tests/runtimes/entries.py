@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
+import platform
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from testbed.agent.seccomp import NUMBERS
 from testbed.errors import RejectedError
 
 Arguments = Mapping[str, str]
@@ -91,6 +96,41 @@ def start_programs(arguments: Arguments) -> int:
     print(subprocess.run(["/bin/echo", "from a child"], capture_output=True, check=True).stdout)
     made = subprocess.run(["/usr/bin/unshare", "-U", "true"], capture_output=True, check=False)
     print("unshare", made.returncode)
+    return 0
+
+
+def try_to_rise(arguments: Arguments) -> int:
+    """Try every way to more rights than it has, and report how each of them ends."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    all_capabilities = struct.pack("=6I", *[0xFFFF_FFFF] * 2, 0, *[0xFFFF_FFFF] * 2, 0)
+    calls = {
+        "capset": lambda: libc.capset(struct.pack("=Ii", 0x2008_0522, 0), all_capabilities),
+        "securebits": lambda: libc.prctl(28, 0, 0, 0, 0),
+        "new privileges": lambda: libc.prctl(38, 0, 0, 0, 0),
+        "ambient": lambda: libc.prctl(47, 2, 21, 0, 0),
+        "mount": lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None),
+        "chroot": lambda: libc.chroot(b"/tmp"),
+        "setns": lambda: libc.setns(os.open("/proc/self/ns/net", os.O_RDONLY), 0),
+        "clone": lambda: libc.syscall(NUMBERS[platform.machine()].clone, 0x1000_0011, 0, 0, 0, 0),
+        "setuid": lambda: libc.setresuid(4242, 4242, 4242),
+        "setgroups": lambda: libc.setgroups(1, struct.pack("=I", 0)),
+    }
+    found = {
+        name: errno.errorcode.get(ctypes.get_errno()) if call() else ""
+        for name, call in calls.items()
+    }
+    for path in ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/user/max_user_namespaces"):
+        found[path] = _try(Path(path))
+    found["limit"] = Path("/proc/sys/user/max_user_namespaces").read_text().strip()
+    for program in ("/bin/grep", sys.executable):
+        script = "print(open('/proc/self/status').read())"
+        command = (
+            [program, "Cap", "/proc/self/status"] if "grep" in program else [program, "-c", script]
+        )
+        status = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        words = [line.split()[1] for line in status.splitlines() if line.startswith("Cap")]
+        found[f"after {Path(program).name.rstrip('0123456789.')}"] = sorted(set(words))
+    print(json.dumps(found))
     return 0
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.cgroups import RunGroups, find_runs
-from testbed.runtimes.hierarchies import Hierarchy, find_hierarchies
+from testbed.runtimes.hierarchies import OUTSIDE, Hierarchy, find_delegated, find_hierarchies
 from testbed.runtimes.limits import Limits
+from testbed.topology import NodeSpec
 from testbed.units import Size
 
 
@@ -141,3 +143,45 @@ def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     groups.remove_node("w0", deadline=time.monotonic())
     assert groups.nodes() == []
     assert not groups.is_frozen("w0")
+
+
+@pytest.mark.parametrize("inside", ["user/run.scope", f"user/run.scope/{OUTSIDE}"])
+def test_what_is_delegated_is_found_from_the_processs_own_group(
+    tmp_path: Path, inside: str
+) -> None:
+    part = tmp_path / "tree/user/run.scope"
+    (part / OUTSIDE).mkdir(parents=True)
+    (part / "cgroup.controllers").write_text("cpu pids\n")
+    for name in ("cgroup.procs", "cgroup.subtree_control"):
+        (part / name).touch()
+    own = tmp_path / "own"
+    own.write_text(f"4:memory:/other\n0::/{inside}\n")
+    mounted = mounts(tmp_path, f"{tmp_path}/tree rw - cgroup2 none rw")
+    names = frozenset(("cpu", "pids", "freezer"))
+    assert find_delegated(mounted, own) == (Hierarchy(part, 2, names),)
+
+
+def test_what_is_not_the_users_is_not_delegated(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    own = tmp_path / "own"
+    mounted = mounts(tmp_path, f"{tmp_path}/tree rw - cgroup2 none rw")
+    for lines in ("0::/\n", "0::/elsewhere\n", "1:cpu:/\n", ""):
+        own.write_text(lines)
+        assert find_delegated(mounted, own) == ()
+    assert find_delegated(mounts(tmp_path, "/proc rw - proc proc rw"), own) == ()
+
+
+def test_limits_that_nothing_enforces_are_refused_with_the_cure() -> None:
+    def node(**limits: Any) -> NodeSpec:
+        wanted = {"cpu": None, "memory": None, **limits}
+        return NodeSpec("w3", "worker", 3, "slow", None, cpu_weight=1, uid=0, **wanted)
+
+    without = RunGroups("run", ())
+    without.check([node()])
+    cure = "as root; or, .* `systemd-run --user --scope -p Delegate=yes`"
+    with pytest.raises(HostError, match=rf"w3 \(class slow\): cpu 0.5 is a limit.*{cure}"):
+        without.check([node(cpu=0.5)])
+    some = RunGroups("run", (Hierarchy(Path("/"), 2, frozenset(("cpu", "freezer"))),))
+    some.check([node(cpu=0.5)])
+    with pytest.raises(HostError, match="memory 64MiB is a limit"):
+        some.check([node(memory=Size.parse("64MiB"))])

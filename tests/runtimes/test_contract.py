@@ -18,7 +18,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
 from testbed.units import Size
 
-pytestmark = pytest.mark.root
+pytestmark = pytest.mark.namespaces
 
 
 def test_requests_name_every_node_and_its_limits_without_touching_the_host(
@@ -99,13 +99,22 @@ def test_the_agent_freezes_too(driver: Any, live: Any) -> None:
 
 
 def test_exec_runs_in_the_node_with_its_restrictions(
-    driver: Any, live: Any, capfd: pytest.CaptureFixture[str]
+    driver: Any, live: Any, users: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     live.launch("w111", "entries:wait")
     script = "hostname; id -u; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; exit 5"
     assert driver.exec(live.folder, "w111", ["sh", "-c", script]) == 5
     assert capfd.readouterr().out.split() == [
-        *("w111", "21111", "CapBnd:", "0000000000000000", "NoNewPrivs:", "1", "Seccomp:", "2"),
+        *(
+            "w111",
+            "0" if users.kind == "one" else "21111",
+            "CapBnd:",
+            "0000000000000000",
+            "NoNewPrivs:",
+            "1",
+            "Seccomp:",
+            "2",
+        ),
     ]
     assert driver.exec(live.folder, "w111", ["unshare", "-U", "true"]) != 0
     assert driver.exec(live.folder, "w111", ["no-such-command"]) == 127

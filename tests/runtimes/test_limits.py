@@ -7,7 +7,7 @@ import mmap
 import pytest
 
 from testbed.errors import HostError
-from testbed.runtimes.limits import Limits, Setting, settings
+from testbed.runtimes.limits import Limits, Setting, nice_of, settings
 from testbed.units import Size
 
 LIMITS = Limits(cpu_weight=10, cpu=0.5, memory=Size(1e8), pids=77)
@@ -51,3 +51,8 @@ def test_a_limit_below_the_kernels_is_an_error() -> None:
     assert settings(Limits(cpu=0.01), "cpu", 1)[-1] == Setting("cpu.cfs_quota_us", "1000")
     with pytest.raises(HostError, match=r"0\.009 CPUs is below the 0\.01"):
         settings(Limits(cpu=0.009), "cpu", 2)
+
+
+def test_a_weight_can_be_had_by_being_nice() -> None:
+    # 1.25 ** 10 is 9.3, 1.25 ** 7 is 4.8: a tenth and a fifth of the CPU, as near as steps allow.
+    assert [nice_of(weight) for weight in (10, 2, 1)] == [0, 7, 10]

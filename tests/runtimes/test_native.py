@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Mount
+from testbed.agent.launch import Exit, Mount
 from testbed.errors import HostError, NodeError
 from testbed.network.ends import Neighbour
 from testbed.runtimes.base import Template
 from testbed.runtimes.environment import agent_environment
-from testbed.runtimes.hierarchies import find_hierarchies
 from testbed.runtimes.native import NativeDriver
+from testbed.runtimes.users import find_ranges
 from testbed.topology import LinkSpec
 from testbed.units import Size
 
-pytestmark = pytest.mark.root
+pytestmark = pytest.mark.namespaces
 MODES = pytest.mark.parametrize("mode", ["warm", "cold"])
+EXPECTED: Mapping[int, Mapping[tuple[str, str], str]] = {
+    1: {
+        ("cpu", "cpu.shares"): "3072",
+        ("cpu", "cpu.cfs_quota_us"): "25000",
+        ("memory", "memory.limit_in_bytes"): str(64 * 2**20),
+        ("pids", "pids.max"): "1024",
+        ("freezer", "freezer.state"): "THAWED",
+    },
+    2: {
+        ("cpu", "cpu.weight"): "300",
+        ("cpu", "cpu.max"): "25000 100000",
+        ("memory", "memory.max"): str(64 * 2**20),
+        ("pids", "pids.max"): "1024",
+        ("freezer", "cgroup.freeze"): "0",
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +64,12 @@ def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
-def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any]) -> None:
-    uid = str(21000 + int(seen["hostname"][1:]))
+def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any], users: Any) -> None:
+    shared = users.kind == "one"
+    uid = "0" if shared else str(21000 + int(seen["hostname"][1:]))
     assert seen["status"]["Uid"] == [uid] * 4
     assert seen["status"]["Gid"] == [uid] * 4
-    assert seen["status"]["Groups"] == []
+    assert shared or seen["status"]["Groups"] == []
     assert seen["status"]["NoNewPrivs"] == ["1"]
     assert seen["capabilities"] == dict.fromkeys(
         ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
@@ -61,6 +80,21 @@ def test_it_cannot_make_a_namespace(seen: dict[str, Any]) -> None:
     kinds = ("user", "mnt", "net", "pid")
     assert seen["new namespaces"] == dict.fromkeys(kinds, "PermissionError")
     assert seen["status"]["Seccomp"] == ["2"]
+
+
+@MODES
+def test_it_cannot_rise_again(live: Any, users: Any, mode: str) -> None:
+    name = {"warm": "w9", "cold": "w10"}[mode]
+    status, output = live.run(name, "entries:try_to_rise", mode=mode)
+    assert status == 0, output
+    found = json.loads(output)
+    assert found.pop("limit") == "0" or not users.namespace
+    assert found.pop("new privileges") == "EINVAL"  # they can only be given up
+    nothing = ["0000000000000000"]
+    assert (found.pop("after grep"), found.pop("after python")) == (nothing, nothing)
+    for path in [path for path in found if path.startswith("/proc/sys")]:
+        assert found.pop(path).startswith("reads "), path
+    assert set(found.values()) <= {"EPERM", "EINVAL"}, found
 
 
 def test_it_has_only_the_standard_descriptors(live: Any, seen: dict[str, Any]) -> None:
@@ -75,7 +109,11 @@ def test_its_environment_is_explicit(seen: dict[str, Any]) -> None:
     assert "secret" not in str(seen["environment"])
 
 
-def test_its_limits_are_explicit(seen: dict[str, Any]) -> None:
+def test_its_limits_are_explicit(seen: dict[str, Any], users: Any) -> None:
+    if users.kind == "one":  # all nodes count as one
+        most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        assert seen["limits"].pop("RLIMIT_NPROC")[1] == most
+        seen["limits"]["RLIMIT_NPROC"] = [4096, 4096]
     assert seen["limits"] == {
         "RLIMIT_CORE": [0, 0],
         "RLIMIT_NOFILE": [4096, 4096],
@@ -84,14 +122,14 @@ def test_its_limits_are_explicit(seen: dict[str, Any]) -> None:
     }
 
 
-def test_it_is_alone_in_namespaces_of_its_own(seen: dict[str, Any]) -> None:
+def test_it_is_alone_in_namespaces_of_its_own(seen: dict[str, Any], users: Any) -> None:
     assert seen["pid"] == 1
     assert seen["processes"] == [1]
     assert seen["threads"] == 1
     assert seen["interfaces"] == ["lo"]
     for kind, inode in seen["namespaces"].items():
         here = os.readlink(f"/proc/self/ns/{kind}")  # noqa: PTH115 - not a path
-        assert (inode == here) == (kind == "user"), kind
+        assert (inode == here) == (kind == "user" and not users.namespace), kind
 
 
 def test_its_root_is_read_only(seen: dict[str, Any]) -> None:
@@ -103,7 +141,7 @@ def test_its_root_is_read_only(seen: dict[str, Any]) -> None:
 
 @MODES
 def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
-    live: Any, tmp_path: Path, mode: str
+    live: Any, users: Any, tmp_path: Path, mode: str
 ) -> None:
     shared, own = tmp_path / "shared", tmp_path / "own"
     for folder in (shared, own):
@@ -141,7 +179,33 @@ def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
         "/tmp": "lists [] writes",
         str(tmp_path): "FileNotFoundError",
     }
-    assert (own / "new").stat().st_uid == 21000 + int(name[1:])
+    uid = 21000 + int(name[1:])
+    if users.namespace:
+        ranges = find_ranges()
+        uid = os.geteuid() if ranges is None else ranges[0].start + uid - 1
+    assert (own / "new").stat().st_uid == uid
+    (own / "new").unlink()  # whoever owns the folder can remove what a node left in it
+
+
+@MODES
+def test_it_sees_nothing_private_of_the_user(live: Any, users: Any, mode: str) -> None:
+    home = Path.home()
+    secret = home / f"secret-{os.getpid()}-{mode}"
+    secret.write_text("of the user")
+    secret.chmod(0o600)
+    try:
+        name = {"warm": "w23", "cold": "w24"}[mode]
+        paths = {"paths": f"{home}:{secret}"}
+        status, output = live.run(name, "entries:try_files", mode=mode, arguments=paths)
+    finally:
+        secret.unlink()
+    assert status == 0, output
+    found = json.loads(output)
+    assert found[str(secret)] in ("FileNotFoundError", "PermissionError")
+    assert secret.name not in found[str(home)]
+    assert "writes" not in found[str(home)]
+    if users.kind == "one":  # it has the user's own uid, and so the home must not even be there
+        assert found[str(secret)] == "FileNotFoundError"
 
 
 def test_the_run_folder_is_hidden_where_nothing_else_hides_it(driver: Any, live_in: Any) -> None:
@@ -185,37 +249,34 @@ def test_a_mount_outside_its_place_is_refused(live: Any) -> None:
         live.launch("w31", "entries:wait", mounts=nested)
 
 
-def test_control_groups_hold_the_limits_and_the_process(live: Any) -> None:
+def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -> None:
     node = live.node("w40", cpu=0.25, memory=Size.parse("64MiB"), cpu_weight=3)
     pid = live.launch(node, "entries:wait")
-    trees = {name: tree for tree in find_hierarchies() for name in tree.controllers}
-    if any(tree.version == 2 for tree in trees.values()):
-        pytest.skip("reads the files of control groups version 1")
-    expected = {
-        ("cpu", "cpu.shares"): "3072",
-        ("cpu", "cpu.cfs_quota_us"): "25000",
-        ("memory", "memory.limit_in_bytes"): str(64 * 2**20),
-        ("pids", "pids.max"): "1024",
-        ("freezer", "freezer.state"): "THAWED",
-    }
-    for (controller, file), value in expected.items():
-        group = trees[controller].root / "testbed" / live.folder.name / "w40"
+    homes = {name: tree for tree in trees for name in tree.controllers}
+    version = homes["cpu"].version
+    for (controller, file), value in EXPECTED[version].items():
+        group = homes[controller].root / "testbed" / live.folder.name / "w40"
         assert (group / file).read_text().strip() == value
         assert (group / "cgroup.procs").read_text().split() == [str(pid)]
-    agent = trees["cpu"].root / "testbed" / live.folder.name / "agent"
-    assert (agent / "cpu.shares").read_text().strip() == "10240"
+    agent = homes["cpu"].root / "testbed" / live.folder.name / "agent"
+    file, value = {1: ("cpu.shares", "10240"), 2: ("cpu.weight", "1000")}[version]
+    assert (agent / file).read_text().strip() == value
     assert str(live.lifeline.pid) in (agent / "cgroup.procs").read_text().split()
 
 
-def test_a_node_out_of_memory_ends_alone(live: Any) -> None:
+def test_a_node_out_of_memory_ends_alone_and_is_known_for_it(live: Any, trees: Any) -> None:
     live.launch("w41", "entries:wait")
     node = live.node("w42", memory=Size.parse("48MiB"))
-    status, _ = live.run(node, "entries:allocate", arguments={"bytes": str(200 * 2**20)})
-    assert status == -9
+    live.launch(node, "entries:allocate", arguments={"bytes": str(200 * 2**20)})
+    assert live.wait_for_exit("w42") == Exit("w42", -9, out_of_memory=True)
     assert "w41" in live.client.running()
+    # Killed by somebody else is another thing, in the same group too.
+    live.launch(node, "entries:wait")
+    live.client.signal("w42", signal.SIGKILL)
+    assert live.wait_for_exit("w42") == Exit("w42", -9)
 
 
-def test_a_limit_that_no_kernel_holds_is_refused(live: Any) -> None:
+def test_a_limit_that_no_kernel_holds_is_refused(live: Any, trees: Any) -> None:
     with pytest.raises(HostError, match=r"w43: a limit of 0\.001 CPUs is below the 0\.01"):
         live.launch(live.node("w43", cpu=0.001), "entries:wait")
 
@@ -264,15 +325,3 @@ def test_a_socket_path_may_be_longer_than_an_address(
     with live_in(deep) as run:
         assert len(str(run.folder.control / "agent.sock")) > 107
         assert run.client.running() == []
-
-
-def test_only_root_may_start_a_run_for_now() -> None:
-    child = os.fork()
-    if child == 0:
-        os.setresuid(65534, 65534, 65534)
-        try:
-            NativeDriver().start(None, None, None)  # type: ignore[arg-type] - refused before use
-        except HostError as error:
-            os._exit(0 if "needs root" in error.message else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

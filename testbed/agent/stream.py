@@ -1,0 +1,65 @@
+"""Two roles that measure a link: one sends as much as it can, the other counts what comes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+PORT = 5000
+CHUNK_BYTES = 1 << 16
+PATIENCE_SECONDS = 10.0
+RETRY_SECONDS = 0.01
+
+
+def receive(arguments: Mapping[str, str]) -> int:
+    """Accept one connection and print how many bits a second it brings.
+
+    Args:
+        arguments: ``skip`` and ``seconds``: how long not to count at first, and how long to count.
+    """
+    with socket.create_server(("", PORT)) as listener:
+        listener.settimeout(PATIENCE_SECONDS)
+        peer, _ = listener.accept()
+    with peer:
+        peer.settimeout(PATIENCE_SECONDS)
+        _count(peer, float(arguments["skip"]))
+        seconds = float(arguments["seconds"])
+        rate = 8 * _count(peer, seconds) / seconds
+    sys.stdout.write(json.dumps({"bits_per_second": rate}) + "\n")
+    return 0
+
+
+def send(arguments: Mapping[str, str]) -> int:
+    """Send to the receiver at ``address`` until it has enough."""
+    data = bytes(CHUNK_BYTES)
+    with _connect(arguments["address"]) as peer, suppress(BrokenPipeError, ConnectionResetError):
+        while True:
+            peer.sendall(data)
+    return 0
+
+
+def _connect(address: str) -> socket.socket:
+    """A connection to the receiver, which may not listen yet."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return socket.create_connection((address, PORT), timeout=PATIENCE_SECONDS)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
+def _count(peer: socket.socket, seconds: float) -> int:
+    """The bytes that come within so many seconds."""
+    total, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        data = peer.recv(CHUNK_BYTES)
+        if not data:
+            raise ConnectionError("the sender has ended")
+        total += len(data)
+    return total

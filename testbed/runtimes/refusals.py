@@ -1,0 +1,68 @@
+"""Why a host lets somebody make no namespaces, and what mends it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from testbed.errors import HostError
+
+SYSCTLS = Path("/proc/sys")
+AS_ROOT = "or run it as root, with sudo"
+KINDS = ("pid", "net", "mnt", "uts", "ipc")
+APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
+
+
+def explain(error: OSError, *, root: bool, sysctls: Path = SYSCTLS) -> HostError:
+    """The error that names what forbids namespaces.
+
+    Args:
+        error: what the kernel said.
+        root: whether it was root who asked.
+        sysctls: where the kernel's settings are.
+    """
+    who = "root" if root else "ordinary users"
+    refusal = f"this host lets {who} make no namespaces ({error.strerror})"
+    if root:
+        hint = "Containers need CAP_SYS_ADMIN; inside another container, run that one with it."
+        return HostError(f"{refusal}.", hint=hint)
+    found = next(_settings(sysctls), None)
+    if found is not None:
+        name, value, mend = found
+        return HostError(f"{refusal}: {name} is {value}.", hint=f"{mend}, {AS_ROOT}.")
+    if error.errno == errno.EINVAL:
+        return HostError(f"{refusal}: its kernel has none for users.", hint=_ROOT_ALONE)
+    if error.errno == errno.ENOSPC:
+        hint = f"End some of what uses them, raise user.max_user_namespaces, {AS_ROOT}."
+        return HostError(f"{refusal}: all that this user may have are in use.", hint=hint)
+    return HostError(
+        f"{refusal}: a seccomp filter or security profile forbids it, as in most containers.",
+        hint=f"Start the container with a profile that allows user namespaces, {AS_ROOT}.",
+    )
+
+
+_ROOT_ALONE = "Run it as root, with sudo."
+
+
+def _settings(sysctls: Path) -> Iterator[tuple[str, str, str]]:
+    """Settings that forbid namespaces: name, value, and how to change it."""
+    if _read(sysctls / "kernel/unprivileged_userns_clone") == "0":
+        name = "kernel.unprivileged_userns_clone"
+        yield name, "0", f"Allow it: sudo sysctl -w {name}=1"
+    for kind in ("user", *KINDS):
+        if _read(sysctls / f"user/max_{kind}_namespaces") == "0":
+            name = f"user.max_{kind}_namespaces"
+            yield name, "0", f"Allow it: sudo sysctl -w {name}=10000"
+    if _read(sysctls / APPARMOR) == "1":
+        name = APPARMOR.replace("/", ".")
+        profile = f"give {os.path.realpath('/proc/self/exe')} an AppArmor profile with `userns,`"
+        yield name, "1", f"Allow it: sudo sysctl -w {name}=0, or {profile}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # another kernel, without this setting
+        return ""

@@ -1,0 +1,98 @@
+"""Somebody who is not root, with a home that is closed to others: everything in it works.
+
+The tests of the runtime are run once more by such a user, with subordinate uids and without. Its
+interpreter is the system's, in an environment of its own, which borrows the packages of the one
+that runs the tests: installing them again would take minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.runtimes.users import MODES
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+QUICK = ("--set", "stop.updates=40", "--workers", "3")
+QUICKSTART = "scenarios/quickstart.yaml"
+
+
+@pytest.fixture(scope="module", params=["range", "one"])
+def user(request: pytest.FixtureRequest, new_account: Any) -> Iterator[Any]:
+    with new_account(ranges=request.param == "range") as made:
+        yield made
+
+
+def test_it_has_what_its_account_allows(user: Any) -> None:
+    found = user.run(user.python, "-m", "testbed.agent.trial")
+    kind = "range" if user.name.endswith("r") else "one"
+    assert json.loads(found.stdout) == {"users": kind}, found.stderr
+
+
+@pytest.mark.parametrize("launch", ["warm", "cold"])
+def test_the_quickstart_runs_and_its_folder_is_the_users(user: Any, launch: str) -> None:
+    name = f"quick-{launch}"
+    up = user.run(
+        *(user.python, "-m", "testbed", "up", QUICKSTART, "--name", name),
+        *("--set", f"launch={launch}", *QUICK),
+    )
+    assert up.returncode in (0, 6), up.stdout + up.stderr  # 6: this host was too busy
+    folder = user.home / "runs" / name
+    assert json.loads((folder / "run.json").read_text())["state"] == "finished"
+    kind = "range" if user.name.endswith("r") else "one"
+    assert json.loads((folder / "environment.json").read_text())["uid_mode"] == MODES[kind]
+    assert _processes_of(user) == ""
+    removed = user.run("rm", "-r", str(folder))
+    assert removed.returncode == 0, removed.stderr
+
+
+def test_a_limit_that_it_cannot_have_enforced_is_refused_with_the_cure(user: Any) -> None:
+    limited = ("--set", "workers.classes.slow.memory=500MiB", "--name", "limited")
+    up = user.run(user.python, "-m", "testbed", "up", QUICKSTART, *limited)
+    assert up.returncode == 3
+    assert "(class slow): memory 500MiB is a limit" in " ".join(up.stderr.split())
+    assert "systemd-run --user --scope -p Delegate=yes" in " ".join(up.stderr.split())
+    assert not (user.home / "runs/limited").exists()
+
+
+def test_where_namespaces_are_forbidden_it_is_told_what_forbids_them(user: Any) -> None:
+    forbidden = Path(__file__).with_name("without_namespaces.py")
+    up = user.command(user.python, "-m", "testbed", "up", QUICKSTART, "--name", "forbidden")
+    done = subprocess.run(
+        [sys.executable, forbidden, *up],
+        cwd=user.home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 3, told
+    assert "user.max_user_namespaces is 0. Allow it: sudo sysctl -w" in told
+    assert "or run it as root, with sudo." in told
+    assert not (user.home / "runs/forbidden").exists()
+
+
+@pytest.mark.parametrize("tests", ["test_contract.py", "test_native.py", "test_death.py"])
+def test_the_tests_of_the_runtime_pass(user: Any, tests: str) -> None:
+    options = ("-q", "-p", "no:cacheprovider", "-m", "namespaces and not slow")
+    done = user.run(user.python, "-m", "pytest", *options, f"tests/runtimes/{tests}")
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert "passed" in done.stdout
+    assert _processes_of(user) == ""
+
+
+def _processes_of(user: Any) -> str:
+    listed = subprocess.run(
+        ["ps", "-U", user.name, "-o", "pid,stat,args", "--no-headers"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    living = [line for line in listed.stdout.splitlines() if not line.split()[1].startswith("Z")]
+    return "\n".join(living)

@@ -1,0 +1,87 @@
+"""Control groups version 2 for real: everything that the runtime does with them, on a host's tree.
+
+A host that has version 1 lends its controllers to no version 2, and so has none to test.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.agent import syscalls
+from testbed.runtimes.hierarchies import CONTROLLERS, find_hierarchies
+
+pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow]
+ABOUT_GROUPS = "control_groups or memory or frozen or freezes or no_kernel or stop_ends or killed"
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    """Where version 2 is mounted; mounted here if it is nowhere."""
+    mine = None
+    if "cgroup" not in Path("/proc/self/mounts").read_text():
+        mine = Path(tempfile.mkdtemp(dir="/var/tmp"))
+        mine.chmod(0o755)  # ordinary users have to reach it
+        syscalls.mount("none", str(mine), "cgroup2")
+    found = find_hierarchies()
+    if {tree.version for tree in found} != {2}:
+        pytest.skip("needs control groups version 2; this host has its controllers in version 1")
+    yield found[0].root
+    if mine is not None:
+        subprocess.run(["umount", mine], check=True)
+        mine.rmdir()
+
+
+def test_limits_freezing_and_death(root: Path) -> None:
+    here = Path(__file__).parent
+    files = ("contract", "native", "death", "enforcement")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-m", "not slow", "-k", f"{ABOUT_GROUPS} or test_enforcement"),
+            *(str(here / f"test_{name}.py") for name in files),
+        ],
+        cwd=here.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert "SKIPPED" not in done.stdout
+    assert not (root / "testbed").exists()
+
+
+@pytest.mark.parametrize("ranges", [True, False], ids=["range", "one"])
+def test_an_ordinary_user_has_limits_where_a_part_is_delegated(
+    root: Path, new_account: Any, ranges: bool
+) -> None:
+    part = root / f"delegated-{ranges}"
+    names = [name for name in CONTROLLERS if name != "freezer"]
+    (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
+    with new_account(ranges=ranges) as user:
+        part.mkdir()
+        given = (
+            part,
+            *(part / f"cgroup.{name}" for name in ("procs", "subtree_control", "threads")),
+        )
+        subprocess.run(["chown", user.name, *given], check=True)
+        tests = [f"tests/runtimes/test_{name}.py" for name in ("native", "death", "contract")]
+        options = ("-q", "-p", "no:cacheprovider", "-m", "not slow", "-k", ABOUT_GROUPS)
+        command = user.command(user.python, "-m", "pytest", *options, *tests)
+        done = subprocess.run(
+            ["sh", "-c", f'echo 0 > {part}/cgroup.procs; exec "$@"', "sh", *command],
+            cwd=user.home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-5000:]
+        assert "SKIPPED" not in done.stdout
+        assert [path.name for path in part.iterdir() if path.is_dir()] == []
+        part.rmdir()
