@@ -26,7 +26,7 @@ from testbed.simulate.model import Path
 from testbed.simulate.pool import Pool
 from testbed.telemetry.spool import UPDATE, Rows
 
-BUFFERED_ROWS = 1000
+BUFFERED_ROWS = 200
 
 
 class Journal(Protocol):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.compress.payload import Vector
+from testbed.errors import TestbedError
 from testbed.experiment import Experiment
 from testbed.models import Evaluation
 from testbed.seeds import stream
@@ -19,6 +20,7 @@ from testbed.simulate.engine import Engine, Examination, Seat
 from testbed.simulate.links import FairLink
 from testbed.simulate.model import capacity, paths
 from testbed.simulate.pool import Pool
+from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.spool import Rows
 from testbed.telemetry.status import Gauge, Observer
@@ -88,6 +90,30 @@ class Diary:
         if real - self._shown >= SHOW_SECONDS:
             self._shown = real
             self.observer.status(self.gauge.status(real - self._began, emulated=self.agenda.now))
+
+
+def record_simulation(
+    experiment: Experiment, folder: RunFolder, *, agenda: Agenda, observer: Observer
+) -> None:
+    """Simulate an experiment into a run's folder, and say there how it ended, whatever happens.
+
+    Raises:
+        NodeError: the run failed: every worker's push was refused, say.
+    """
+    folder.lock.touch()
+    time_scale = experiment.scenario.time_scale
+    clock = virtual_clock(agenda)
+    with folder.locked(), Recorder(folder, time_scale=time_scale, clock=clock) as recorder:
+        recorder.state("training")
+        try:
+            reason = simulate(experiment, recorder, agenda=agenda, observer=observer)
+        except TestbedError as error:
+            recorder.state("failed", reason=error.message, exit_code=error.exit_code)
+            raise
+        except KeyboardInterrupt:
+            recorder.state("interrupted", reason="interrupted")
+            raise
+        recorder.state("finished", reason=reason)
 
 
 def simulate(
