@@ -1,0 +1,164 @@
+# Two commands to begin with: `make demo` and `make test`. `make help` lists the others.
+#
+# Everything is installed into $(VENV). What has been installed is remembered by stamp files in it,
+# so a repeated `make` installs nothing, and a changed pyproject.toml or constraints.txt does.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.NOTPARALLEL:
+.SUFFIXES:
+.DEFAULT_GOAL := help
+
+# The interpreter that makes the environment; empty: the first of $(PYTHONS) that is new enough.
+PYTHON ?=
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
+VENV ?= .venv
+RUNS ?= runs
+SCENARIO ?= scenarios/quickstart.yaml
+RUN ?=
+# PyTorch's builds without CUDA; empty: always the index that pip uses for everything else.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+SCHEMA := scenarios/schema.json
+python := $(VENV)/bin/python
+install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
+
+.PHONY: help setup demo run report named-run test test-netem privileged check format lint types \
+	contracts protos protos-check schema schema-check bench clean
+
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
+		while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
+
+setup: $(VENV)/.installed-dev ## make the environment with everything development needs
+
+demo: $(VENV)/.installed ## install, then train the quickstart scenario with 12 emulated devices
+	@$(python) -c 'import torch; print("torch", torch.__version__)'
+	$(python) -m testbed up scenarios/quickstart.yaml --runs $(RUNS)
+
+run: $(VENV)/.installed ## run a scenario: make run SCENARIO=scenarios/quickstart.yaml
+	@$(python) -m testbed up $(SCENARIO) --runs $(RUNS)
+
+report: named-run $(VENV)/.installed ## print and draw what came out of a run: make report RUN=name
+	@$(python) -m testbed report $(RUN) --runs $(RUNS)
+
+named-run:
+	@if [ -z "$(RUN)" ]; then
+		echo "Which run? \`$(VENV)/bin/testbed ps --all\` lists them: make report RUN=name" >&2
+		exit 1
+	fi
+
+test: setup ## the tests that need neither root nor much time
+	@$(python) -m pytest --quick
+
+privileged: setup ## the tests that need root, a tool of the machine, or time
+	@$(python) -m pytest -m "root or namespaces or netem or docker or kafka or slow"
+
+# Where the kernel has no netem, $(NETEM_RUN) is a command to run the tests under one that has.
+NETEM_RUN ?=
+has_netem := import sys; from testbed.network.netem import kernel_has_netem; sys.exit(not kernel_has_netem())
+
+test-netem: setup ## the tests of delays, jitter and losses: needs root, and netem or NETEM_RUN
+	@if $(python) -c '$(has_netem)' 2> /dev/null; then
+		$(python) -m pytest -m netem
+	elif [ -n "$(NETEM_RUN)" ]; then
+		$(NETEM_RUN) $(abspath $(python)) -m pytest -m netem
+	else
+		echo "skipped: this kernel has no netem, or this is not root, and NETEM_RUN names no command"
+		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."
+	fi
+
+check: lint types contracts protos-check schema-check test ## what a change has to pass
+
+format: setup ## format the code
+	@$(python) -m ruff format
+	$(python) -m ruff check --fix
+
+lint: setup ## style and likely mistakes
+	@$(python) -m ruff check
+	$(python) -m ruff format --check
+
+types: setup ## strict static types
+	@$(python) -m mypy
+
+contracts: setup ## which part may import which
+	@$(VENV)/bin/lint-imports --no-cache
+
+protos: setup ## generate the gRPC messages anew from protos/
+	@$(python) protos/generate.py
+
+protos-check: setup
+	@$(python) protos/generate.py --check
+
+schema: $(VENV)/.installed ## write the JSON schema of scenarios anew
+	@$(python) -m testbed schema > $(SCHEMA).new
+	mv $(SCHEMA).new $(SCHEMA)
+
+schema-check: $(VENV)/.installed
+	@if ! diff $(SCHEMA) <($(python) -m testbed schema); then
+		echo "$(SCHEMA) is not that of the code. Try: make schema" >&2
+		exit 1
+	fi
+
+clean: ## remove the environment and all caches, never a run
+	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find testbed tests protos -name __pycache__ -prune -exec rm -rf {} +
+
+# ---- the environment -------------------------------------------------------------------------
+
+# An environment that lost its interpreter or was only half made is made again.
+$(VENV)/.made:
+	@if ! $(python) -m pip --version > /dev/null 2>&1; then
+		chosen=
+		for candidate in $(or $(PYTHON),$(PYTHONS)); do
+			if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' > /dev/null 2>&1; then
+				chosen=$$candidate
+				break
+			fi
+		done
+		if [ -z "$$chosen" ]; then
+			echo "Python 3.11 or newer is needed; tried: $(or $(PYTHON),$(PYTHONS))." >&2
+			echo "Debian 12, Ubuntu 24.04 and newer: sudo apt install python3 python3-venv" >&2
+			echo "Ubuntu 22.04: sudo apt install python3.11 python3.11-venv" >&2
+			exit 1
+		fi
+		if ! $$chosen -c 'import ensurepip, venv' > /dev/null 2>&1; then
+			package=python3-venv
+			if [ "$$chosen" != python3 ]; then
+				package=$$($$chosen -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+			fi
+			echo "$$chosen cannot make virtual environments. Try: sudo apt install $$package" >&2
+			exit 1
+		fi
+		echo "making $(VENV) with $$($$chosen --version)"
+		clear=
+		if [ -e $(VENV)/pyvenv.cfg ]; then clear=--clear; fi
+		$$chosen -m venv $$clear $(VENV)
+	fi
+	touch $@
+
+# The builds with CUDA are gigabytes that a machine without an NVIDIA driver has no use for.
+$(VENV)/.torch: constraints.txt $(VENV)/.made
+	@index=
+	if [ -e /proc/driver/nvidia/version ] || timeout 5 nvidia-smi -L > /dev/null 2>&1; then
+		echo "torch: from the ordinary index (there is an NVIDIA driver)"
+	elif [ -n "$(TORCH_INDEX)" ] && timeout 3 $(python) -c \
+		'import sys, urllib.request as request; request.urlopen(sys.argv[1], timeout=3)' \
+		$(TORCH_INDEX)/torch/ > /dev/null 2>&1; then
+		echo "torch: from $(TORCH_INDEX) (there is no NVIDIA driver)"
+		index="--extra-index-url $(TORCH_INDEX)"
+	else
+		echo "torch: from the ordinary index ($(TORCH_INDEX) did not answer)"
+	fi
+	$(install) $$index torch
+	touch $@
+
+$(VENV)/.installed: pyproject.toml constraints.txt $(VENV)/.torch
+	@$(install) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.torch
+	@$(install) --editable '.[dev]'
+	touch $(VENV)/.installed $@

@@ -1,0 +1,104 @@
+"""What the documents say exists does exist: linked files and headings, commands, exit codes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from testbed import errors
+from testbed.cli import VERBS
+from testbed.scenario import load
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("docs", "testbed", "tests", "scenarios", "protos")
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]
+)
+
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+def prose(document: Path) -> str:
+    """A document's text without its code blocks."""
+    return _FENCE.sub("", document.read_text(encoding="utf-8"))
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that a document's headings get on a forge."""
+    lowered = (heading.lower() for heading in _HEADING.findall(prose(document)))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in lowered}
+
+
+def dead_links(document: Path) -> Iterator[str]:
+    """Links of a document to files or headings that do not exist."""
+    for link in _LINK.findall(prose(document)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    assert list(dead_links(document)) == []
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("# A `b` c\n[x](#a-b-c) [y](#nowhere) [z](gone.md) [w](https://e.org)\n")
+    assert list(dead_links(document)) == ["#nowhere", "gone.md"]
+
+
+def test_the_make_targets_in_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in DOCUMENTS:
+        named = re.findall(r"(?:`|^)make ([a-z-]+)", document.read_text(encoding="utf-8"), re.M)
+        assert set(named) <= targets, document
+
+
+def test_the_scenario_in_the_readme_is_one(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "first.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert load(file).name == "first"
+    assert len(text.splitlines()) == 10
+
+
+def test_the_readme_lists_every_command() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `testbed ([a-z]+)", readme, re.MULTILINE)) == set(VERBS)
+
+
+def test_the_readme_lists_every_exit_code() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Exit codes")[1]
+    listed = {int(code) for code in re.findall(r"^\| *(\d+) *\|", section, re.MULTILINE)}
+    classes = [errors.TestbedError, *errors.TestbedError.__subclasses__()]
+    invalid, still_going_on, interrupted = 6, 124, 130
+    assert listed == {0, invalid, still_going_on, interrupted} | {one.exit_code for one in classes}
+
+
+def test_one_version_everywhere() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert citation["version"] == version
+    assert newest is not None
+    assert newest.group(1) == version
+
+
+def test_every_algorithm_is_kept_apart_from_the_others() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (kept,) = (one["modules"] for one in contracts["contracts"] if one["type"] == "independence")
+    files = {path.stem for path in (ROOT / "testbed/algorithms").glob("*.py")}
+    shared = {"__init__", "base", "parts"}
+    assert {f"testbed.algorithms.{name}" for name in files - shared} == set(kept)

@@ -1,0 +1,143 @@
+"""What the Makefile chooses: interpreter, package index, what to install. Nothing is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+INDEX = "https://index.invalid/cpu"
+
+REAL = f'exec {sys.executable} "$@"'
+MISSING_ENSUREPIP = f'case "$2" in *ensurepip*) exit 1;; esac; {REAL}'
+TOO_OLD = "exit 1"
+# Stands for the environment's interpreter: logs how it is called; only ANSWERS tells whether the
+# index answers.
+RECORDING = 'echo "$@" >> calls; case "$2" in *urllib*) exit "$ANSWERS";; esac'
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A folder with the files that the Makefile reads, and one for commands."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "commands").mkdir()
+    return tmp_path
+
+
+def command(path: Path, script: str) -> None:
+    """Write an executable shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def make(
+    tree: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run make in ``tree``, finding commands in ``tree/commands`` first."""
+    clean = {
+        key: value for key, value in os.environ.items() if "MAKE" not in key and key != "MFLAGS"
+    }
+    clean["PATH"] = f"{tree / 'commands'}:{clean['PATH']}"
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=tree,
+        env={**clean, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_lists_the_commands() -> None:
+    lines = make(ROOT, "help").stdout.splitlines()
+    names = [line.split()[1] for line in lines]
+    assert {"demo", "test", "setup", "check", "run", "report", "clean"} <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_an_old_interpreter_is_refused(tree: Path) -> None:
+    command(tree / "commands/python3.9", TOO_OLD)
+    result = make(tree, "setup", "PYTHON=python3.9")
+    assert result.returncode == 2
+    assert "Python 3.11 or newer is needed; tried: python3.9." in result.stderr
+    assert "sudo apt install" in result.stderr
+    assert not (tree / ".venv").exists()
+
+
+def test_the_first_interpreter_that_is_new_enough_is_taken(tree: Path) -> None:
+    for name in ("python3", "python3.14", "python3.13"):
+        command(tree / "commands" / name, TOO_OLD)
+    command(tree / "commands/python3.12", MISSING_ENSUREPIP)
+    result = make(tree, ".venv/.made")
+    assert "python3.12 cannot make virtual environments" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["python3", "python3.11"])
+def test_a_python_without_venv_names_the_package(tree: Path, name: str) -> None:
+    command(tree / "commands" / name, MISSING_ENSUREPIP)
+    result = make(tree, "demo", f"PYTHON={name}")
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    package = "python3-venv" if name == "python3" else f"{version}-venv"
+    assert result.returncode == 2
+    assert f"sudo apt install {package}\n" in result.stderr
+    assert not (tree / ".venv").exists()
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="has an NVIDIA driver")
+@pytest.mark.parametrize(
+    ("answers", "driver", "expected"),
+    [
+        ("0", "exit 9", f" --extra-index-url {INDEX}"),
+        ("1", "exit 9", ""),
+        ("0", "exit 0", ""),
+    ],
+    ids=["CPU index", "CPU index unreachable", "NVIDIA driver"],
+)
+def test_where_torch_comes_from(tree: Path, answers: str, driver: str, expected: str) -> None:
+    command(tree / ".venv/bin/python", RECORDING)
+    command(tree / "commands/nvidia-smi", driver)
+    result = make(tree, ".venv/.torch", f"TORCH_INDEX={INDEX}", environment={"ANSWERS": answers})
+    assert result.returncode == 0, result.stderr
+    installed = (tree / "calls").read_text(encoding="utf-8").splitlines()[-1]
+    pip = "-m pip --disable-pip-version-check install"
+    assert installed == f"{pip} --constraint constraints.txt{expected} torch"
+
+
+def test_a_report_needs_a_run_before_anything_is_installed(tree: Path) -> None:
+    result = make(tree, "report")
+    assert result.returncode == 2
+    assert "make report RUN=name" in result.stderr
+    assert not (tree / ".venv").exists()
+
+
+def test_what_is_installed_is_not_installed_again(tree: Path) -> None:
+    command(tree / ".venv/bin/python", RECORDING)
+    command(tree / "commands/nvidia-smi", "exit 9")
+    environment = {"ANSWERS": "1"}
+    make(tree, "setup", environment=environment)
+    calls = tree / "calls"
+    assert "--editable .[dev]" in calls.read_text(encoding="utf-8")
+    calls.unlink()
+    make(tree, "setup", ".venv/.installed", environment=environment)
+    assert not calls.exists()
+    newer = (tree / ".venv/.installed-dev").stat().st_mtime + 1
+    os.utime(tree / "pyproject.toml", (newer, newer))
+    make(tree, "setup", environment=environment)
+    assert "--editable .[dev]" in calls.read_text(encoding="utf-8")
+
+
+def test_the_ci_script_is_sound_shell() -> None:
+    result = subprocess.run(
+        ["bash", "-n", ROOT / ".ci/run"], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
