@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from testbed.cpusets import CpuSet
 from testbed.units import Duration, Rate, Size
 
 Role = Literal["ps", "evaluator", "worker", "probe"]
@@ -81,6 +82,7 @@ class NodeSpec:
         memory: memory it may use, or None for no limit.
         cpu_weight: share of a busy CPU relative to the other nodes (a worker has 1).
         uid: the unprivileged uid and gid the role runs under.
+        cpuset: the CPUs it may use, or None for all.
     """
 
     name: str
@@ -92,6 +94,7 @@ class NodeSpec:
     memory: Size | None
     cpu_weight: int
     uid: int
+    cpuset: CpuSet | None = None
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ def _node_row(nodes: list[NodeSpec]) -> tuple[str, ...]:
     first = nodes[0]
     addresses = _range(node.link.address if node.link else "no eth0" for node in nodes)
     cpu = f"weight {first.cpu_weight}" if first.cpu is None else f"{first.cpu:g}"
+    cpu += "" if first.cpuset is None else f" on {first.cpuset}"
     memory = "no limit" if first.memory is None else str(first.memory)
     names = _range(node.name for node in nodes)
     uids = _range(str(node.uid) for node in nodes)

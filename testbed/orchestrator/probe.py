@@ -108,9 +108,7 @@ class Prober:
         first = len(self.plan.workers) + 1
         spare = [_at(LinkSpec("", ""), first)]
         spare += [_at(link, first + 1 + index) for index, link in enumerate(links.values())]
-        reflector = replace(
-            self.plan.ps, name=REFLECTOR, role="probe", link=spare[0], cpu=None, memory=None
-        )
+        reflector = replace(_unlimited(self.plan.ps), name=REFLECTOR, role="probe", link=spare[0])
         return [
             reflector,
             *(
@@ -122,7 +120,7 @@ class Prober:
     def _like(self, device_class: str) -> NodeSpec:
         """The first worker of a class: a prober has its uid, and none of its limits."""
         first = next(node for node in self.plan.workers if node.device_class == device_class)
-        return replace(first, cpu=None, memory=None)
+        return _unlimited(first)
 
     def _start(self, node: NodeSpec, *, others: list[NodeSpec]) -> None:
         server = "" if node.name == REFLECTOR else _address(others[0])
@@ -228,6 +226,11 @@ def _median_delay(shape: Shape) -> float:
 def _at(link: LinkSpec, number: int) -> LinkSpec:
     address, mac = address_of(number)
     return replace(link, address=address, mac=mac)
+
+
+def _unlimited(node: NodeSpec) -> NodeSpec:
+    """The node as it would be without limits: what is measured is the link."""
+    return replace(node, cpu=None, cpuset=None, memory=None)
 
 
 def _address(node: NodeSpec) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
+from testbed.runtimes.cpusets import check_present, inherit
 from testbed.runtimes.hierarchies import OUTSIDE, Hierarchy
 from testbed.runtimes.limits import Limits, settings
 from testbed.runtimes.process import is_first
@@ -24,6 +25,10 @@ SUBTREE = "cgroup.subtree_control"
 CURE = (
     "Run it as root; or, where control groups are version 2, under "
     "`systemd-run --user --scope -p Delegate=yes`."
+)
+UNDELEGATED = (
+    "Run it as root on a kernel that has it; a user's groups have it where `systemctl edit "
+    "user@.service` says Delegate=cpu cpuset memory pids."
 )
 ATTEMPTS = 10
 POLL_SECONDS = 0.005
@@ -62,6 +67,8 @@ class RunGroups:
         folder = self._folder(tree)
         try:
             _make(folder)
+            for level in (folder.parent, folder):
+                inherit(level, tree)
             if tree.version == 2:
                 for level in (tree.root, folder.parent, folder):
                     _delegate(level, tree)
@@ -89,6 +96,7 @@ class RunGroups:
             folder = self._folder(tree) / node
             with suppress(FileExistsError):
                 folder.mkdir()
+            inherit(folder, tree)
             for controller in sorted(wanted):
                 _apply(folder, limits, controller=controller, tree=tree)
 
@@ -107,25 +115,26 @@ class RunGroups:
         return any(controller in tree.controllers for tree in self.hierarchies)
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse limits that no group could enforce.
+        """Refuse limits that no group could enforce, and CPUs that this host has not.
 
         Raises:
-            HostError: a node has one; names it, and the cure.
+            HostError: a node has such; names it, and the cure.
         """
         for node in nodes:
-            wanted = {"cpu": node.cpu, "memory": node.memory}
+            whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
+            wanted = {"cpu": node.cpu, "memory": node.memory, "cpuset": node.cpuset}
             for controller, limit in wanted.items():
                 if limit is not None and not self.has(controller):
-                    whose = (
-                        f"{node.name} (class {node.device_class})"
-                        if node.device_class
-                        else node.name
-                    )
-                    raise HostError(
-                        f"{whose}: {controller} {limit} is a limit, and this user can make no "
-                        "control group to enforce it with.",
-                        hint=CURE,
-                    )
+                    raise self._unenforced(f"{whose}: {controller} {limit} is a limit", controller)
+            if node.cpuset is not None:
+                check_present(whose, node.cpuset, self.hierarchies)
+
+    def _unenforced(self, limit: str, controller: str) -> HostError:
+        if not self.hierarchies:
+            lacking = "this user can make no control group to enforce it with"
+            return HostError(f"{limit}, and {lacking}.", hint=CURE)
+        lacking = f"the control groups here are without the controller {controller}"
+        return HostError(f"{limit}, and {lacking}.", hint=UNDELEGATED)
 
     def make_room(self) -> None:
         """Version 2: empty the group that the runs' are made in; only such a one can be divided.

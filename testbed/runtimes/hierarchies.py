@@ -11,6 +11,9 @@ from testbed.errors import HostError
 from testbed.runtimes.limits import Version
 
 CONTROLLERS = ("cpu", "memory", "freezer", "pids")
+USED = frozenset((*CONTROLLERS, "cpuset"))
+"""Every run needs CONTROLLERS; cpuset only one whose scenario has such a limit."""
+
 MOUNTS = Path("/proc/self/mountinfo")
 OWN_GROUPS = Path("/proc/self/cgroup")
 
@@ -27,7 +30,7 @@ class Hierarchy:
     Attributes:
         root: where it is mounted, or the user's part begins.
         version: 1 or 2.
-        controllers: those of CONTROLLERS that it carries.
+        controllers: those of USED that it carries.
     """
 
     root: Path
@@ -36,10 +39,10 @@ class Hierarchy:
 
 
 def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
-    """The hierarchies that carry CONTROLLERS, each controller in one of them.
+    """The hierarchies that carry what is USED, each controller in one of them.
 
     Raises:
-        HostError: a controller is nowhere.
+        HostError: one of CONTROLLERS is nowhere.
     """
     mounted = [_parse(line) for line in mounts.read_text().splitlines()]
     # A controller that version 1 has claimed is not available to version 2.
@@ -95,7 +98,7 @@ def _parse(line: str) -> Hierarchy | None:
     kind, _, options = after.split(" ", 2)
     root = Path(before.split()[4])
     if kind == "cgroup":
-        found = frozenset(options.split(",")) & frozenset(CONTROLLERS)
+        found = frozenset(options.split(",")) & USED
         return Hierarchy(root, 1, found) if found else None
     if kind == "cgroup2":
         return Hierarchy(root, 2, _controllers(root))
@@ -112,4 +115,4 @@ def _parse_place(line: str) -> tuple[Path, Path] | None:
 def _controllers(group: Path) -> frozenset[str]:
     listed = (group / "cgroup.controllers").read_text().split()
     # The freezer of version 2 is no controller: every group but the root has it.
-    return frozenset([*listed, "freezer"]) & frozenset(CONTROLLERS)
+    return frozenset([*listed, "freezer"]) & USED

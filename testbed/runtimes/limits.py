@@ -1,7 +1,7 @@
 """What a node may use, as the files of its control groups say it. Pure.
 
-Version 1 keeps each controller (cpu, memory, freezer, pids) in a hierarchy of its own, version 2
-has one hierarchy for all; the same limit has another file and another scale in each.
+Version 1 keeps each controller (cpu, cpuset, memory, freezer, pids) in a hierarchy of its own,
+version 2 has one hierarchy for all; the same limit has another file and another scale in each.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from testbed.cpusets import CpuSet
 from testbed.errors import HostError
 from testbed.topology import NodeSpec
 from testbed.units import Size
@@ -38,23 +39,26 @@ class Limits:
         cpu: CPUs, or None for no limit.
         memory: memory, or None for no limit.
         pids: processes and threads.
+        cpuset: which CPUs, or None for all.
     """
 
     cpu_weight: int = 1
     cpu: float | None = None
     memory: Size | None = None
     pids: int = PIDS_LIMIT
+    cpuset: CpuSet | None = None
 
     @classmethod
     def of(cls, node: NodeSpec) -> Limits:
         """The limits of a node of the plan."""
-        return cls(cpu_weight=node.cpu_weight, cpu=node.cpu, memory=node.memory)
+        return cls(cpu_weight=node.cpu_weight, cpu=node.cpu, memory=node.memory, cpuset=node.cpuset)
 
     @property
     def controllers(self) -> tuple[str, ...]:
         """The controllers that these limits need; freezer and pids are always wanted."""
-        always = ("cpu", "freezer", "pids")
-        return always if self.memory is None else (*always, "memory")
+        asked = {"memory": self.memory, "cpuset": self.cpuset}
+        wanted = (name for name, limit in asked.items() if limit is not None)
+        return ("cpu", "freezer", "pids", *wanted)
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
     match controller:
         case "cpu":
             return (*_weight(limits.cpu_weight, version), *_quota(limits.cpu, version))
+        case "cpuset" if limits.cpuset is not None:
+            return (Setting("cpuset.cpus", limits.cpuset),)
         case "memory":
             return _memory(limits.memory, version)
         case "pids":

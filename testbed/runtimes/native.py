@@ -132,7 +132,7 @@ class NativeDriver:
         """Refuse limits that this user cannot have enforced on this host.
 
         Raises:
-            HostError: a node has one; names it, and the cure.
+            HostError: a node has one, or CPUs that are missing; names it, and the cure.
         """
         RunGroups("", self._trees()).check(nodes)
 
@@ -197,6 +197,7 @@ def _options(node: NodeSpec, plan: Plan) -> dict[str, str]:
         "cgroup": f"testbed/{plan.run}/{node.name}",
         "cpu weight": str(limits.cpu_weight),
         "cpu": "no limit" if limits.cpu is None else f"{limits.cpu:g}",
+        "cpuset": limits.cpuset or "no limit",
         "memory": "no limit" if limits.memory is None else str(limits.memory),
         "pids": str(limits.pids),
     }

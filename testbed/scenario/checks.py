@@ -73,7 +73,7 @@ def _check_simulation(scenario: Scenario, document: Document) -> Iterator[Proble
 def _check_unlimited(
     limited: DeviceClass | ParameterServer, path: Keys, document: Document
 ) -> Iterator[Problem]:
-    for field in ("cpu", "memory"):
+    for field in ("cpu", "cpuset", "memory"):
         value = getattr(limited, field)
         if value is not None:
             expected = f"no {field} limit: a simulation models time by the class's speed alone"

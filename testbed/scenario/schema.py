@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from testbed.algorithms import Algorithm
+from testbed.cpusets import CpuSet
 from testbed.datasets import Dataset
 from testbed.distributions import Law
 from testbed.errors import Unfit
@@ -124,12 +125,14 @@ class ParameterServer(Part):
 
     Attributes:
         link: its link, which all workers share.
-        cpu: CPUs it may use.
+        cpu: how much CPU it may use, in CPUs.
+        cpuset: which CPUs of the host it may use.
         memory: memory it may use.
     """
 
     link: Link = Link()
     cpu: Cpus | None = None
+    cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
 
 
@@ -152,7 +155,8 @@ class DeviceClass(Part):
         share: share of the workers in this class; the shares of all classes add up to 1.
         speed: emulated time of one training step; a shorter real step waits for the rest.
         link: link of each of its workers.
-        cpu: CPUs each may use.
+        cpu: how much CPU each may use, in CPUs.
+        cpuset: which CPUs of the host they may use.
         memory: memory each may use.
     """
 
@@ -160,6 +164,7 @@ class DeviceClass(Part):
     speed: PositiveDuration | None = None
     link: Link = Link()
     cpu: Cpus | None = None
+    cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
 
 

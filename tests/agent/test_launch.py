@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.agent.launch import EXITS, LAUNCH, Exit, Launch, Mount
+from testbed.cpusets import CpuSet
 from testbed.errors import NodeError
 from testbed.network.ends import Neighbour
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape
@@ -22,7 +23,9 @@ LINK = LinkSpec(
     down=Shape(rate=Rate.parse("10mbit"), queue=Duration.parse("50ms")),
 )
 LAUNCHED = Launch(
-    node=NodeSpec("w3", "worker", 3, "slow", LINK, 0.5, Size.parse("64MiB"), 1, 20003),
+    node=NodeSpec(
+        "w3", "worker", 3, "slow", LINK, 0.5, Size.parse("64MiB"), 1, 20003, CpuSet("0-1")
+    ),
     network=NetworkSpec(prefix=16, missing="warn", offload="off"),
     entry="testbed.roles.worker:main",
     arguments={"token": "secret"},
@@ -37,7 +40,9 @@ LAUNCHED = Launch(
 def test_nothing_is_lost_on_the_way() -> None:
     sent = json.dumps(LAUNCH.dump_python(LAUNCHED, mode="json"))
     assert LAUNCH.validate_python(json.loads(sent)) == LAUNCHED
-    bare = replace(LAUNCHED, node=replace(LAUNCHED.node, link=None, cpu=None, memory=None))
+    bare = replace(
+        LAUNCHED, node=replace(LAUNCHED.node, link=None, cpu=None, cpuset=None, memory=None)
+    )
     assert LAUNCH.validate_json(LAUNCH.dump_json(bare)) == bare
     exits = (Exit("w3", -9), Exit("ps", 0))
     assert EXITS.validate_json(EXITS.dump_json(exits)) == exits

@@ -16,7 +16,8 @@ dataset: mnist
 workers:
   count: 4
   classes:
-    fast: {share: 0.75, cpu: 0.5, memory: 64MiB, link: {up: {rate: 10mbit, queue: 200ms}}}
+    fast:
+      {share: 0.75, cpu: 0.5, cpuset: 0-1, memory: 64MiB, link: {up: {rate: 10mbit, queue: 200ms}}}
     slow: {share: 0.25, link: {down: {rate: 1mbit, delay: 40ms}}}
 stop: {updates: 100}
 """
@@ -45,6 +46,7 @@ def test_a_table_has_a_row_per_class(
         "10.77.0.2 - 10.77.0.4",
         "20010 - 20012",
         "no eth0",
+        "0.5 on 0-1",
         "tbf rate 10mbit",
         "netem delay 40ms",
         "not shaped",
@@ -59,6 +61,7 @@ def test_json_has_every_node(file: str, capsys: pytest.CaptureFixture[str]) -> N
     evaluator, fast = data["nodes"][1:3]
     assert evaluator["link"] is None
     assert (fast["cpu"], fast["memory_bytes"], fast["device_class"]) == (0.5, 2**26, "fast")
+    assert (fast["cpuset"], evaluator["cpuset"]) == ("0-1", None)
     assert (fast["link"]["address"], fast["link"]["mac"]) == ("10.77.0.2", "02:00:0a:4d:00:02")
     up = fast["link"]["up"]
     assert (up["rate_bits_per_second"], up["queue_seconds"]) == (10e6, 0.2)

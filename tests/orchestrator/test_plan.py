@@ -16,11 +16,12 @@ name: planned
 algorithm: asgd
 model: digits-cnn
 dataset: digits
-ps: {link: {down: {rate: 100mbit}}, cpu: 2, memory: 1GB}
+ps: {link: {down: {rate: 100mbit}}, cpu: 2, cpuset: '2,0-1', memory: 1GB}
 workers:
   count: 10
   classes:
-    fast: {share: 0.3, cpu: 0.5, memory: 64MiB, link: {up: {rate: 10mbit, queue: 200ms}}}
+    fast:
+      {share: 0.3, cpu: 0.5, cpuset: '0', memory: 64MiB, link: {up: {rate: 10mbit, queue: 200ms}}}
     medium: {share: 0.4}
     slow: {share: 0.3, link: {up: {rate: 1mbit}, down: {delay: 40ms, jitter: 4ms, loss: 0.01}}}
 network: {missing: warn, offload: "off"}
@@ -54,6 +55,8 @@ def test_limits_weights_and_uids(scenario: Scenario) -> None:
     assert (evaluator.cpu, evaluator.memory, evaluator.cpu_weight) == (None, None, 10)
     assert (evaluator.uid, evaluator.link) == (20001, None)
     assert (fast.cpu, fast.memory, fast.cpu_weight, fast.uid) == (0.5, Size(2**26), 1, 20012)
+    assert (ps.cpuset, evaluator.cpuset) == ("0-2", None)
+    assert (fast.cpuset, medium.cpuset) == ("0", None)
     assert (medium.cpu, medium.memory, medium.uid) == (None, None, 20013)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testbed.cpusets import CpuSet
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.cgroups import RunGroups, find_runs
 from testbed.runtimes.hierarchies import OUTSIDE, Hierarchy, find_delegated, find_hierarchies
@@ -29,6 +30,7 @@ def test_version_1_has_a_hierarchy_per_controller(tmp_path: Path) -> None:
             "/proc rw - proc proc rw",
             "/sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755",
             "/sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct",
+            "/sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset",
             "/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory",
             "/sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer",
             "/sys/fs/cgroup/pids rw - cgroup cgroup rw,pids",
@@ -37,6 +39,7 @@ def test_version_1_has_a_hierarchy_per_controller(tmp_path: Path) -> None:
     )
     assert {(tree.root.name, tree.version, tuple(tree.controllers)) for tree in found} == {
         ("cpu,cpuacct", 1, ("cpu",)),
+        ("cpuset", 1, ("cpuset",)),
         ("memory", 1, ("memory",)),
         ("freezer", 1, ("freezer",)),
         ("pids", 1, ("pids",)),
@@ -46,7 +49,7 @@ def test_version_1_has_a_hierarchy_per_controller(tmp_path: Path) -> None:
 def test_version_2_has_one_and_a_freezer_always(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     (tree,) = find_hierarchies(mounts(tmp_path, f"{tmp_path} rw - cgroup2 none rw,nsdelegate"))
-    assert tree == Hierarchy(tmp_path, 2, frozenset(("cpu", "memory", "pids", "freezer")))
+    assert tree == Hierarchy(tmp_path, 2, frozenset(("cpu", "cpuset", "memory", "pids", "freezer")))
 
 
 def test_a_controller_is_used_where_version_1_has_it(tmp_path: Path) -> None:
@@ -185,3 +188,46 @@ def test_limits_that_nothing_enforces_are_refused_with_the_cure() -> None:
     some.check([node(cpu=0.5)])
     with pytest.raises(HostError, match="memory 64MiB is a limit"):
         some.check([node(memory=Size.parse("64MiB"))])
+
+
+def test_a_cpuset_is_refused_where_there_is_no_controller_or_no_such_cpu(tmp_path: Path) -> None:
+    node = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 0, CpuSet("0,3-4"))
+    with pytest.raises(HostError, match=r"w3 \(class slow\): cpuset 0,3-4 is .* as root; or"):
+        RunGroups("run", ()).check([node])
+    without = RunGroups("run", (Hierarchy(tmp_path, 2, frozenset(("cpu", "freezer"))),))
+    with pytest.raises(HostError, match=r"without the controller cpuset\. .* Delegate=cpu cpuset"):
+        without.check([node])
+    for version, file in ((1, "cpuset.effective_cpus"), (2, "cpuset.cpus.effective")):
+        some = RunGroups("run", (Hierarchy(tmp_path, version, frozenset(("cpuset",))),))
+        with pytest.raises(HostError, match="cannot be read"):
+            some.check([node])
+        (tmp_path / file).write_text("0-3\n")
+        with pytest.raises(HostError, match=r"this host has not \(4\); it has 0-3"):
+            some.check([node])
+        (tmp_path / file).write_text("0-7\n")
+        some.check([node])
+
+
+def test_a_cpuset_of_version_1_is_filled_along_its_path(tmp_path: Path) -> None:
+    (tmp_path / "cpuset.mems").write_text("0\n")
+    (tmp_path / "cpuset.cpus").write_text("0-3\n")
+    groups = RunGroups("run", (Hierarchy(tmp_path, 1, frozenset(("cpuset",))),))
+    groups.create()
+    groups.add("w0", Limits(cpuset=CpuSet("1-2")))
+    groups.add("w1", Limits())
+    top = tmp_path / "testbed/run"
+    for folder, cpus in ((top.parent, "0-3\n"), (top, "0-3\n"), (top / "w0", "1-2")):
+        assert (folder / "cpuset.mems").read_text() == "0\n"
+        assert (folder / "cpuset.cpus").read_text() == cpus
+    assert not (top / "w1").exists()
+
+
+def test_a_cpuset_of_version_2_is_written_alone(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.subtree_control").touch()
+    groups = RunGroups("run", (Hierarchy(tmp_path, 2, frozenset(("cpuset",))),))
+    groups.create()
+    groups.add("w0", Limits(cpuset=CpuSet("1-2")))
+    top = tmp_path / "testbed/run"
+    assert (top / "cgroup.subtree_control").read_text() == "+cpuset"
+    assert [path.name for path in (top / "w0").iterdir()] == ["cpuset.cpus"]
+    assert (top / "w0/cpuset.cpus").read_text() == "1-2"

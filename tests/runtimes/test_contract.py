@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.agent.launch import Mount
+from testbed.cpusets import CpuSet
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.base import Start, Template
 from testbed.runtimes.process import Process
@@ -25,12 +27,14 @@ def test_requests_name_every_node_and_its_limits_without_touching_the_host(
     driver: Any, live: Any
 ) -> None:
     nodes = (live.node("ps", cpu_weight=10), live.node("w0", cpu=0.5, memory=Size.parse("64MiB")))
+    nodes = (nodes[0], replace(nodes[1], cpuset=CpuSet("0")))
     first, second = driver.requests(Plan("run", nodes, NetworkSpec(), "warm", {}))
     assert (first.node, second.node) == ("ps", "w0")
     assert first.options["cpu weight"] == "10"
     assert first.options["memory"] == "no limit"
     assert second.options["cpu"] == "0.5"
     assert second.options["memory"] == "64MiB"
+    assert (first.options["cpuset"], second.options["cpuset"]) == ("no limit", "0")
     assert second.options["hostname"] == "w0"
     assert second.options["uid"] == "21000"
 

@@ -6,11 +6,12 @@ import mmap
 
 import pytest
 
+from testbed.cpusets import CpuSet
 from testbed.errors import HostError
 from testbed.runtimes.limits import Limits, Setting, nice_of, settings
 from testbed.units import Size
 
-LIMITS = Limits(cpu_weight=10, cpu=0.5, memory=Size(1e8), pids=77)
+LIMITS = Limits(cpu_weight=10, cpu=0.5, memory=Size(1e8), pids=77, cpuset=CpuSet("0-1"))
 MEMORY = str(int(1e8) // mmap.PAGESIZE * mmap.PAGESIZE)
 
 
@@ -24,6 +25,7 @@ def test_version_1() -> None:
         Setting("memory.limit_in_bytes", MEMORY),
         Setting("memory.memsw.limit_in_bytes", MEMORY, optional=True),
     )
+    assert settings(LIMITS, "cpuset", 1) == (Setting("cpuset.cpus", "0-1"),)
     assert settings(LIMITS, "pids", 1) == (Setting("pids.max", "77"),)
     assert settings(LIMITS, "freezer", 1) == ()
 
@@ -37,14 +39,15 @@ def test_version_2() -> None:
         Setting("memory.max", MEMORY),
         Setting("memory.swap.max", "0", optional=True),
     )
+    assert settings(LIMITS, "cpuset", 2) == (Setting("cpuset.cpus", "0-1"),)
 
 
 def test_what_is_not_limited_is_not_written() -> None:
     free = Limits()
     assert settings(free, "cpu", 1) == (Setting("cpu.shares", "1024"),)
-    assert settings(free, "memory", 1) == ()
+    assert settings(free, "memory", 1) == settings(free, "cpuset", 2) == ()
     assert free.controllers == ("cpu", "freezer", "pids")
-    assert LIMITS.controllers == ("cpu", "freezer", "pids", "memory")
+    assert LIMITS.controllers == ("cpu", "freezer", "pids", "memory", "cpuset")
 
 
 def test_a_limit_below_the_kernels_is_an_error() -> None:

@@ -7,16 +7,20 @@ import os
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import testbed
 from testbed.agent.launch import Exit, Mount
+from testbed.cpusets import CpuSet
 from testbed.errors import HostError, NodeError
 from testbed.network.ends import Neighbour
 from testbed.runtimes.base import Template
+from testbed.runtimes.cpusets import usable
 from testbed.runtimes.environment import agent_environment
 from testbed.runtimes.native import NativeDriver
 from testbed.runtimes.users import find_ranges
@@ -139,6 +143,13 @@ def test_its_root_is_read_only(seen: dict[str, Any]) -> None:
     assert writable == {"/tmp", "/dev/shm", "/proc"}
 
 
+def needed_below(top: Path) -> list[str]:
+    """What is shown of a folder that nodes have one of their own of: the interpreter's part."""
+    needed = (sys.prefix, sys.base_prefix, testbed.__file__)
+    below = [Path(path) for path in needed if top in Path(path).parents]
+    return sorted({path.relative_to(top).parts[0] for path in below})
+
+
 @MODES
 def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
     live: Any, users: Any, tmp_path: Path, mode: str
@@ -176,7 +187,7 @@ def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
         "/run/testbed/own": "lists [] writes",
         str(live.folder.path): "FileNotFoundError",
         str(live.folder.log("w20")): "FileNotFoundError",
-        "/tmp": "lists [] writes",
+        "/tmp": f"lists {needed_below(Path('/tmp'))} writes",
         str(tmp_path): "FileNotFoundError",
     }
     uid = 21000 + int(name[1:])
@@ -262,6 +273,25 @@ def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -
     file, value = {1: ("cpu.shares", "10240"), 2: ("cpu.weight", "1000")}[version]
     assert (agent / file).read_text().strip() == value
     assert str(live.lifeline.pid) in (agent / "cgroup.procs").read_text().split()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode", ["warm", "cold"])
+def test_a_node_runs_on_its_cpus_alone_where_control_groups_bind_it(
+    live: Any, trees: Any, mode: str
+) -> None:
+    home = next((tree for tree in trees if "cpuset" in tree.controllers), None)
+    if home is None:
+        pytest.skip("needs the controller cpuset; this kernel or user's groups are without it")
+    last = max(usable(trees).numbers)
+    name = {"warm": "w44", "cold": "w45"}[mode]
+    pid = live.launch(live.node(name, cpuset=CpuSet.of([last])), "entries:wait", mode=mode)
+    group = home.root / "testbed" / live.folder.name / name
+    assert (group / "cpuset.cpus").read_text().strip() == str(last)
+    assert (group / "cgroup.procs").read_text().split() == [str(pid)]
+    assert os.sched_getaffinity(pid) == {last}
+    with pytest.raises(HostError, match=rf"w46 .*this host has not \({last + 1}\)"):
+        live.launch(live.node("w46", cpuset=CpuSet.of([last, last + 1])), "entries:wait")
 
 
 def test_a_node_out_of_memory_ends_alone_and_is_known_for_it(live: Any, trees: Any) -> None:

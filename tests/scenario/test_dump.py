@@ -28,7 +28,8 @@ def mapping(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any
 directions = mapping(rate=rates, delay=st.just("20ms"), loss=st.floats(1e-6, 0.5))
 links = mapping(up=directions, down=directions)
 cpus = st.floats(0.01, 64)
-devices = mapping(speed=durations, link=links, cpu=cpus, memory=sizes)
+cpusets = st.sampled_from(["0", "3", "0-1", "0,2", "5,1-3"])
+devices = mapping(speed=durations, link=links, cpu=cpus, cpuset=cpusets, memory=sizes)
 algorithms = st.one_of(
     st.just("asgd"),
     shares.map(lambda ratio: {"adacomp": {"ratio": ratio}}),
@@ -68,7 +69,7 @@ scenarios = st.fixed_dictionaries(
     },
     optional={
         "seed": st.integers(0, 2**63 - 1),
-        "ps": mapping(link=links, cpu=cpus, memory=sizes),
+        "ps": mapping(link=links, cpu=cpus, cpuset=cpusets, memory=sizes),
         "network": mapping(
             missing=st.sampled_from(["fail", "warn"]), offload=st.sampled_from(["auto", "on"])
         ),

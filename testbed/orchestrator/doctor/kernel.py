@@ -78,7 +78,7 @@ def check_control_groups() -> Finding:
         return Finding("control groups", "missing", error.message, error.hint)
     if not trees:
         mend = "For limits: systemd-run --user --scope -p Delegate=yes testbed up ..., or root."
-        found = "none delegated to this user: cpu and memory limits are refused"
+        found = "none delegated to this user: limits are refused"
         return Finding("control groups", "warning", found, mend)
     listed = "; ".join(
         f"{', '.join(sorted(tree.controllers))} (version {tree.version})" for tree in trees
