@@ -25,7 +25,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run test test-netem privileged check format lint types \
-	contracts protos protos-check schema schema-check bench clean
+	contracts protos protos-check schema schema-check bench clean soak
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -54,6 +54,12 @@ test: setup ## the tests that need neither root nor much time
 
 privileged: setup ## the tests that need root, a tool of the machine, or time
 	@$(python) -m pytest -m "root or namespaces or netem or docker or kafka or slow"
+
+# Each as root, as a user with subordinate uids and as one without; as a user: as that user.
+SOAK_ROUNDS ?= 200
+
+soak: setup ## kill the controller at many random moments: make soak SOAK_ROUNDS=200
+	@SOAK_ROUNDS=$(SOAK_ROUNDS) $(python) -m pytest -s -k random_moments tests/runtimes
 
 # Where the kernel has no netem, $(NETEM_RUN) is a command to run the tests under one that has.
 NETEM_RUN ?=
@@ -100,6 +106,12 @@ schema-check: $(VENV)/.installed
 		echo "$(SCHEMA) is not that of the code. Try: make schema" >&2
 		exit 1
 	fi
+
+bench: setup ## what gradients, selection, 200 workers and 1,000 nodes cost on this machine
+	@for bench in selection bench_gradient workers thousand_nodes; do
+		echo "---- $$bench"
+		$(python) tests/bench/$$bench.py
+	done
 
 clean: ## remove the environment and all caches, never a run
 	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi

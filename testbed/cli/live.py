@@ -15,6 +15,14 @@ from testbed.telemetry.status import Status
 PLAIN_INTERVAL_SECONDS = 5.0
 
 
+class LiveConsole(Console):
+    """One that raises BrokenPipeError when its reader has gone; rich would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        """See Console."""
+        raise BrokenPipeError
+
+
 @dataclass
 class LiveDisplay:
     """An Observer that writes to a console.
@@ -40,7 +48,7 @@ class LiveDisplay:
 
     def status(self, status: Status) -> None:
         """See Observer."""
-        text = Text(describe(status), no_wrap=True, overflow="ellipsis")
+        text = Text(describe(status))
         if self.console.is_terminal:
             if self._live is None:
                 self._live = Live(text, console=self.console, auto_refresh=False, transient=False)

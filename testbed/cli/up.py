@@ -126,9 +126,7 @@ def _announce(outcome: Started | int) -> int:
 
 
 def _run(request: Request, *, background: Background | None, keep: bool) -> int:
-    from rich.console import Console
-
-    from testbed.cli.live import LiveDisplay
+    from testbed.cli.live import LiveConsole, LiveDisplay
     from testbed.errors import RunNotFound
     from testbed.orchestrator.interrupts import Interrupts
     from testbed.orchestrator.memory import available_bytes, require_memory
@@ -138,7 +136,7 @@ def _run(request: Request, *, background: Background | None, keep: bool) -> int:
     from testbed.runtimes.users import find_users
     from testbed.telemetry.record import Recorder
 
-    display = LiveDisplay(Console())
+    display = LiveDisplay(LiveConsole())
     users = find_users()
     require_memory(request.scenario, available=available_bytes())
     with Interrupts() as interrupts:

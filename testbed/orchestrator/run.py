@@ -63,6 +63,8 @@ class Execution:
         """
         try:
             self._carry_out()
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise self._broken(error) from None
 
@@ -85,6 +87,9 @@ class Execution:
             raise cause from None
         except KeyboardInterrupt as signal:
             self._end("interrupted", f"by {signal}", lifeline)
+            raise
+        except BrokenPipeError:
+            self._end("interrupted", "nobody reads what it prints any more", lifeline)
             raise
         except OSError as error:
             failure = self._broken(error)

@@ -6,9 +6,8 @@ import io
 from dataclasses import dataclass, field
 
 import pytest
-from rich.console import Console
 
-from testbed.cli.live import LiveDisplay, clock_text, describe
+from testbed.cli.live import LiveConsole, LiveDisplay, clock_text, describe
 from testbed.telemetry.status import Status
 
 GLANCE = Status(
@@ -32,8 +31,8 @@ class Shown:
     file: io.StringIO = field(default_factory=io.StringIO)
     now: float = 0.0
 
-    def display(self, *, terminal: bool) -> LiveDisplay:
-        console = Console(file=self.file, force_terminal=terminal, width=120)
+    def display(self, *, terminal: bool, width: int = 80) -> LiveDisplay:
+        console = LiveConsole(file=self.file, force_terminal=terminal, width=width)
         return LiveDisplay(console, clock=lambda: self.now)
 
     def lines(self) -> list[str]:
@@ -70,7 +69,7 @@ def test_without_a_terminal_it_is_a_line_now_and_then() -> None:
 
 def test_on_a_terminal_it_is_one_line_that_changes() -> None:
     shown = Shown()
-    display = shown.display(terminal=True)
+    display = shown.display(terminal=True, width=120)
     for shown.now in (0.0, 0.1, 0.2):
         display.status(GLANCE)
     display.close()
@@ -78,3 +77,23 @@ def test_on_a_terminal_it_is_one_line_that_changes() -> None:
     assert shown.file.getvalue().count("\n") == 1
     assert shown.file.getvalue().count(LINE) >= 3
     assert shown.file.getvalue().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
+    shown = Shown()
+    display = shown.display(terminal=True, width=60)
+    display.status(GLANCE)
+    display.close()
+    assert "ETA 1:01" in shown.file.getvalue()
+
+
+class Gone(io.StringIO):
+    """A pipe that nobody reads any more."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_that_has_gone_is_said() -> None:
+    with pytest.raises(BrokenPipeError):
+        LiveDisplay(LiveConsole(file=Gone())).phase("training")

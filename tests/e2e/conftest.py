@@ -33,12 +33,17 @@ dataset: digits
 workers:
   count: 3
   classes:
-    fast: {share: 0.67, link: {up: {rate: 50mbit}, down: {rate: 100mbit}}}
-    slow: {share: 0.33, link: {up: {rate: 20mbit}, down: {rate: 50mbit}}}
+    fast: {share: 0.67}
+    slow: {share: 0.33}
 stop: {updates: 150}
 evaluate: {every: 50, images: 100}
 """
 """Nothing paces it, so that however busy the host is, the verdict does not depend on it."""
+
+LINKED = SCENARIO.replace(
+    "fast: {", "fast: {link: {up: {rate: 50mbit}, down: {rate: 100mbit}}, "
+).replace("slow: {", "slow: {link: {up: {rate: 20mbit}, down: {rate: 50mbit}}, ")
+"""The same on links that are shaped: it takes longer to start, for they are measured first."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,7 @@ class Bed:
 
     def __post_init__(self) -> None:
         self.scenario("tiny.yaml", SCENARIO)
+        self.scenario("linked.yaml", LINKED)
 
     @property
     def runs(self) -> Path:
@@ -228,7 +234,7 @@ def shared_bed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterato
 @pytest.fixture(scope="session")
 def finished(shared_bed: Bed) -> tuple[Up, Done]:
     """A run that came to its end, and how."""
-    up = shared_bed.up()
+    up = shared_bed.up(file="linked.yaml")
     return up, up.end()
 
 

@@ -144,7 +144,7 @@ def test_the_events_tell_the_story(finished: Any) -> None:
     (links,) = [one for one in read_events(run.folder.events) if one["event"] == "links"]
     assert (links["checked"], links["differences"], links["left_out"]) == (4, [], [])
     assert run.state.state == "finished"
-    assert run.environment["argv"][1:3] == ["up", "tiny.yaml"]
+    assert run.environment["argv"][1:3] == ["up", "linked.yaml"]
 
 
 def test_it_is_reported_listed_and_ended_again(finished: Any, shared_bed: Any) -> None:
@@ -253,7 +253,7 @@ def test_adacomp_sends_a_hundredth_of_the_cnn(bed: Any) -> None:
     options = ("--set", "algorithm.ratio=0.01", "--set", "model=adacomp-cnn")
     name = bed.new_name()
     done = bed.run(
-        *("up", "tiny.yaml", "--name", name, *options, "--set", "dataset=mnist"),
+        *("up", "linked.yaml", "--name", name, *options, "--set", "dataset=mnist"),
         *("--set", "stop.updates=120", "--set", "evaluate.every=60"),
         TESTBED_DATA=data,
     )

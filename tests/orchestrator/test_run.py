@@ -111,6 +111,15 @@ def test_what_nobody_foresaw_is_torn_down_too(small: Any) -> None:
     assert lifeline.done[-1] == ("close", "failed")
 
 
+def test_a_reader_that_has_gone_is_no_failure_of_the_run(small: Any) -> None:
+    lifeline = Lifeline(small)
+    with pytest.raises(BrokenPipeError):
+        carry_out(small, Driver(lifeline), Training(BrokenPipeError()))
+    state = small.setup.folder.state()
+    assert (state.state, state.reason) == ("interrupted", "nobody reads what it prints any more")
+    assert lifeline.done[-1] == ("close", "interrupted")
+
+
 def test_a_signal_in_the_training_and_more_in_the_tear_down(small: Any) -> None:
     class Impatient(Lifeline):
         def stop(self) -> None:

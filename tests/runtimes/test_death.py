@@ -27,6 +27,7 @@ from testbed.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.namespaces
 CONTROLLER = Path(__file__).parent / "controller.py"
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "20"))
 KINDS = ("ipc", "mnt", "net", "pid", "user", "uts")
 Eventually = Callable[[Callable[[], Any]], Any]
 
@@ -229,10 +230,12 @@ def test_a_run_of_the_same_name_elsewhere_is_left_alone(
 @pytest.mark.slow
 def test_the_controller_is_killed_at_random_moments(control: Callable[..., Controller]) -> None:
     seed = random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
+    print(f"seed {seed}, {ROUNDS} rounds")
     rng = random.Random(seed)
-    for _ in range(20):
-        controller = control("up")
+    for number in range(ROUNDS):
+        detached = number % 2 == 1
+        controller = control("up", *["detached"] * detached)
         time.sleep(rng.uniform(0.1, 1.2))
         controller.kill()
-        controller.assert_nothing_is_left(controller.namespaces(), own_stop=rng.random() < 0.5)
+        own_stop = detached or rng.random() < 0.5  # a detached run does not end by itself
+        controller.assert_nothing_is_left(controller.namespaces(), own_stop=own_stop)

@@ -8,6 +8,7 @@ that runs the tests: installing them again would take minutes.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,6 +85,17 @@ def test_the_tests_of_the_runtime_pass(user: Any, tests: str) -> None:
     done = user.run(user.python, "-m", "pytest", *options, f"tests/runtimes/{tests}")
     assert done.returncode == 0, done.stdout[-5000:]
     assert "passed" in done.stdout
+    assert _processes_of(user) == ""
+
+
+def test_its_controller_is_killed_at_random_moments(user: Any) -> None:
+    options = ("-q", "-s", "-p", "no:cacheprovider", "-k", "random_moments")
+    rounds = f"SOAK_ROUNDS={os.environ.get('SOAK_ROUNDS', '20')}"
+    tests = "tests/runtimes/test_death.py"
+    done = user.run("env", rounds, user.python, "-m", "pytest", *options, tests)
+    print(done.stdout)  # the seed
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert "1 passed" in done.stdout
     assert _processes_of(user) == ""
 
 

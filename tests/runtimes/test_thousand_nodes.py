@@ -1,0 +1,32 @@
+"""A switch with a thousand nodes: all of them answer, and nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "tests/bench/thousand_nodes.py"
+NODES = 1000
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_thousand_nodes_answer_and_are_gone(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, BENCH, str(NODES)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr[-5000:]
+    found = json.loads((tmp_path / "benches/thousand_nodes.json").read_text())
+    assert (found["answered"], found["left"]) == (NODES, [])
