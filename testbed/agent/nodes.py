@@ -95,8 +95,8 @@ class Nodes:
             short = self.groups.oom_kills(name) > oom_kills
             self._undo(name, pid)
             if short:
-                limit = launch.node.memory
-                raise NodeError(f"{name} ran out of memory at its limit of {limit}.") from failure
+                how = f"the kernel killed it at its limit of {launch.node.memory}"
+                raise NodeError(f"{name} ran out of memory: {how}.") from failure
             raise
         self._running[name] = RunningNode(launch.node, launch.network, pid, oom_kills)
         return pid
