@@ -277,9 +277,7 @@ def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -
 
 @pytest.mark.root
 @pytest.mark.parametrize("mode", ["warm", "cold"])
-def test_a_node_runs_on_its_cpus_alone_where_control_groups_bind_it(
-    live: Any, trees: Any, mode: str
-) -> None:
+def test_a_node_runs_on_its_cpus_alone(live: Any, trees: Any, mode: str) -> None:
     home = next((tree for tree in trees if "cpuset" in tree.controllers), None)
     if home is None:
         pytest.skip("needs the controller cpuset; this kernel or user's groups are without it")
