@@ -24,8 +24,8 @@ SCHEMA := scenarios/schema.json
 python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
-.PHONY: help setup demo run report named-run test test-netem privileged check format lint types \
-	contracts protos protos-check schema schema-check bench clean soak
+.PHONY: help setup demo run report named-run images test test-netem privileged check format lint \
+	types contracts protos protos-check schema schema-check bench bench-flower clean soak waiting-law
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -48,6 +48,9 @@ named-run:
 		echo "Which run? \`$(VENV)/bin/testbed ps --all\` lists them: make report RUN=name" >&2
 		exit 1
 	fi
+
+images: $(VENV)/.installed ## build the Docker image of agent and nodes, online or offline
+	@$(python) -m testbed image build
 
 test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick
@@ -107,11 +110,24 @@ schema-check: $(VENV)/.installed
 		exit 1
 	fi
 
-bench: setup ## what gradients, selection, 200 workers and 1,000 nodes cost on this machine
-	@for bench in selection bench_gradient workers thousand_nodes; do
+# BENCH_RUNTIMES="native docker" measures both side by side; each program runs alone as well.
+BENCH_RUNTIMES ?= native
+
+bench: setup ## how fast runs, gradients and parts are on this machine: ten minutes at most
+	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
+		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
+	for bench in "cost --reference" selection bench_gradient simulation memory thousand_nodes; do
 		echo "---- $$bench"
-		$(python) tests/bench/$$bench.py
+		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done
+
+bench-flower: setup ## the same training in Flower's simulation engine, installed into the cache
+	@$(python) tests/bench/flower.py
+
+# Hours of two CPUs; what has ended is not run again. `docs/waiting-law.md` shows the table.
+waiting-law: $(VENV)/.installed ## the paper's size under three laws of the waiting time, simulated
+	@$(python) scenarios/adacomp/waiting_law.py $(RUNS)/waiting-law
+	$(python) scenarios/adacomp/waiting_law.py $(RUNS)/waiting-law --table
 
 clean: ## remove the environment and all caches, never a run
 	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi

@@ -1,12 +1,13 @@
 """Prints what this host holds besides files, one thing a line; a run must leave nothing behind.
 
-Interfaces and mounts of the host, named network namespaces, the testbed's cgroups, and the Python
-processes that come from this working tree.
+Interfaces and mounts of the host, named network namespaces, the testbed's cgroups and
+containers, and the Python processes that come from this working tree.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,8 +50,15 @@ def processes() -> Iterator[str]:
             yield f"process {path.name} {command}"
 
 
+def containers() -> Iterator[str]:
+    ours = ["docker", "ps", "--all", "--filter", "label=org.edge-testbed.run"]
+    listing = [*ours, "--format", "container {{.Names}} {{.Status}}"]
+    found = subprocess.run(listing, check=True, capture_output=True, text=True)
+    yield from found.stdout.splitlines()
+
+
 def main() -> None:
-    for part in (interfaces, mounts, namespaces, cgroups, processes):
+    for part in (interfaces, mounts, namespaces, cgroups, containers, processes):
         for line in sorted(part()):
             print(line)
 

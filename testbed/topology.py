@@ -83,6 +83,7 @@ class NodeSpec:
         cpu_weight: share of a busy CPU relative to the other nodes (a worker has 1).
         uid: the unprivileged uid and gid the role runs under.
         cpuset: the CPUs it may use, or None for all.
+        gpus: how many of the host's GPUs it has to itself.
     """
 
     name: str
@@ -95,6 +96,7 @@ class NodeSpec:
     cpu_weight: int
     uid: int
     cpuset: CpuSet | None = None
+    gpus: int = 0
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ LACKS = {
     "docker": lacks_docker,
     "kafka": lacks_kafka,
 }
-NOT_QUICK = ("root", "namespaces", "slow")
+NOT_QUICK = ("root", "namespaces", "docker", "slow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -16,6 +16,7 @@ from testbed.agent import syscalls
 from testbed.agent.role import end_with
 from testbed.agent.user_namespace import enter_user_namespace
 from testbed.errors import HostError
+from testbed.runtimes.agents import title_of
 from testbed.runtimes.refusals import explain
 from testbed.runtimes.reports import encode_error, report
 from testbed.runtimes.settings import AgentSettings
@@ -24,6 +25,7 @@ from testbed.runtimes.settings import AgentSettings
 def main() -> int:
     """Fork the run's first process; returns its exit status once it has ended."""
     settings = AgentSettings.from_json(sys.argv[1])
+    syscalls.set_name(title_of(settings.folder))
     try:
         enter_user_namespace(settings.users.kind)
         syscalls.unshare(syscalls.CLONE_NEWPID)

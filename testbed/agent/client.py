@@ -11,10 +11,11 @@ from typing import Any, Self
 
 from testbed.agent.launch import EXITS, LAUNCH, Exit, Launch
 from testbed.agent.link_changes import CHANGES, LINK, SHAPE, LinkChange
-from testbed.agent.protocol import Connection, Message, short_path
+from testbed.agent.protocol import Connection, Message
 from testbed.errors import NodeError
 from testbed.network.counters import Traffic
 from testbed.runtimes.reports import decode_error
+from testbed.runtimes.sockets import short_path
 from testbed.topology import LinkSpec, Shape
 
 CALL_SECONDS = 30.0

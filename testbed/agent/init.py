@@ -10,17 +10,17 @@ import time
 from contextlib import suppress
 
 from testbed.agent import syscalls
-from testbed.agent.nodes import CLEANUP_SECONDS, Nodes, end_all_others
-from testbed.agent.server import Server
+from testbed.agent.cells import OwnCells
+from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
+from testbed.agent.service import take_orders
 from testbed.agent.spawner import Spawner
-from testbed.agent.tether import Tether
 from testbed.agent.user_namespace import forbid_more
 from testbed.agent.view import PROC_FLAGS
 from testbed.errors import TestbedError
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
-from testbed.runtimes.lifeline import AGENT_LOG, AGENT_SOCKET, COMMIT
+from testbed.runtimes.lifeline import AGENT_LOG, COMMIT
 from testbed.runtimes.limits import PIDS_LIMIT, Limits
 from testbed.runtimes.reports import encode_error, report
 from testbed.runtimes.roster import Roster
@@ -43,7 +43,7 @@ def main(settings: AgentSettings) -> int:
         try:
             _live(settings, groups)
         finally:
-            end_all_others(groups)
+            _end_all_others(groups)
             _leave(groups)
     except (OSError, TestbedError) as error:
         _say(error=encode_error(error))
@@ -83,28 +83,23 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
     spawner = Spawner.start(settings, agent_log=log)
     roster = Roster(RunFolder(settings.folder))
     roster.create()
-    return Nodes(groups, roster, spawner, Switch.build(), TrafficMeter())
+    return Nodes(OwnCells(groups, roster), spawner, Switch.build(), TrafficMeter())
 
 
 def _live(settings: AgentSettings, groups: RunGroups) -> None:
     """Do what there is to do until the run ends."""
     nodes = _bring_up(settings, groups)
-    server = Server(nodes, RunFolder(settings.folder).control / AGENT_SOCKET)
-    Tether(LIFELINE, server, nodes, fate="kept" if settings.detached else "ended")
-    server.watch(nodes.spawner.ready_pipe, lambda _: _template_says(server, nodes.spawner))
-    server.serve()
+    take_orders(settings, nodes, lifeline=LIFELINE, say=_say_at_last).serve()
 
 
-def _template_says(server: Server, spawner: Spawner) -> None:
-    server.forget(spawner.ready_pipe)
-    try:
-        spawner.check_ready()
-    except TestbedError as error:
-        _say(error=encode_error(error))
-        server.stop()
-    else:
-        _say(ready=True)
-    os.dup2(sys.stderr.fileno(), STATUS)  # the controller has been told all that it waits for
+def _end_all_others(groups: RunGroups) -> None:
+    """Kill every process of this pid namespace but this one, the first, and wait for them."""
+    with suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    groups.thaw_all()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def _leave(groups: RunGroups) -> None:
@@ -121,3 +116,9 @@ def _leave(groups: RunGroups) -> None:
 def _say(**message: object) -> None:
     with suppress(BrokenPipeError):  # the controller has ended, and the lifeline says so too
         report(STATUS, **message)
+
+
+def _say_at_last(**message: object) -> None:
+    """The controller has been told then all that it waits for."""
+    _say(**message)
+    os.dup2(sys.stderr.fileno(), STATUS)

@@ -11,24 +11,10 @@ from pydantic import TypeAdapter
 from testbed import topology
 from testbed.errors import NodeError
 from testbed.network.ends import Neighbour
+from testbed.runtimes.base import Mount
 from testbed.topology import NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A file or folder of the host that a node sees.
-
-    Attributes:
-        source: on the host.
-        target: in the node, below /run/testbed.
-        writable: whether the node may write there.
-    """
-
-    source: Path
-    target: Path
-    writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +31,8 @@ class Launch:
         mode: forked from the template, or a fresh interpreter.
         neighbours: the nodes it will talk to.
         environment: added to the agent's own.
+        container: pid of the first process of the container that the role is put into, as the agent
+            sees it; None where the agent makes the container.
     """
 
     node: NodeSpec
@@ -56,6 +44,7 @@ class Launch:
     mode: topology.Launch = "warm"
     neighbours: tuple[Neighbour, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    container: int | None = None
 
     def check(self) -> None:
         """Refuse mounts that would show or change more of the host than is asked for.
@@ -81,11 +70,14 @@ class Exit:
         node: its name.
         status: what its role returned; negative for the signal that ended it.
         out_of_memory: whether the kernel has killed in it because its memory limit was reached.
+        container_ended: whether a container that the agent has not made ended first, and so its
+            role: somebody has stopped, killed or removed it.
     """
 
     node: str
     status: int
     out_of_memory: bool = False
+    container_ended: bool = False
 
 
 LAUNCH = TypeAdapter(Launch)

@@ -11,17 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from testbed.agent.cells import Cell, Cells
 from testbed.agent.launch import Exit, Launch
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
-from testbed.errors import HostError, NodeError
+from testbed.errors import NodeError
 from testbed.network.counters import Traffic, TrafficMeter
 from testbed.network.switch import Switch
-from testbed.runtimes.cgroups import RunGroups
-from testbed.runtimes.limits import Limits, nice_of
 from testbed.runtimes.process import Process, has_ended
-from testbed.runtimes.roster import Roster
-from testbed.runtimes.standstill import go_on, stop_all
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Role
 
 CLEANUP_SECONDS = 5.0
@@ -35,13 +32,15 @@ class RunningNode:
         spec: its place in the plan.
         network: what its link was made for.
         pid: its role's, in this pid namespace.
-        oom_kills: how often its control group had run out of memory before.
+        anchor: pid of a process in its network namespace.
+        cell: what it lives in.
     """
 
     spec: NodeSpec
     network: NetworkSpec
     pid: int
-    oom_kills: int
+    anchor: int
+    cell: Cell
 
 
 @dataclass
@@ -49,23 +48,23 @@ class Nodes:
     """Every node that was launched.
 
     Attributes:
-        groups: the run's control groups.
-        roster: where nodes are put on record for those outside.
-        spawner: makes containers.
+        cells: what nodes live in.
+        spawner: makes their processes.
         switch: where their links meet.
         meter: counts what the links carry.
         exits: the nodes that have ended, in that order.
         changes: what was changed at their links.
     """
 
-    groups: RunGroups
-    roster: Roster
+    cells: Cells
     spawner: Spawner
     switch: Switch
     meter: TrafficMeter
     exits: list[Exit] = field(default_factory=list)
     changes: LinkChanges = field(default_factory=LinkChanges)
     _running: dict[str, RunningNode] = field(default_factory=dict)
+    _linked: dict[str, Process] = field(default_factory=dict)
+    _leaving: dict[str, tuple[float, Cell]] = field(default_factory=dict)
 
     def launch(self, launch: Launch) -> int:
         """Bring a node up; returns the role's pid in this pid namespace, the role running.
@@ -77,28 +76,23 @@ class Nodes:
         if name in self._running:
             raise NodeError(f"{name} runs already.")
         launch.check()
+        cell = self.cells(launch)
+        self._leaving.pop(name, None)  # an earlier role's, and perhaps the same container's
         pid = None
-        oom_kills = self.groups.oom_kills(name)
         try:
-            self.groups.check([launch.node])
-            self.groups.add(name, Limits.of(launch.node))
-            if self.groups.has("freezer"):
-                self.groups.thaw(name)  # who enters a frozen group stands still, and the template
-            nice = 0 if self.groups.has("cpu") else nice_of(launch.node.cpu_weight)
-            entrances = self.groups.entrances(name)
-            with self.spawner.spawn(launch, entrances, nice=nice) as newborn:
+            with self.spawner.spawn(launch, cell.prepare()) as newborn:
                 pid = newborn.pid()
-                self.roster.add(name, Process.of(pid))
-                self._connect(launch, pid)
+                anchor = cell.move_in(pid)
+                self._connect(launch, anchor)
                 newborn.let_go()
         except BaseException as failure:
-            short = self.groups.oom_kills(name) > oom_kills
-            self._undo(name, pid)
+            short = cell.ran_out_of_memory()
+            _undo(cell, pid)
             if short:
                 how = f"the kernel killed it at its limit of {launch.node.memory}"
                 raise NodeError(f"{name} ran out of memory: {how}.") from failure
             raise
-        self._running[name] = RunningNode(launch.node, launch.network, pid, oom_kills)
+        self._running[name] = RunningNode(launch.node, launch.network, pid, anchor.pid, cell)
         return pid
 
     def pid(self, name: str) -> int:
@@ -131,9 +125,23 @@ class Nodes:
                 self.meter.release(name)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if name is not None:
-                ended = self._running.pop(name)
-                short = self.groups.oom_kills(name) > ended.oom_kills
-                self.exits.append(Exit(name, status, out_of_memory=short))
+                cell = self._running.pop(name).cell
+                self.exits.append(Exit(name, status, cell.ran_out_of_memory(), cell.has_ended()))
+                self._leaving[name] = (time.monotonic() + cell.linger_seconds, cell)
+        self._move_out()
+
+    def due_in_seconds(self) -> float | None:
+        """How long ``do_due`` has nothing to do, if no child ends; None for nothing is planned."""
+        now = time.monotonic()
+        moments = [max(0.0, moment - now) for moment, _ in self._leaving.values()]
+        if (change := self.changes.due_in_seconds()) is not None:
+            moments.append(change)
+        return min(moments, default=None)
+
+    def do_due(self) -> None:
+        """Do what was planned for now: end changes of links, and leave what roles have lived in."""
+        self.changes.expire(relink=self.relink)
+        self._move_out()
 
     def send_signal(self, name: str, number: int) -> None:
         """Send a signal to a node's role."""
@@ -141,18 +149,13 @@ class Nodes:
 
     def freeze(self, name: str) -> None:
         """Stop a node's processes where they are."""
-        pid = self.pid(name)
-        if self.groups.has("freezer"):
-            self.groups.freeze(name)
-        else:
-            stop_all(pid)
+        role = self.pid(name)
+        self._running[name].cell.freeze(role)
 
     def thaw(self, name: str) -> None:
         """Let a frozen node go on."""
-        if self.groups.has("freezer"):
-            self.groups.thaw(name)
-        else:
-            go_on(self.pid(name))
+        role = self.pid(name)
+        self._running[name].cell.thaw(role)
 
     def private_bytes(self, name: str) -> int:
         """Memory of a node's role that it shares with no other process.
@@ -172,7 +175,7 @@ class Nodes:
         """Every running node's link, as it was asked for and as the kernel has it now."""
         linked = [node for node in self._running.values() if node.spec.link is not None]
         found = (
-            self.switch.inspect(node.spec, pid=node.pid, network=node.network) for node in linked
+            self.switch.inspect(node.spec, pid=node.anchor, network=node.network) for node in linked
         )
         return [link.as_dict() for link in found]
 
@@ -200,34 +203,41 @@ class Nodes:
         self.pid(name)
         node = self._running[name]
         changed = replace(node, spec=replace(node.spec, link=link))
-        self.switch.reshape(changed.spec, pid=node.pid, network=node.network)
+        self.switch.reshape(changed.spec, pid=node.anchor, network=node.network)
         self._running[name] = changed
 
-    def _connect(self, launch: Launch, pid: int) -> None:
+    def end(self) -> None:
+        """Kill every role that runs."""
+        for node in self._running.values():
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(node.pid, signal.SIGKILL)
+
+    def _move_out(self) -> None:
+        now = time.monotonic()
+        for name in [name for name, (moment, _) in self._leaving.items() if moment <= now]:
+            _, cell = self._leaving.pop(name)
+            cell.move_out()
+
+    def _connect(self, launch: Launch, anchor: Process) -> None:
         node = launch.node
         if node.link is None:
             return
-        self.switch.attach(node, pid=pid, network=launch.network, neighbours=launch.neighbours)
+        if self._linked.get(node.name) == anchor:  # an earlier role's, in the same container
+            self.switch.reshape(node, pid=anchor.pid, network=launch.network)
+        else:
+            self.switch.attach(
+                node, pid=anchor.pid, network=launch.network, neighbours=launch.neighbours
+            )
+            self._linked[node.name] = anchor
         if node.role != "probe":  # what measures a link is no part of what the run carried
-            self.meter.watch(node.name, pid=pid, is_server=node.role == "ps")
-
-    def _undo(self, name: str, pid: int | None) -> None:
-        deadline = time.monotonic() + CLEANUP_SECONDS
-        if pid is not None:
-            _kill(pid, deadline - time.monotonic())
-        self.roster.remove(name)
-        with suppress(HostError):  # the end of the run tries again, and says so if it fails
-            self.groups.remove_node(name, deadline=deadline)
+            self.meter.watch(node.name, pid=anchor.pid, is_server=node.role == "ps")
 
 
-def end_all_others(groups: RunGroups) -> None:
-    """Kill every process of this pid namespace but this one, the first, and wait for them."""
-    with suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)
-    groups.thaw_all()
-    with suppress(ChildProcessError):
-        while True:
-            os.wait()
+def _undo(cell: Cell, pid: int | None) -> None:
+    deadline = time.monotonic() + CLEANUP_SECONDS
+    if pid is not None:
+        _kill(pid, deadline - time.monotonic())
+    cell.abandon(deadline=deadline)
 
 
 def _kill(pid: int, within_seconds: float) -> None:

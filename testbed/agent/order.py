@@ -10,28 +10,42 @@ from typing import Self
 from pydantic import TypeAdapter
 
 from testbed.agent.launch import Launch
+from testbed.runtimes.process import Process
 
 ORDER_BYTES = 128 * 1024
 """More than any order; the kernel's default socket buffer holds it."""
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a process becomes one of a node's.
+
+    Attributes:
+        entrances: files of the node's control groups into which it writes 0.
+        nice: how far it stands back for others, where no control group says it.
+        container: whose namespaces it enters; None to make the node's own.
+    """
+
+    entrances: tuple[Path, ...]
+    nice: int = 0
+    container: Process | None = None
+
+
+@dataclass(frozen=True)
 class Order:
-    """One container to make.
+    """One node to bring up.
 
     Attributes:
         launch: what the controller asked for, without the neighbours.
-        entrances: files of the node's control groups into which its first process writes 0.
+        way: into what holds the node together.
         run_folder: hidden in the node.
         private: folders that are hidden as well, but for what the interpreter needs.
-        nice: how far the node's processes stand back for others, where no control group says it.
     """
 
     launch: Launch
-    entrances: tuple[Path, ...]
+    way: Way
     run_folder: Path
     private: tuple[Path, ...] = ()
-    nice: int = 0
 
 
 @dataclass(frozen=True)

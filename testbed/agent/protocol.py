@@ -10,10 +10,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 LINE_BYTES = 16 * 2**20
@@ -84,17 +81,3 @@ class Connection:
             raise ValueError("a line that is no object")
         pids = (_CREDENTIALS.unpack(found)[0] for _, _, found in ancillary)
         return Message(content, next(pids, 0))
-
-
-@contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """A name for a socket whose own path may be longer than the 107 bytes that an address holds.
-
-    Raises:
-        OSError: its folder is missing.
-    """
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from testbed.agent.nodes import Nodes
 from testbed.agent.operations import answer
-from testbed.agent.protocol import Connection, short_path
+from testbed.agent.protocol import Connection
+from testbed.runtimes.sockets import short_path
 
 ANSWER_SECONDS = 10.0
 """A client that does not take its answer within this is dropped."""
@@ -30,7 +31,7 @@ class Server:
         self._nodes = nodes
         self._selector = selectors.DefaultSelector()
         self._running = True
-        self._listener = _listen(socket_path)
+        self._listener = listen(socket_path)
         self.watch(self._listener.fileno(), self._accept)
         self.watch(_wake_on_child(), self._reap)
 
@@ -49,10 +50,10 @@ class Server:
     def serve(self) -> None:
         """React, until ``stop`` is called."""
         while self._running:
-            for key, _ in self._selector.select(self._nodes.changes.due_in_seconds()):
+            for key, _ in self._selector.select(self._nodes.due_in_seconds()):
                 if key.fd in self._selector.get_map():  # an earlier reaction may have closed it
                     key.data(key.fd)
-            self._nodes.changes.expire(relink=self._nodes.relink)
+            self._nodes.do_due()
 
     def _accept(self, _: int) -> None:
         peer, _address = self._listener.accept()
@@ -77,7 +78,12 @@ class Server:
         self._nodes.reap()
 
 
-def _listen(path: Path) -> socket.socket:
+def listen(path: Path) -> socket.socket:
+    """A listening unix socket that only its owner can connect to; its path may be a long one.
+
+    Raises:
+        OSError: it cannot be made there.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:

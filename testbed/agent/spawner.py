@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from testbed.agent.launch import Launch
-from testbed.agent.order import Delivery, Order
+from testbed.agent.order import Delivery, Order, Way
 from testbed.errors import NodeError
 from testbed.runtimes.environment import python
 from testbed.runtimes.reports import ReportPipe
@@ -98,13 +98,12 @@ class Spawner:
         pipe.expect("ready", deadline=time.monotonic())
 
     @contextmanager
-    def spawn(self, launch: Launch, entrances: list[Path], *, nice: int) -> Iterator[Newborn]:
+    def spawn(self, launch: Launch, way: Way) -> Iterator[Newborn]:
         """Have a node made. It lives on only if it is let go before the body ends.
 
         Args:
             launch: what the controller asked for.
-            entrances: see Order.
-            nice: see Order.
+            way: see Order.
 
         Raises:
             NodeError: the template has ended.
@@ -113,7 +112,7 @@ class Spawner:
         name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS
         log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        order = self._order(launch, tuple(entrances), nice)
+        order = self._order(launch, way)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
         try:
@@ -128,7 +127,7 @@ class Spawner:
             os.close(report_reader)
             os.close(gate_writer)
 
-    def _order(self, launch: Launch, entrances: tuple[Path, ...], nice: int) -> Order:
+    def _order(self, launch: Launch, way: Way) -> Order:
         node = launch.node
         if self.settings.users.kind == "one":
             node = replace(node, uid=ONLY_UID)
@@ -137,10 +136,9 @@ class Spawner:
                 share(mount.source, node.uid)
         return Order(
             launch=replace(launch, node=node, neighbours=()),
-            entrances=entrances,
+            way=way,
             run_folder=self.settings.folder,
             private=self.settings.private,
-            nice=nice,
         )
 
     def _send(self, delivery: Delivery, name: str) -> None:

@@ -23,6 +23,9 @@ CLONE_NEWTIME = 0x0000_0080
 CONTAINER = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
 """The namespaces that every run and every node has of its own."""
 
+GIVEN_CONTAINER = CONTAINER | CLONE_NEWCGROUP
+"""Those that a container engine makes; it may leave the last as it was, which does no harm."""
+
 MS_NOSUID = 2
 MS_NODEV = 4
 MS_NOEXEC = 8
@@ -36,6 +39,7 @@ PR_SET_NAME = 15
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
+PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4

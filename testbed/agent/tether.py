@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from testbed.agent.nodes import Nodes
@@ -38,7 +39,12 @@ class Tether:
         self.server.watch(self.descriptor, lambda _: self._read())
 
     def _read(self) -> None:
-        if words := os.read(self.descriptor, LONGEST_WORDS).decode().split():
+        words: list[str] = []
+        with suppress(
+            ConnectionResetError
+        ):  # a socket whose other end had not read all it was sent
+            words = os.read(self.descriptor, LONGEST_WORDS).decode().split()
+        if words:
             self.fate = words[-1]  # type: ignore[assignment]  # only a lifeline writes there
             return
         self.server.forget(self.descriptor)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from testbed.agent import syscalls
 from testbed.agent.interpreter import Cover, find_covers, find_needs
-from testbed.agent.launch import MOUNT_ROOT, Mount
+from testbed.agent.launch import MOUNT_ROOT
+from testbed.runtimes.base import Mount
 
 SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 """Where a node may write, into memory of its own."""

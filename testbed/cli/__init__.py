@@ -24,6 +24,7 @@ VERBS = {
     "report": "Summarise a run and draw its figures.",
     "compare": "Say how far two runs are apart.",
     "doctor": "Examine this host: has it what a run needs?",
+    "image": "Build, check and remove the image that Docker runs nodes in.",
     "validate": "Check scenario files.",
     "plan": "Show what a scenario would start, without starting it.",
     "schema": "Print the JSON schema of scenarios.",

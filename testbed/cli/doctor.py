@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import runs_option, runtime_option
 
 if TYPE_CHECKING:
     from testbed.orchestrator.doctor.findings import Case, Finding
+    from testbed.runtimes.choose import Real
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 MISSING = 3
@@ -19,10 +20,13 @@ DEFAULT_WORKERS = 12
 
 @click.command("doctor")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
+@runtime_option
 @click.option("--workers", type=int, metavar="N", help="Examine for so many workers.")
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(file: Path | None, workers: int | None, runs: Path, as_json: bool) -> int:
+def command(
+    file: Path | None, runtime: str | None, workers: int | None, runs: Path, as_json: bool
+) -> int:
     """Examine this host: has it what `testbed up` needs, for the scenario in FILE or for any?
 
     Starts a container and a link, measures them, and removes them. Exits with 3 if something is
@@ -33,10 +37,10 @@ def command(file: Path | None, workers: int | None, runs: Path, as_json: bool) -
 
     from testbed.cli.host import require_linux
     from testbed.orchestrator.doctor.examine import examine
-    from testbed.runtimes.native import NativeDriver
 
     require_linux("doctor")
-    findings = list(examine(_case(file, workers, runs), NativeDriver()))
+    case, taken, findings = _case(file, runtime, workers=workers, runs=runs)
+    findings += examine(case, taken)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -44,7 +48,10 @@ def command(file: Path | None, workers: int | None, runs: Path, as_json: bool) -
     return MISSING if any(finding.level == "missing" for finding in findings) else 0
 
 
-def _case(file: Path | None, workers: int | None, runs: Path) -> Case:
+def _case(
+    file: Path | None, runtime: str | None, *, workers: int | None, runs: Path
+) -> tuple[Case, Real, list[Finding]]:
+    """What is examined, for which runtime, and how that was found where the host decides it."""
     import os
 
     from testbed.cli.overrides import overrides
@@ -57,11 +64,43 @@ def _case(file: Path | None, workers: int | None, runs: Path) -> Case:
 
     cache = user_cache(os.environ)
     if file is None:
-        return Case(workers or DEFAULT_WORKERS, runs, os.environ, cache)
-    scenario = load(file, overrides=overrides((), workers=workers))
+        taken, findings = _settle(_runtime(runtime), gpu=False)
+        case = Case(workers or DEFAULT_WORKERS, runs, os.environ, cache, runtime=taken.name)
+        return case, taken, findings
+    scenario = load(file, overrides=overrides((), workers=workers, runtime=runtime))
     made = plan(scenario, scenario.name)
-    needs = budget(scenario, made, count_parameters(scenario))
-    return Case(len(made.workers), runs, os.environ, cache, plan=made, budget=needs)
+    taken, findings = _settle(scenario.runtime, gpu=any(node.gpus for node in made.nodes))
+    settled = scenario.model_copy(update={"runtime": taken})
+    needs = budget(settled, made, count_parameters(settled))
+    many = len(made.workers)
+    case = Case(many, runs, os.environ, cache, plan=made, budget=needs, runtime=taken.name)
+    return case, taken, findings
+
+
+def _runtime(text: str | None) -> Any:
+    """What ``--runtime`` says where there is no scenario to say it to."""
+    from pydantic import ValidationError
+
+    from testbed.errors import Problem, ScenarioError
+    from testbed.runtimes.choose import RUNTIME
+
+    try:
+        return RUNTIME.validate_python(text or "native")
+    except ValidationError:
+        problem = Problem(f"--runtime {text}", 0, "", "", "auto, docker or native")
+        raise ScenarioError([problem]) from None
+
+
+def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
+    """A simulation needs no containers; what is examined then is what another run would need."""
+    from testbed.orchestrator.doctor.findings import Finding
+    from testbed.runtimes import Auto, Native, Simulated
+    from testbed.runtimes.choose import choose
+
+    if isinstance(runtime, Auto):
+        choice = choose(gpu=gpu)
+        return choice.runtime, [Finding("runtime", "ok", str(choice))]
+    return Native(name="native") if isinstance(runtime, Simulated) else runtime, []
 
 
 def _print(findings: list[Finding]) -> None:

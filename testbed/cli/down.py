@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was ended as JSON.")
 def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -> None:
-    """End RUN (names or paths): its processes, namespaces and control groups go, its folder stays.
+    """End RUN (names or paths): its processes and containers go, its folder stays.
 
     Works after a crash of the command that started the run, without the scenario, and twice.
     """
@@ -30,19 +30,28 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
 
     from testbed.cli.host import require_linux
     from testbed.orchestrator.down import end_all, end_runs
-    from testbed.runtimes.native import NativeDriver
+    from testbed.runtimes.choose import driver_of, drivers, runtime_of
     from testbed.telemetry.registry import Registry, find_run
 
     if bool(run) == everything:
         raise click.UsageError("Name the runs to end, or give --all.")
     require_linux("down")
     registry = Registry.of_user(os.environ, Path.home())
-    driver = NativeDriver()
     if everything:
-        ended = end_all(runs, registry, driver=driver, clock=time.time)
+        ended = end_all(
+            runs,
+            registry,
+            drivers=drivers(),
+            runtime_of=lambda folder: runtime_of(folder).name,
+            clock=time.time,
+        )
     else:
         folders = [find_run(text, runs=runs, registry=registry) for text in run]
-        ended = end_runs(folders, driver, clock=time.time)
+        ended = [
+            one
+            for folder in folders
+            for one in end_runs([folder], driver_of(runtime_of(folder)), clock=time.time)
+        ]
     if as_json:
         click.echo(json.dumps([_as_dict(one) for one in ended], indent=2))
     else:
@@ -73,5 +82,7 @@ def _print(ended: Sequence[Ended], *, everything: bool) -> None:
             click.echo(f"{one.run}: left alone; it goes on, and is none of your runs")
         elif not everything:
             click.echo(f"{one.run}: nothing of it was left")
+    for reason in dict.fromkeys(str(one.unasked) for one in ended if one.unasked):
+        click.echo(f"what ended runs may have left in it was not looked for: {reason}", err=True)
     if everything and not any(one.acted or one.failure for one in ended):
         click.echo("nothing of yours was left to end")

@@ -25,7 +25,7 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     from testbed.cli.host import require_linux
     from testbed.errors import Problem, ScenarioError
     from testbed.orchestrator.selection import nodes_of
-    from testbed.runtimes.native import NativeDriver
+    from testbed.runtimes.choose import driver_of, runtime_of
     from testbed.telemetry.registry import Registry, find_run
 
     require_linux("exec")
@@ -35,4 +35,4 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     if node not in nodes:
         expected = f"one node of this run: ps, evaluator, w0 to w{len(nodes) - 3}"
         raise ScenarioError([Problem("node", 0, "", repr(node), expected)])
-    return NativeDriver().exec(folder, node, words)
+    return driver_of(runtime_of(folder)).exec(folder, node, words)

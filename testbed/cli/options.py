@@ -6,6 +6,10 @@ from pathlib import Path
 
 import click
 
+runtime_option = click.option(
+    "--runtime", metavar="NAME", help="Short for --set runtime=NAME: native, docker, auto ..."
+)
+
 runs_option = click.option(
     "--runs",
     type=click.Path(path_type=Path),

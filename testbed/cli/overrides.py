@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from testbed.scenario import Override
 
 
-def overrides(settings: Iterable[str], *, workers: int | None = None) -> list[Override]:
-    """What ``--set`` (each ``path=value``) and ``--workers`` ask for; the latter wins.
+def overrides(
+    settings: Iterable[str], *, workers: int | None = None, runtime: str | None = None
+) -> list[Override]:
+    """What ``--set`` (each ``path=value``), ``--workers`` and ``--runtime`` ask for; these two win.
 
     Raises:
         ScenarioError: a ``--set`` that is no ``path=value``.
@@ -16,4 +18,6 @@ def overrides(settings: Iterable[str], *, workers: int | None = None) -> list[Ov
     asked = [Override.parse(text) for text in settings]
     if workers is not None:
         asked.append(Override(f"--workers {workers}", ("workers", "count"), workers))
+    if runtime is not None:
+        asked.append(Override(f"--runtime {runtime}", ("runtime",), runtime))
     return asked

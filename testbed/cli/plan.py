@@ -9,35 +9,65 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.cli.options import runtime_option
+
 if TYPE_CHECKING:
     from testbed.cli.host import Capacity
     from testbed.orchestrator.budget import Budget
+    from testbed.runtimes.base import Request
+    from testbed.scenario import Scenario
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
 
 @click.command("plan")
 @click.argument("file")
+@runtime_option
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value.")
 @click.option("--workers", type=int, metavar="N", help="Short for --set workers.count=N.")
 @click.option("--json", "as_json", is_flag=True, help="Print every node as JSON.")
-def command(file: str, settings: tuple[str, ...], workers: int | None, as_json: bool) -> None:
+def command(
+    file: str,
+    runtime: str | None,
+    settings: tuple[str, ...],
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
     import json
 
     from testbed.cli.host import capacity
     from testbed.cli.overrides import overrides
+    from testbed.cli.virtual import print_simulation
     from testbed.orchestrator.budget import budget
     from testbed.orchestrator.model_size import count_parameters
     from testbed.orchestrator.plan import plan
     from testbed.scenario import load
 
-    scenario = load(file, overrides=overrides(settings, workers=workers))
+    scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
+    if scenario.simulated:
+        print_simulation(scenario, capacity(), as_json=as_json)
+        return
     made = plan(scenario, scenario.name)
     needs = budget(scenario, made, count_parameters(scenario))
+    requests = _requests(scenario, made)
     if as_json:
-        click.echo(json.dumps(_as_data(made, needs, capacity()), indent=2))
+        data = _as_data(made, needs, capacity()) | {
+            "runtime": scenario.runtime.name,
+            "requests": [asdict(request) for request in requests],
+        }
+        click.echo(json.dumps(data, indent=2))
     else:
         _print(made, needs, capacity())
+        _print_requests(scenario, made, requests)
+
+
+def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
+    """What the runtime will be asked for; of one that is not settled yet, nothing."""
+    from testbed.runtimes import Docker, Native
+    from testbed.runtimes.choose import driver_of
+
+    runtime = scenario.runtime
+    return driver_of(runtime).requests(made) if isinstance(runtime, Native | Docker) else ()
 
 
 def _as_data(plan: Plan, needs: Budget, host: Capacity) -> dict[str, Any]:
@@ -82,14 +112,42 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
     links = Table("node", "class", "up", "down", title="links")
-    for _, neighbours in groupby(plan.nodes, key=lambda node: (node.role, node.device_class)):
-        group = list(neighbours)
+    for group in _groups(plan):
         nodes.add_row(*_node_row(group))
         links.add_row(*_link_row(group))
     console = Console()
     console.print(nodes, links)
     for line in _budget_lines(needs, host):
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def _print_requests(scenario: Scenario, made: Plan, requests: tuple[Request, ...]) -> None:
+    """An option that is the same for all of them once, any other for the first of each class."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    name = scenario.runtime.name
+    if not requests:
+        click.echo(f"runtime {name}: `testbed up` settles it")
+        return
+    table = Table("option", "node", "value", title=f"asked of the runtime, {name}")
+    by_node = {request.node: request.options for request in requests}
+    firsts = [group[0].name for group in _groups(made)]
+    for option in requests[0].options:
+        values = {node: options[option] for node, options in by_node.items()}
+        if len(set(values.values())) == 1:
+            table.add_row(option, "all", Text(requests[0].options[option]))
+            continue
+        for node in firsts:
+            table.add_row(option if node == firsts[0] else "", node, Text(values[node]))
+    Console().print(table)
+
+
+def _groups(plan: Plan) -> list[list[NodeSpec]]:
+    """Neighbours of a class, which differ in name, address and uid only."""
+    by_class = groupby(plan.nodes, key=lambda node: (node.role, node.device_class))
+    return [list(neighbours) for _, neighbours in by_class]
 
 
 def _node_row(nodes: list[NodeSpec]) -> tuple[str, ...]:

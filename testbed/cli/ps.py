@@ -70,9 +70,9 @@ def _describe(state: str, *, ended: bool, alive: bool) -> str:
 
 def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
     from testbed.orchestrator.selection import nodes_of
-    from testbed.runtimes.native import NativeDriver
+    from testbed.runtimes.choose import driver_of, runtime_of
 
-    host = {node.node: node for node in NativeDriver().state(folder).nodes}
+    host = {node.node: node for node in driver_of(runtime_of(folder)).state(folder).nodes}
     rows = []
     for name, device_class in nodes_of(folder.state()).items():
         found = host.get(name)

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.options import runtime_option
+
 if TYPE_CHECKING:
     from testbed.cli.background import Background, Started
     from testbed.cli.live import LiveDisplay
     from testbed.orchestrator.prepare import Request
+    from testbed.orchestrator.runtime import Settled
+    from testbed.orchestrator.setup import Setup
     from testbed.reports.remake import Report
+    from testbed.runtimes.users import Users
     from testbed.scenario.override import Override
     from testbed.telemetry.folder import RunFolder
+    from testbed.telemetry.record import Recorder
 
 INVALID = 6
 
 
 @click.command("up")
 @click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("--runtime", metavar="NAME", help="Short for --set runtime=NAME.")
+@runtime_option
 @click.option("--workers", type=int, metavar="N", help="Short for --set workers.count=N.")
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value.")
 @click.option("--name", metavar="NAME", help="The run's name; by default made from the scenario's.")
@@ -60,8 +66,7 @@ def command(
     side = split() if detach else None
     if isinstance(side, Foreground):
         return _announce(side.wait())
-    chosen = [f"runtime={runtime}"] if runtime else []
-    asked = overrides([*settings, *chosen], workers=workers)
+    asked = overrides(settings, workers=workers, runtime=runtime)
     request = _request(scenario, asked, name=name, runs=runs)
     if request.scenario.simulated:
         return _simulate(request, detach=detach, keep=keep)
@@ -101,7 +106,8 @@ def _explained(scenario: Path, runs: Path) -> Iterator[None]:
         raise
     except HostError as error:
         doctor = f"`testbed doctor {scenario}` looks for all that is missing."
-        error.hint = f"{error.hint} {doctor}".strip()
+        and_so = " " if error.hint.endswith(".") else "; "  # it may end with a command
+        error.hint = f"{error.hint}{and_so}{doctor}" if error.hint else doctor
         raise
 
 
@@ -129,41 +135,65 @@ def _run(request: Request, *, background: Background | None, keep: bool) -> int:
     from testbed.cli.live import LiveConsole, LiveDisplay
     from testbed.errors import RunNotFound
     from testbed.orchestrator.interrupts import Interrupts
-    from testbed.orchestrator.memory import available_bytes, require_memory
-    from testbed.orchestrator.prepare import prepare, prepare_data
-    from testbed.orchestrator.run import Execution
-    from testbed.runtimes.native import NativeDriver
-    from testbed.runtimes.users import find_users
-    from testbed.telemetry.record import Recorder
+    from testbed.orchestrator.prepare import prepare_data
+    from testbed.orchestrator.run import Execution, NotTornDown
 
+    request, settled, users = _settle(request)
     display = LiveDisplay(LiveConsole())
-    users = find_users()
-    require_memory(request.scenario, available=available_bytes())
     with Interrupts() as interrupts:
         with interrupts.allowed():
             data = prepare_data(request)
-        setup = prepare(request, data, users)
-        recorder = Recorder(setup.folder, time_scale=setup.scenario.time_scale)
+        setup, recorder = _set_up(request, settled, data, users=users)
         display.phase(f"run {setup.folder.name}")
         try:
             Execution(
                 setup=setup,
-                driver=NativeDriver(),
+                driver=settled.driver,
                 recorder=recorder,
                 observer=display,
                 interrupts=interrupts,
                 keep=keep,
                 in_training=_leaving(background, display, setup.folder) if background else None,
             ).carry_out()
-        except BaseException:
+        except BaseException as failure:
             with suppress(OSError, RunNotFound):  # what went wrong first is what has to be told
-                _conclude(setup.folder, display)
+                _conclude(setup.folder, display, torn_down=not isinstance(failure, NotTornDown))
             raise
         report = _conclude(setup.folder, display)
     return 0 if report.summary["verdict"]["valid"] else INVALID
 
 
-def _conclude(folder: RunFolder, display: LiveDisplay) -> Report:
+def _settle(request: Request) -> tuple[Request, Settled, Users]:
+    """The request with the runtime that is taken, where this user may and there is the memory."""
+    from dataclasses import replace
+
+    from testbed.orchestrator.memory import available_bytes, require_memory
+    from testbed.orchestrator.runtime import settle
+    from testbed.runtimes.choose import users_of
+
+    settled = settle(request.scenario)
+    if settled.choice is not None:
+        click.echo(str(settled.choice), err=True)
+    users = users_of(settled.runtime)
+    require_memory(settled.scenario, available=available_bytes())
+    return replace(request, scenario=settled.scenario), settled, users
+
+
+def _set_up(
+    request: Request, settled: Settled, data: Path, *, users: Users
+) -> tuple[Setup, Recorder]:
+    """The run's folder, with everything in it that is there before the first process."""
+    from testbed.orchestrator.prepare import prepare
+    from testbed.telemetry.record import Recorder
+
+    setup = prepare(request, data, driver=settled.driver, users=users)
+    recorder = Recorder(setup.folder, time_scale=setup.scenario.time_scale)
+    if settled.choice is not None:
+        recorder.event("runtime", name=settled.runtime.name, why=settled.choice.why)
+    return setup, recorder
+
+
+def _conclude(folder: RunFolder, display: LiveDisplay, *, torn_down: bool = True) -> Report:
     from testbed.reports.remake import remake
 
     try:
@@ -171,7 +201,8 @@ def _conclude(folder: RunFolder, display: LiveDisplay) -> Report:
     finally:
         display.close()
     _show(report, folder.path)
-    click.echo(_what_is_left(folder))
+    if torn_down:
+        click.echo(_what_is_left(folder))
     return report
 
 

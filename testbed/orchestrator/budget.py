@@ -1,8 +1,9 @@
 """What a plan will ask of the host: memory of its own per node, CPUs, and updates per second.
 
 The memory figures are estimates from measurements: a worker forked from a process that has imported
-everything has about 20 MB of its own beside its vectors, a cold process 150 MB. The CPU an update
-takes is not known before one has run, so only limits and the pace that the scenario sets are shown.
+everything has about 20 MB of its own beside its vectors, a cold process 150 MB, and an engine keeps
+processes of its own for every container. The CPU an update takes is not known before one has run,
+so only limits and the pace that the scenario sets are shown.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from testbed.topology import Launch, NodeSpec, Plan
 OWN_BYTES: dict[Launch, int] = {"warm": 20_000_000, "cold": 150_000_000}
 AGENT_BYTES = 250_000_000
 """The agent's template: what all warm workers share."""
+
+CONTAINER_BYTES = {"docker": 8_000_000, "auto": 8_000_000}
+"""What an engine keeps for each container: a shim, and the container's first process."""
 
 BYTES_PER_PARAMETER = 4
 WORKER_VECTORS = 4
@@ -57,13 +61,14 @@ class Budget:
 
 def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
     """The budget of a plan for a model with so many parameters (None: unknown, counted as 0)."""
-    own = OWN_BYTES[plan.launch]
+    container = CONTAINER_BYTES.get(scenario.runtime.name, 0)
+    own = OWN_BYTES[plan.launch] + container
     vector = BYTES_PER_PARAMETER * (parameters or 0)
     workers = len(plan.workers)
     worker = own + WORKER_VECTORS * vector
     ps = own + (PS_VECTORS + workers) * vector
     evaluator = own + EVALUATOR_VECTORS * vector + EVALUATION_BYTES
-    agent = AGENT_BYTES if plan.launch == "warm" else 0
+    agent = container + (AGENT_BYTES if plan.launch == "warm" else 0)
     return Budget(
         parameters=parameters,
         worker_bytes=worker,

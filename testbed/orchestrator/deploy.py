@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from testbed.agent.client import AgentClient
@@ -12,6 +12,8 @@ from testbed.errors import NodeError
 from testbed.orchestrator.probe import Prober, record_probe, shaped_links
 from testbed.orchestrator.setup import Setup
 from testbed.orchestrator.watch import Watch, quote_log
+from testbed.runtimes import Docker
+from testbed.runtimes.base import RuntimeDriver
 from testbed.topology import Launch, NodeSpec
 
 LOOK_SECONDS = 0.05
@@ -30,15 +32,18 @@ class Deployment:
 
     Attributes:
         setup: what is brought up.
+        driver: the runtime.
         agent: the run's agent, which takes orders already.
         watch: sees the nodes' own reports.
         clock: monotonic seconds.
     """
 
     setup: Setup
+    driver: RuntimeDriver
     agent: AgentClient
     watch: Watch
     clock: Callable[[], float]
+    _containers: Mapping[str, int] = field(default_factory=dict)
 
     def bring_up(self) -> None:
         """Start every node and wait until the training has started.
@@ -48,6 +53,7 @@ class Deployment:
             HostError: the host cannot do what a node needs; names it.
         """
         plan, seen = self.setup.plan, self.watch.seen
+        self._contain()
         deadline = self.clock() + BASE_SECONDS + NODE_SECONDS[plan.launch] * len(plan.nodes)
         workers = f"{len(plan.workers)} workers"
         self.watch.observer.phase(f"starting the parameter server and {workers}")
@@ -69,11 +75,23 @@ class Deployment:
         if not links:
             return
         self.watch.observer.phase(f"measuring the links of {', '.join(links)}")
-        for found in Prober(self.setup.plan, self.setup.folder, self.agent).probe(links):
+        for found in self._prober().probe(links):
             record_probe(self.watch.recorder, found)
 
+    def _prober(self) -> Prober:
+        return Prober(self.setup.plan, self.setup.folder, self.driver, self.agent)
+
+    def _contain(self) -> None:
+        """Have the containers of all nodes made, where the agent does not do it at a launch."""
+        plan = self.setup.plan
+        if isinstance(self.setup.scenario.runtime, Docker):
+            self.watch.observer.phase(f"creating {len(plan.nodes)} containers")
+        cells = [self.setup.cell(node) for node in plan.nodes]
+        self._containers = self.driver.contain(plan, self.setup.folder, cells)
+
     def _start(self, node: NodeSpec) -> None:
-        pid = self.agent.launch(self.setup.launch(node))
+        launch = replace(self.setup.launch(node), container=self._containers.get(node.name))
+        pid = self.agent.launch(launch)
         self.watch.recorder.event("launched", node=node.name, pid=pid)
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import TestbedError
+from testbed.errors import HostError, TestbedError
 from testbed.runtimes.base import RuntimeDriver
-from testbed.telemetry.folder import ENDED, RunFolder
+from testbed.telemetry.events import read_events
+from testbed.telemetry.folder import ENDED, RunFolder, State
 from testbed.telemetry.registry import Registry, list_runs
 
 BY_DOWN = "ended by `testbed down`"
@@ -26,12 +27,15 @@ class Ended:
         folder: its folder, or None where only its name was found on the host.
         acted: whether there was anything to end.
         failure: why it could not be ended; None if nothing of it is left.
+        unasked: why nobody could be asked whether anything of it is left, of a run that has ended;
+            None if somebody was.
     """
 
     run: str
     folder: Path | None
     acted: bool
     failure: TestbedError | None = None
+    unasked: TestbedError | None = None
 
 
 def end_runs(
@@ -45,16 +49,41 @@ def end_runs(
 
 
 def end_all(
-    runs: Path, registry: Registry, *, driver: RuntimeDriver, clock: Callable[[], float]
+    runs: Path,
+    registry: Registry,
+    *,
+    drivers: Mapping[str, RuntimeDriver],
+    runtime_of: Callable[[RunFolder], str],
+    clock: Callable[[], float],
 ) -> list[Ended]:
     """End every run that is known, and remove what others have left on this host.
 
-    A run that is not known here and goes on is somebody else's, and is left alone.
+    A run that is not known here and goes on is somebody else's, and is left alone. A runtime whose
+    engine does not answer keeps no other runtime's runs from being ended.
+
+    Args:
+        runs: folder of runs.
+        registry: of the user's runs elsewhere.
+        drivers: of every runtime, by name.
+        runtime_of: the name of the runtime that a run has.
+        clock: seconds since 1970.
     """
     folders = [RunFolder(path) for path in list_runs(runs, registry)]
-    ended = end_runs(folders, driver, clock=clock)
     known = {folder.name for folder in folders}
-    return ended + [_clear(name, runs, driver) for name in driver.find() if name not in known]
+    ended: list[Ended] = []
+    for name, driver in drivers.items():
+        mine = [folder for folder in folders if runtime_of(folder) == name]
+        try:
+            driver.find()
+        except HostError as unreachable:
+            ended += [_unreached(folder, unreachable) for folder in mine]
+            continue
+        ended += end_runs(mine, driver, clock=clock)
+        orphans = driver.find_orphans()
+        ended += [_clear_orphan(folder, driver) for folder in orphans]
+        handled = known | {folder.name for folder in orphans}
+        ended += [_clear(run, runs, driver) for run in driver.find() if run not in handled]
+    return ended
 
 
 def asked_to_end(folder: RunFolder) -> bool:
@@ -66,11 +95,33 @@ def _end(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]
     try:
         acted = _stop(folder, driver)
         if folder.state().state not in ENDED:  # an attached controller has written it by now
-            folder.move("interrupted", now=clock(), reason=BY_DOWN)
+            reason = _own_end(folder)
+            state: State = "interrupted" if reason is None else "finished"
+            folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
             acted = True
     except TestbedError as failure:
         return Ended(folder.name, folder.path, acted=False, failure=failure)
     return Ended(folder.name, folder.path, acted=acted)
+
+
+def _own_end(folder: RunFolder) -> str | None:
+    """Why the training of a run had ended before, if it did to the last evaluation; else None.
+
+    Its controller may have died on the way: to its end a run needs the parameter server alone.
+    """
+    said = {event["event"]: event for event in read_events(folder.ps_events)}
+    return str(said["finished"]["reason"]) if "done" in said else None
+
+
+def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
+    """A run whose engine does not answer; one that has ended has most likely left nothing."""
+    try:
+        over = folder.state().state in ENDED and not folder.alive()
+    except TestbedError as failure:
+        return Ended(folder.name, folder.path, acted=False, failure=failure)
+    if over:
+        return Ended(folder.name, folder.path, acted=False, unasked=unreachable)
+    return Ended(folder.name, folder.path, acted=False, failure=unreachable)
 
 
 def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
@@ -79,6 +130,15 @@ def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
     with _requested(folder):
         driver.stop(folder)
     return was_there and folder.name not in driver.find()
+
+
+def _clear_orphan(folder: RunFolder, driver: RuntimeDriver) -> Ended:
+    """End a run whose folder was deleted, wherever that was: nobody can look after it any more."""
+    try:
+        driver.stop(folder)
+    except TestbedError as failure:
+        return Ended(folder.name, None, acted=False, failure=failure)
+    return Ended(folder.name, None, acted=True)
 
 
 def _clear(name: str, runs: Path, driver: RuntimeDriver) -> Ended:

@@ -16,6 +16,8 @@ from testbed.errors import NodeError, Problem, ScenarioError, Unfit
 from testbed.network.qdiscs import qdiscs_of
 from testbed.orchestrator.plan import plan
 from testbed.orchestrator.probe import ClassProbe, Prober, shaped_links
+from testbed.runtimes.base import RuntimeDriver
+from testbed.runtimes.choose import driver_of, runtime_of
 from testbed.scenario import load
 from testbed.scenario.links import shape_of
 from testbed.scenario.schema import Direction, Scenario
@@ -37,12 +39,14 @@ class Links:
         scenario: the run's own.
         plan: its nodes.
         folder: its folder.
+        driver: its runtime.
         agent: its agent.
     """
 
     scenario: Scenario
     plan: Plan
     folder: RunFolder
+    driver: RuntimeDriver
     agent: AgentClient
 
     def show(self) -> list[dict[str, Any]]:
@@ -58,9 +62,8 @@ class Links:
         links = {name: self._current(name, link) for name, link in shaped_links(self.plan).items()}
         if not links:
             return []
-        return [
-            _as_data(found) for found in Prober(self.plan, self.folder, self.agent).probe(links)
-        ]
+        prober = Prober(self.plan, self.folder, self.driver, self.agent)
+        return [_as_data(found) for found in prober.probe(links)]
 
     def change(
         self, device_class: str, *, up: str | None, down: str | None, duration: str | None
@@ -147,8 +150,9 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
         agent = AgentClient.connect(folder.control / "agent.sock", deadline=deadline)
     except NodeError as error:
         raise _ended(folder) from error
+    driver = driver_of(runtime_of(folder))
     with agent:
-        yield Links(scenario, plan(scenario, folder.name), folder, agent)
+        yield Links(scenario, plan(scenario, folder.name), folder, driver, agent)
 
 
 def _ended(folder: RunFolder) -> NodeError:

@@ -116,4 +116,5 @@ def _worker(scenario: Scenario, index: int, class_name: str) -> NodeSpec:
         memory=device.memory,
         cpu_weight=1,
         uid=FIRST_WORKER_UID + index,
+        gpus=device.gpus,
     )

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import testbed
 from testbed.datasets import user_cache
-from testbed.errors import ScenarioError
+from testbed.errors import HostError, ScenarioError
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.orchestrator.plan import plan
 from testbed.orchestrator.setup import Setup, custom_files, new_token, run_name
-from testbed.runtimes.native import NativeDriver
+from testbed.runtimes import Docker
+from testbed.runtimes.base import RuntimeDriver
 from testbed.runtimes.users import Users
 from testbed.scenario import dump
 from testbed.scenario.schema import Scenario
@@ -59,12 +60,13 @@ def prepare_data(request: Request) -> Path:
     return dataset.prepare(cache, environment=request.environment, folder=request.beside)
 
 
-def prepare(request: Request, data: Path, users: Users) -> Setup:
+def prepare(request: Request, data: Path, *, driver: RuntimeDriver, users: Users) -> Setup:
     """Make the run's folder; nothing is started.
 
     Args:
         request: what the user asked for.
         data: folder of the prepared data set.
+        driver: the runtime that will be asked for everything.
         users: where the nodes' uids will come from.
 
     Raises:
@@ -75,8 +77,8 @@ def prepare(request: Request, data: Path, users: Users) -> Setup:
     scenario = request.scenario
     own = custom_files(scenario, request.beside)
     planned = plan(scenario, scenario.name)
-    NativeDriver().check(planned.nodes)
-    left_out = _left_out(planned)
+    driver.check(planned.nodes)
+    left_out = _left_out(planned, tried_here=not isinstance(scenario.runtime, Docker))
     folder, made = _make_folder(request)
     _fill_folder(request, folder, own)
     _write_circumstances(request, folder, uid_mode=users.mode, left_out=left_out)
@@ -108,12 +110,24 @@ def _fill_folder(request: Request, folder: RunFolder, own: tuple[Path, ...]) -> 
             shutil.copy(file, folder.path / "custom" / file.name)
 
 
-def _left_out(made: Plan) -> tuple[str, ...]:
-    """What the links will do without; asked of the kernel only where one needs netem."""
+def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
+    """What the links will do without; asked of the kernel only where one needs netem.
+
+    Args:
+        made: the plan.
+        tried_here: whether a user who cannot try it will have no links either; where an engine
+            starts the agent, that one can, and refuses what the kernel has not.
+    """
     links = [node.link for node in made.nodes if node.link is not None]
     if not any(link.up.needs_netem or link.down.needs_netem for link in links):
         return ()
-    return check_netem(made.nodes, missing=made.network.missing, present=kernel_has_netem())
+    try:
+        present = kernel_has_netem()
+    except HostError:
+        if tried_here:
+            raise
+        present = True
+    return check_netem(made.nodes, missing=made.network.missing, present=present)
 
 
 def _make_folder(request: Request) -> tuple[RunFolder, Plan]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -19,6 +19,7 @@ from testbed.network.ends import Neighbour
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import needs_packets
 from testbed.orchestrator.plan import address_of
+from testbed.runtimes.base import Cell, RuntimeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
@@ -78,11 +79,13 @@ class Prober:
     Attributes:
         plan: the run's nodes.
         folder: its folder, for the probes' logs.
+        driver: its runtime.
         agent: its agent.
     """
 
     plan: Plan
     folder: RunFolder
+    driver: RuntimeDriver
     agent: AgentClient
 
     def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
@@ -96,10 +99,10 @@ class Prober:
         """
         nodes = self._nodes(links)
         reflector, *probers = nodes
-        with self._removed([node.name for node in nodes]):
-            self._start(reflector, others=probers)
+        with self._contained(nodes) as containers:
+            self._start(reflector, others=probers, containers=containers)
             for node in probers:
-                self._start(node, others=[reflector])
+                self._start(node, others=[reflector], containers=containers)
             self._await({node.name for node in probers}, within=PROBE_SECONDS)
         return [self._result(node) for node in probers]
 
@@ -122,7 +125,9 @@ class Prober:
         first = next(node for node in self.plan.workers if node.device_class == device_class)
         return _unlimited(first)
 
-    def _start(self, node: NodeSpec, *, others: list[NodeSpec]) -> None:
+    def _start(
+        self, node: NodeSpec, *, others: list[NodeSpec], containers: Mapping[str, int]
+    ) -> None:
         server = "" if node.name == REFLECTOR else _address(others[0])
         assert node.link is not None
         rates = {"up": node.link.up.rate, "down": node.link.down.rate}
@@ -137,6 +142,7 @@ class Prober:
                 log=self.folder.log(node.name),
                 mode=self.plan.launch,
                 neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
+                container=containers.get(node.name),
             )
         )
 
@@ -148,14 +154,20 @@ class Prober:
         return replace(network, offload="off" if single else "on")
 
     @contextmanager
-    def _removed(self, names: list[str]) -> Iterator[None]:
-        """End the probes when the body has ended, however it does."""
+    def _contained(self, nodes: Sequence[NodeSpec]) -> Iterator[Mapping[str, int]]:
+        """The containers of the probes, which are ended when the body has, however it does."""
+        cells = [Cell(node, (), self.folder.log(node.name)) for node in nodes]
+        containers = self.driver.contain(self.plan, self.folder, cells)
+        names = [node.name for node in nodes]
         try:
-            yield
+            yield containers
         finally:
             for name in set(names) & set(self.agent.running()):
                 self.agent.signal(name, signal.SIGKILL)
-            self._await(set(names), within=END_SECONDS)
+            try:
+                self._await(set(names), within=END_SECONDS)
+            finally:
+                self.driver.discard(self.folder, names)
 
     def _await(self, names: set[str], *, within: float) -> None:
         deadline = time.monotonic() + within
@@ -230,7 +242,7 @@ def _at(link: LinkSpec, number: int) -> LinkSpec:
 
 def _unlimited(node: NodeSpec) -> NodeSpec:
     """The node as it would be without limits: what is measured is the link."""
-    return replace(node, cpu=None, cpuset=None, memory=None)
+    return replace(node, cpu=None, cpuset=None, memory=None, gpus=0)
 
 
 def _address(node: NodeSpec) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from shutil import disk_usage
 
 from testbed.agent.client import AgentClient
@@ -15,7 +15,7 @@ from testbed.orchestrator.down import BY_DOWN, asked_to_end
 from testbed.orchestrator.interrupts import Interrupted, Interrupts
 from testbed.orchestrator.setup import Setup
 from testbed.orchestrator.watch import Watch
-from testbed.runtimes.base import Lifeline, RuntimeDriver, Start
+from testbed.runtimes.base import Lifeline, RuntimeDriver
 from testbed.telemetry.folder import State
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.status import Gauge, Observer
@@ -27,6 +27,22 @@ AGENT_SECONDS = 30.0
 FULL_BYTES = 65_536
 MEND = "Make room, or choose another place with --runs."
 UNFORESEEN = TestbedError.exit_code
+
+
+class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its message does
+    """A run has ended, and not everything that it had on this host could be removed."""
+
+    def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
+        """
+        Args:
+            run: its name.
+            state: how it has ended.
+            reason: why.
+            failure: why something is left.
+        """
+        message = f"the run has ended ({state}: {reason}), but not all of it is gone from this host"
+        hint = f"{failure.hint} Then: testbed down {run}".strip()
+        super().__init__(f"{message}: {failure.message}", hint=hint)
 
 
 @dataclass
@@ -53,6 +69,7 @@ class Execution:
     keep: bool = False
     in_training: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
+    _followed: Watch | None = field(default=None, init=False)
 
     def carry_out(self) -> None:
         """Bring up, watch to the end, tear down.
@@ -74,15 +91,14 @@ class Execution:
         try:
             self.recorder.state("starting")
             self.interrupts.check()
-            start = Start(template=self.setup.template(), users=self.setup.users)
-            lifeline = self.driver.start(self.setup.plan, self.setup.folder, start)
+            lifeline = self.driver.start(self.setup.plan, self.setup.folder, self.setup.start())
             with self.interrupts.allowed():
                 reason = self._train(begun, lifeline)
         except TestbedError as error:
             if asked_to_end(self.setup.folder):
                 self._end("interrupted", BY_DOWN, lifeline)
                 raise Interrupted(BY_DOWN) from None
-            cause = self._cause(error)
+            cause = self._cause(error, lifeline)
             self._end("failed", first_line(cause), lifeline, exit_code=cause.exit_code)
             raise cause from None
         except KeyboardInterrupt as signal:
@@ -106,8 +122,8 @@ class Execution:
         socket = self.setup.folder.control / "agent.sock"
         deadline = time.monotonic() + AGENT_SECONDS
         with AgentClient.connect(socket, deadline=deadline) as agent:
-            watch = self._watch(agent)
-            deployment = Deployment(self.setup, agent, watch, self.clock)
+            watch = self._followed = self._watch(agent)
+            deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is no part of bringing nodes up
@@ -157,10 +173,17 @@ class Execution:
         """Tear down, and only then say how it ended: a run that says so has left nothing.
 
         The lock is let go last of all: who waits for it finds a folder that nobody writes to.
+
+        Raises:
+            NotTornDown: something was left.
         """
+        left: NotTornDown | None = None
         try:
             if not (self._is_kept(state) and _keep(lifeline)):
                 self._tear_down(lifeline)
+        except TestbedError as failure:
+            left = NotTornDown(self.setup.folder.name, state, reason, failure)
+            exit_code = left.exit_code if state == "failed" else exit_code
         finally:
             try:
                 with suppress(RunNotFound):  # the folder was deleted: nobody is there to be told
@@ -169,15 +192,17 @@ class Execution:
             finally:
                 if lifeline is not None:
                     lifeline.close()
+        if left is not None:
+            raise left from None
 
-    def _cause(self, error: TestbedError) -> TestbedError:
-        """A node that ends because the disk is full has no room to say so in its log either."""
+    def _cause(self, error: TestbedError, lifeline: Lifeline | None) -> TestbedError:
+        """What those cannot say who were lost: a node whose disk is full has no room for a log."""
         folder = self.setup.folder.path
         if not isinstance(error, NodeError) or not folder.is_dir():
             return error
         free = disk_usage(folder).free
         if free > FULL_BYTES:
-            return error
+            return _explained(error, lifeline)
         return HostError(
             f"No space left on device: {folder} has {free:,} bytes. {error.message}", hint=MEND
         )
@@ -197,8 +222,19 @@ class Execution:
         try:
             if lifeline is not None:
                 lifeline.stop()
+            if self._followed is not None:  # nobody writes any more
+                self._followed.catch_up()
         finally:
             self.recorder.torn_down(self.clock() - begun)
+
+
+def _explained(error: NodeError, lifeline: Lifeline | None) -> TestbedError:
+    """The error with what was done to the run from outside, if anything was."""
+    found = None if lifeline is None else lifeline.explain()
+    if found is None:
+        return error
+    hint = f"{found.hint} {error.hint}".strip()
+    return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
 
 
 def _keep(lifeline: Lifeline | None) -> bool:

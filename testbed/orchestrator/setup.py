@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from testbed.agent.launch import Launch, Mount
+from testbed.agent.launch import Launch
 from testbed.errors import Problem, ScenarioError
 from testbed.network.ends import Neighbour
 from testbed.network.offloads import network_for
-from testbed.runtimes.base import Template
+from testbed.runtimes.base import Cell, Mount, Start, Template
 from testbed.runtimes.users import Users
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
@@ -50,6 +50,14 @@ class Setup:
     data: Path
     token: str
     users: Users
+
+    def start(self) -> Start:
+        """How the run's agent is to be started."""
+        return Start(template=self.template(), users=self.users, reads=(self.data,))
+
+    def cell(self, node: NodeSpec) -> Cell:
+        """What a node's container has to have."""
+        return Cell(node, self._mounts(node), self.folder.log(node.name))
 
     def launch(self, node: NodeSpec) -> Launch:
         """How the agent is to start a node."""

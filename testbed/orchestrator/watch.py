@@ -38,7 +38,7 @@ class Watch:
         clock: monotonic seconds.
         seen: the kinds of events that the PS has written down.
         joined: the workers that have joined.
-        lost: the workers that have ended before the training, and how.
+        lost: the workers that have ended before the training, and how, in a sentence.
         ending: why the training has ended, in the PS's words.
     """
 
@@ -82,6 +82,17 @@ class Watch:
             elapsed = self.recorder.elapsed_seconds or 0.0
             emulated = elapsed * self.time_scale
             self.observer.status(self.gauge.status(elapsed, emulated=emulated))
+
+    def catch_up(self) -> None:
+        """Write down what the PS still said after the last look, and show none of it.
+
+        Workers that have been told of the end leave one by one, as their turn comes; and a training
+        that is broken off goes on until the PS is ended.
+        """
+        for event in self._events.events():
+            self.recorder.from_ps(event)
+        if self.folder.spool.exists():
+            self.recorder.updates(self._spool.read())
 
     def count(self) -> None:
         """Read the kernel's counters and the host's load into the traffic record."""
@@ -127,32 +138,35 @@ class Watch:
             if planned:
                 continue
             node = self.plan.node(ended.node)
-            how = describe_exit(node, ended)
+            what = describe_exit(node, ended)
             if node.role != "worker" or "started" not in self.seen:
                 raise NodeError(
-                    f"{node.name} {how}{quote_log(self.folder.log(node.name))}",
+                    f"{what}{quote_log(self.folder.log(node.name))}",
                     hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
                 )
-            self.lost[node.name] = how
-            self.observer.notice(f"{node.name} {how}; the others go on")
+            self.lost[node.name] = what
+            self.observer.notice(f"{what}; the others go on")
         if len(self.lost) == len(self.plan.workers):
-            *_, (name, how) = self.lost.items()
+            *_, (name, what) = self.lost.items()
             raise NodeError(
-                f"every worker has ended before the training did; the last, {name}, {how}"
+                f"every worker has ended before the training did. The last: {what}"
                 f"{quote_log(self.folder.log(name))}",
                 hint=f"All logs: testbed logs {self.folder.name}",
             )
 
 
 def describe_exit(node: NodeSpec, ended: Exit) -> str:
-    """How a node's process ended, as a predicate."""
+    """How a node ended, as a sentence without its full stop."""
     status = ended.status
     if ended.out_of_memory:
-        return f"ran out of memory: the kernel killed it at its limit of {node.memory}"
+        limit = f"the kernel killed it at its limit of {node.memory}"
+        return f"{node.name} ran out of memory: {limit}"
     if status >= 0:
-        return f"exited with status {status}"
+        return f"{node.name} exited with status {status}"
+    if ended.container_ended:
+        return f"{node.name}: its container was stopped or removed"
     names = {number.value: number.name for number in signal.Signals}
-    return f"was ended by {names.get(-status, f'signal {-status}')}"
+    return f"{node.name} was ended by {names.get(-status, f'signal {-status}')}"
 
 
 def quote_log(path: Path) -> str:

@@ -182,6 +182,11 @@ def lost_nodes(events: Sequence[Event]) -> list[tuple[str, str]]:
     return list(lost.items())
 
 
+def is_attended(events: Sequence[Event]) -> bool:
+    """Whether the run's controller lived to write down how it ended."""
+    return any(event["event"] == "state" and event["state"] in ENDED for event in events)
+
+
 def number(value: Any) -> float | None:
     """A float, or None for nothing and NaN."""
     return None if value is None or not np.isfinite(float(value)) else float(value)

@@ -132,8 +132,9 @@ def _measurements(run: Run, events: Sequence[Event], *, seconds: float | None) -
     return Measurements(
         state=run.state.state,
         alive=run.alive,
+        attended=measures.is_attended(events),
         reason=run.state.reason,
-        paced=not run.scenario.full_speed,
+        paced=run.scenario.is_paced,
         busy_share_ratio=None if busy is None else busy.share_ratio,
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
         differences=[what for event in links for what in event["differences"]] if links else None,

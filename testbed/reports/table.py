@@ -91,6 +91,8 @@ def _memory(median: float | None) -> str:
 
 
 def _times(summary: Mapping[str, Any]) -> str:
+    if summary["runtime"] == "simulated":  # its clock knows no real seconds
+        return f"training {_number(summary['emulated_seconds'], ',.1f', ' s')} emulated"
     parts = [
         f"up {_number(summary['bring_up_seconds'], '.1f', ' s')}",
         f"training {_number(summary['real_seconds'], '.1f', ' s')}",

@@ -7,13 +7,15 @@ works from another process than the one that started the run, and after that one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol, Self
 
+from testbed.errors import TestbedError
 from testbed.runtimes.users import Users
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import Plan
+from testbed.topology import NodeSpec, Plan
 
 Condition = Literal["running", "frozen", "ended"]
 Fate = Literal["ended", "unattended", "kept"]
@@ -32,6 +34,36 @@ class Request:
 
     node: str
     options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or folder of the host that a node sees.
+
+    Attributes:
+        source: on the host.
+        target: in the node, below /run/testbed.
+        writable: whether the node may write there.
+    """
+
+    source: Path
+    target: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a container has to have before a node's role is launched into it.
+
+    Attributes:
+        node: its place in the plan.
+        mounts: what it sees of the host.
+        log: file in the run folder that the role's output is appended to.
+    """
+
+    node: NodeSpec
+    mounts: tuple[Mount, ...]
+    log: Path
 
 
 @dataclass(frozen=True)
@@ -59,6 +91,7 @@ class Start:
         environment: added to the environment of the agent and of everything that it starts.
         deadline_seconds: by when the agent must be ready.
         users: where the nodes' uids come from; None to find out.
+        reads: folders outside the run's that the template reads.
     """
 
     template: Template = field(default_factory=Template)
@@ -66,6 +99,7 @@ class Start:
     environment: Mapping[str, str] = field(default_factory=dict)
     deadline_seconds: float = 60.0
     users: Users | None = None
+    reads: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,6 +154,12 @@ class Lifeline(Protocol):
             NodeError: the agent has ended.
         """
 
+    def explain(self) -> TestbedError | None:
+        """What has happened to the run from outside, where its nodes or its agent were lost.
+
+        None if nothing is known of that.
+        """
+
     def close(self) -> None:
         """Let go of the run: from now on its folder's lock is no longer held by this process."""
 
@@ -135,6 +175,13 @@ class RuntimeDriver(Protocol):
     def requests(self, plan: Plan) -> tuple[Request, ...]:
         """What ``start`` and the launches will ask of the host. Pure: touches nothing."""
 
+    def check(self, nodes: Iterable[NodeSpec]) -> None:
+        """Refuse what these nodes ask for and this user cannot have on this host.
+
+        Raises:
+            HostError: a node has such a limit, or the runtime cannot be used; names the cure.
+        """
+
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> Lifeline:
         """Start the run's agent; returns once it takes orders at ``folder.control / "agent.sock"``.
 
@@ -142,6 +189,20 @@ class RuntimeDriver(Protocol):
             HostError: this host or user cannot do it; says what is missing.
             NodeError: the agent failed or was late; holds the last lines of its log.
         """
+
+    def contain(self, plan: Plan, folder: RunFolder, cells: Sequence[Cell]) -> Mapping[str, int]:
+        """Make the containers that nodes will be launched into, all of them or none.
+
+        Returns:
+            The pid of each one's first process as the agent sees it, by node; empty where the agent
+            makes them itself when it launches a node.
+
+        Raises:
+            HostError, NodeError: one cannot be made; names it. Nothing of them is left.
+        """
+
+    def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
+        """Remove the containers of nodes that were no part of the plan and have done their work."""
 
     def stop(self, folder: RunFolder) -> None:
         """End a run and remove everything it has on this host, whoever started it.
@@ -186,3 +247,6 @@ class RuntimeDriver(Protocol):
 
     def find(self) -> tuple[str, ...]:
         """The names of all runs that have something on this host, with or without a folder."""
+
+    def find_orphans(self) -> tuple[RunFolder, ...]:
+        """Runs that have something on this host, and whose folder has been deleted."""

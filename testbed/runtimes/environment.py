@@ -19,6 +19,8 @@ BASE: Mapping[str, str] = {
     # With a GPU in sight, torch starts a thread for it at the first backward pass.
     "CUDA_VISIBLE_DEVICES": "",
     "GRPC_ENABLE_FORK_SUPPORT": "0",
+    # Or threads of gRPC take part in every call of a worker, for more CPU time and memory.
+    "GRPC_EXPERIMENTS": "-event_engine_client",
     # Or glibc gives megabyte buffers back after every call and takes the page faults again.
     "MALLOC_TRIM_THRESHOLD_": "16777216",
     "MALLOC_MMAP_THRESHOLD_": "4194304",

@@ -12,12 +12,14 @@ import os
 import pwd
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from testbed.errors import HostError, NodeError
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.runtimes.agents import AGENT_MODULE, settings_of, waiting_for
 from testbed.runtimes.base import Fate, Start
 from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
 from testbed.runtimes.environment import agent_environment, python
@@ -33,7 +35,6 @@ AGENT_RECORD = "agent.pid"
 AGENT_SETTINGS = "agent.json"
 AGENT_SOCKET = "agent.sock"
 AGENT_LOG = "agent"
-AGENT_MODULE = "testbed.agent"
 COMMIT = b"commit\n"
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.02
@@ -75,7 +76,7 @@ class NativeLifeline:
     def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
         folder.control.mkdir(mode=0o700, exist_ok=True)
         folder.logs.mkdir(exist_ok=True)
-        lock = _take_lock(folder)
+        lock = take_lock(folder)
         try:
             groups.make_room()
             spawned = _execute(folder, groups, start=start, lock=lock)
@@ -118,6 +119,10 @@ class NativeLifeline:
             self._spawned.stdin.write(f"{fate}\n".encode())
         except BrokenPipeError:
             raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
+
+    def explain(self) -> TestbedError | None:
+        """Nothing: there is no engine between this process and the run."""
+        return None
 
     def close(self) -> None:
         """Let go of the run: from now on its folder's lock is no longer held by this process."""
@@ -166,25 +171,36 @@ class NativeLifeline:
 def end_agent(agent: Process | None, groups: RunGroups, *, deadline: float) -> None:
     """Kill the agent, and with it every process of its pid namespace, and wait until all are gone.
 
+    The one outside, which waits for the agent, ends after it, and nobody could tell any more that
+    it has still to: its pidfd is opened while the agent lives.
+
     Raises:
         HostError: it has not ended by ``deadline`` (``time.monotonic``).
     """
-    descriptor = agent.open() if agent is not None else None
-    if agent is None or descriptor is None:
-        return
-    try:
+    with ExitStack() as held:
+        descriptors = list(_hold(agent, held))
+        # Asked only now: while the agent's pidfd is held, its pid is nobody else's.
+        if agent is None or not descriptors:
+            return
+        descriptors += _hold(waiting_for(agent), held)
         agent.kill()
         groups.thaw_all()
         # A node may have been frozen in the meantime; in version 1 it would keep the agent alive.
-        while not has_ended(descriptor, POLL_SECONDS):
+        while not all(has_ended(descriptor, POLL_SECONDS) for descriptor in descriptors):
             groups.thaw_all()
             if time.monotonic() > deadline:
                 raise HostError(
                     f"the agent of {groups.run} (process {agent.pid}) was killed but does not end.",
                     hint="See its state in /proc, then run `testbed down` again.",
                 )
-    finally:
-        os.close(descriptor)
+
+
+def _hold(process: Process | None, held: ExitStack) -> Iterator[int]:
+    """A pidfd of a process, if it is still there, until ``held`` is closed."""
+    descriptor = None if process is None else process.open()
+    if descriptor is not None:
+        held.callback(os.close, descriptor)
+        yield descriptor
 
 
 def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
@@ -227,20 +243,6 @@ def _find_owner(groups: RunGroups) -> Path | None:
         if settings is not None:
             return settings.folder
     return None
-
-
-def settings_of(pid: int) -> AgentSettings | None:
-    """What a process was told, if it is an agent's; None if it is not, or has ended."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        return None
-    if AGENT_MODULE not in words[:-1]:
-        return None
-    try:
-        return AgentSettings.from_json(words[words.index(AGENT_MODULE) + 1])
-    except (ValueError, KeyError):  # another version's
-        return None
 
 
 def read_settings(folder: RunFolder) -> AgentSettings | None:
@@ -297,7 +299,13 @@ def _private_folders(users: Users) -> tuple[Path, ...]:
     return (home,) if home.is_absolute() and home != Path("/") else ()
 
 
-def _take_lock(folder: RunFolder) -> int:
+def take_lock(folder: RunFolder) -> int:
+    """Take a run's lock and write into it who has it; a descriptor that holds it while open.
+
+    Raises:
+        NodeError: somebody has it.
+        OSError: the folder is missing, or not to be written.
+    """
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,12 +12,12 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.errors import NodeError
-from testbed.runtimes.base import Condition, HostState, NodeState, Request, Start
+from testbed.runtimes.agents import all_of, find_agents, first_of
+from testbed.runtimes.base import Cell, Condition, HostState, NodeState, Request, Start
 from testbed.runtimes.cells import Cells
 from testbed.runtimes.cgroups import RunGroups, find_runs
 from testbed.runtimes.environment import python
@@ -31,14 +31,12 @@ from testbed.runtimes.lifeline import (
     own,
     read_record,
     read_settings,
-    settings_of,
 )
 from testbed.runtimes.limits import Limits
-from testbed.runtimes.process import Process, is_first
+from testbed.runtimes.process import Process
 from testbed.runtimes.roster import Roster
-from testbed.runtimes.settings import AgentSettings
 from testbed.runtimes.users import find_users
-from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder import RunFolder, is_gone
 from testbed.topology import NodeSpec, Plan
 
 NAMESPACES = "ipc mnt net pid uts"
@@ -65,6 +63,13 @@ class NativeDriver:
         users = start.users or find_users()
         return NativeLifeline.begin(folder, groups, start=replace(start, users=users))
 
+    def contain(self, plan: Plan, folder: RunFolder, cells: Sequence[Cell]) -> Mapping[str, int]:
+        """Nothing to do: the agent makes a node's namespaces when it launches it."""
+        return {}
+
+    def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
+        """Nothing to do: what a node had has ended with its role."""
+
     def stop(self, folder: RunFolder) -> None:
         """End a run and remove everything it has on this host, whoever started it."""
         deadline = time.monotonic() + STOP_SECONDS
@@ -74,7 +79,7 @@ class NativeDriver:
             with folder.locked() as mine:
                 if mine:
                     clear(folder, groups, deadline=deadline)
-                    if folder.path.exists() or not _agents_in(folder):
+                    if not all_of(folder.path):
                         return
             # Somebody is about to record an agent, or has not noticed yet that it has ended.
             if time.monotonic() > deadline:
@@ -125,8 +130,13 @@ class NativeDriver:
 
     def find(self) -> tuple[str, ...]:
         """The names of all runs that have something on this host, with or without a folder."""
-        living = {settings.folder.name for _, settings in _agents()}
+        living = {settings.folder.name for _, settings in find_agents()}
         return tuple(sorted({*find_runs(self._trees()), *living}))
+
+    def find_orphans(self) -> tuple[RunFolder, ...]:
+        """Runs that have something on this host, and whose folder has been deleted."""
+        folders = {settings.folder for _, settings in find_agents()}
+        return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
         """Refuse limits that this user cannot have enforced on this host.
@@ -167,24 +177,7 @@ def _agent_of(folder: RunFolder) -> Process | None:
     """The run's agent, dead or alive: as it is on record, or is seen where the folder is gone."""
     if (recorded := read_record(folder)) is not None or folder.path.exists():
         return recorded
-    return next((process for process in _agents_in(folder) if is_first(process.pid)), None)
-
-
-def _agents_in(folder: RunFolder) -> list[Process]:
-    """The processes of a run's agent: the one that waits outside, and the first one inside."""
-    found = [process for process, settings in _agents() if settings.folder == folder.path]
-    return [process for process in found if process.alive()]
-
-
-def _agents() -> Iterator[tuple[Process, AgentSettings]]:
-    """The processes of this user's agents, of runs with control groups or without."""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdecimal():
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-                mine = entry.stat().st_uid == os.geteuid()
-                settings = settings_of(int(entry.name)) if mine else None
-                if settings is not None:
-                    yield Process.of(int(entry.name)), settings
+    return first_of(folder.path)
 
 
 def _options(node: NodeSpec, plan: Plan) -> dict[str, str]:

@@ -129,6 +129,15 @@ def state_of(pid: int) -> str:
     return _stat(pid)[0]
 
 
+def name_of(pid: int) -> str:
+    """What a process is called: its program, or what it has named itself, in at most 15 bytes.
+
+    Raises:
+        ProcessLookupError: there is no such process.
+    """
+    return _read(pid, "comm").rstrip("\n")
+
+
 def parent_of(pid: int) -> int:
     """The pid of a process's parent.
 

@@ -17,6 +17,8 @@ from testbed.scenario.schema import DeviceClass, Link, ParameterServer, Scenario
 MOST_WORKERS = 1022
 """A Linux bridge has 1,023 ports, and one of them is the parameter server's."""
 
+WITHOUT_GPUS = ("native", "simulated")
+
 
 def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Problem]:
     """The user's own files must be where ``locate`` says."""
@@ -45,6 +47,8 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             found=f"{scenario.workers.count:,}",
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
+    if scenario.runtime.name in WITHOUT_GPUS:
+        yield from _check_no_gpus(scenario, document)
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     for name, member in scenario.workers.classes.items():
         links[("workers", "classes", name, "link")] = member.link
@@ -68,6 +72,14 @@ def _check_simulation(scenario: Scenario, document: Document) -> Iterator[Proble
     if scenario.launch != "warm":
         expected = "no launch mode: a simulation launches nothing"
         yield _problem(document, ("launch",), found=scenario.launch, expected=expected)
+
+
+def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    for name, member in scenario.workers.classes.items():
+        if member.gpus:
+            expected = f"none: runtime {scenario.runtime.name} gives no node a GPU, docker does"
+            path: Keys = ("workers", "classes", name, "gpus")
+            yield _problem(document, path, found=str(member.gpus), expected=expected)
 
 
 def _check_unlimited(

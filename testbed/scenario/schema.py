@@ -62,6 +62,7 @@ PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
 PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
 PositiveSize = Annotated[Size, _positive(Size(1e14))]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
+Gpus = Annotated[int, Field(ge=0, le=64, strict=True)]
 Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]
 
 
@@ -158,6 +159,7 @@ class DeviceClass(Part):
         cpu: how much CPU each may use, in CPUs.
         cpuset: which CPUs of the host they may use.
         memory: memory each may use.
+        gpus: GPUs that each of them sees; needs Docker with an nvidia runtime.
     """
 
     share: Share = 1.0
@@ -166,6 +168,7 @@ class DeviceClass(Part):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    gpus: Gpus = 0
 
 
 class Workers(Part):
@@ -263,6 +266,8 @@ class Scenario(Part):
         launch: ``warm`` forks workers from one process that has imported everything, ``cold``
             starts each as a process of its own.
         time_scale: emulated seconds per real second.
+        paced: whether think times and speeds say how fast it goes; false leaves it to the host, and
+            a busy one does not make the run invalid.
     """
 
     name: Name
@@ -280,6 +285,7 @@ class Scenario(Part):
     time_scale: Annotated[
         float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(_not_auto)
     ] = 1.0
+    paced: Annotated[bool, Field(strict=True)] = True
 
     @property
     def simulated(self) -> bool:
@@ -287,7 +293,8 @@ class Scenario(Part):
         return isinstance(self.runtime, Simulated)
 
     @property
-    def full_speed(self) -> bool:
-        """Whether the scenario asks for as many updates as the host can do: nothing paces it."""
+    def is_paced(self) -> bool:
+        """Whether something else than the host is to say how fast it goes."""
         classes = self.workers.classes.values()
-        return self.workers.think is None and all(member.speed is None for member in classes)
+        thinks = self.workers.think is not None
+        return self.paced and (thinks or any(one.speed is not None for one in classes))

@@ -23,6 +23,17 @@ State = Literal["created", "starting", "training", "finished", "failed", "interr
 ENDED: frozenset[State] = frozenset(("finished", "failed", "interrupted"))
 
 
+def is_gone(path: Path) -> bool:
+    """Whether there is nothing at a path any more; what cannot be looked at may be there."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 @dataclass(frozen=True)
 class RunState:
     """What ``run.json`` holds; times are UTC in ISO 8601.

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent.launch import EXITS, LAUNCH, Exit, Launch, Mount
+from testbed.agent.launch import EXITS, LAUNCH, Exit, Launch
 from testbed.cpusets import CpuSet
 from testbed.errors import NodeError
 from testbed.network.ends import Neighbour
+from testbed.runtimes.base import Mount
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape
 from testbed.units import Duration, Rate, Size
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent.protocol import LINE_BYTES, Connection, Message, short_path
+from testbed.agent.protocol import LINE_BYTES, Connection, Message
+from testbed.runtimes.sockets import short_path
 
 Pair = tuple[Connection, Connection]
 

@@ -62,6 +62,21 @@ def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: st
     assert "controller died" in report["verdict"]["reasons"][0]
 
 
+def test_down_calls_a_run_finished_that_came_to_its_end_without_its_controller(
+    bed: Any, name: str
+) -> None:
+    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=120")
+    os.kill(bed.controller(name), signal.SIGKILL)
+    bed("wait", name, status=6)
+    assert bed.state(name) == "training"
+    assert bed("down", name).stdout == f"{name}: ended\n"
+    assert bed.state(name) == "finished"
+    bed("wait", name, status=6)
+    report = json.loads(bed("report", name, "--json").stdout)
+    assert (report["reason"], report["updates"]["total"]) == ("120 updates applied", 120)
+    assert "without its controller" in report["verdict"]["reasons"][0]
+
+
 @pytest.mark.parametrize("role", ["ps", "w"])
 def test_without_its_controller_it_ends_with_its_nodes(bed: Any, name: str, role: str) -> None:
     bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")

@@ -71,10 +71,56 @@ def test_json_has_every_node(file: str, capsys: pytest.CaptureFixture[str]) -> N
     assert data["budget"]["host"]["cpus"] >= 1
 
 
+@pytest.mark.parametrize("runtime", ["native", "docker"])
+def test_what_the_runtime_is_asked_for(
+    file: str,
+    runtime: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")  # nobody is asked
+    data = as_json(capsys, file, "--runtime", runtime)
+    assert data["runtime"] == runtime
+    asked = {request["node"]: request["options"] for request in data["requests"]}
+    assert list(asked) == [node["name"] for node in data["nodes"]]
+    assert (asked["w0"]["cpu"], asked["w0"]["cpuset"], asked["w3"]["cpu"]) == (
+        "0.5",
+        "0-1",
+        "no limit",
+    )
+    assert main(["plan", file, "--runtime", runtime]) == 0
+    assert f"asked of the runtime, {runtime}" in capsys.readouterr().out
+
+
+def test_what_only_the_start_can_tell(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert as_json(capsys, file, "--runtime", "auto")["requests"] == []
+    assert main(["plan", file, "--runtime", "auto"]) == 0
+    assert "runtime auto: `testbed up` settles it" in capsys.readouterr().out
+
+
 def test_options_change_the_scenario(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = as_json(capsys, file, "--workers", "8", "--set", "model=digits-cnn")
     assert len(data["nodes"]) == 10
     assert data["budget"]["parameters"] != 211_690
+
+
+def test_a_simulation_tells_what_it_will_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    path = tmp_path / "virtual.yaml"
+    path.write_text(
+        "name: virtual\nruntime: simulated\nalgorithm: asgd\nmodel: digits-cnn\ndataset: digits\n"
+        "workers: {count: 3, classes: {a: {speed: 20ms, link: {up: {rate: 1mbit, delay: 5ms}}}}}\n"
+        "stop: {updates: 10}\n"
+    )
+    assert main(["plan", str(path)]) == 0
+    printed = capsys.readouterr().out
+    for text in ("SIMULATED", "1mbit, 5ms", "0.02 s", "150.0 updates/s", "max-min", "left out"):
+        assert text in printed
+    assert "10.77.0." not in printed
+    data = as_json(capsys, str(path))
+    assert (data["runtime"], data["classes"][0]["workers"]) == ("simulated", 3)
 
 
 @pytest.mark.parametrize(

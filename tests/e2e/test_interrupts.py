@@ -54,6 +54,7 @@ def test_a_signal_at_some_moment(
     done = up.signal(number)
     assert done.status == 130, done
     assert "Traceback" not in done.err
+    assert "recovered" not in done.out  # what was on the way has been written down
     state = up.folder.state()
     assert (state.state, state.reason) == ("interrupted", f"by {number.name}")
     assert bed.remains(up.name) == []

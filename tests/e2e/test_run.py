@@ -56,6 +56,7 @@ def test_it_ends_well_and_says_so(finished: Any) -> None:
     assert 0 < lines.index(phases[0]) < lines.index(phases[1])
     assert any(line.startswith("verdict") and line.endswith("valid") for line in lines)
     assert "ended        finished: 150 updates applied" in done.out
+    assert "recovered" not in done.out  # there was nothing left to add
     assert f"figure: {up.folder.figure}" in lines
     assert f"folder: {up.folder.path}" in lines
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +17,13 @@ from testbed.network.counters import Traffic
 from testbed.orchestrator.plan import plan
 from testbed.orchestrator.setup import Setup
 from testbed.orchestrator.watch import Watch
+from testbed.runtimes.base import Cell
 from testbed.runtimes.users import Users
 from testbed.scenario import Override, dump, load_text
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.status import Gauge, Status
+from testbed.topology import Plan
 
 TEXT = """\
 name: small
@@ -77,6 +79,28 @@ class Agent:
 
 
 @dataclass
+class Driver:
+    """Makes containers as a driver does, or leaves that to the agent.
+
+    Attributes:
+        makes: whether it makes them itself.
+        contained: what it was asked for.
+        discarded: what was no longer wanted.
+    """
+
+    makes: bool = False
+    contained: list[Cell] = field(default_factory=list)
+    discarded: list[str] = field(default_factory=list)
+
+    def contain(self, plan: Plan, folder: RunFolder, cells: Sequence[Cell]) -> dict[str, int]:
+        self.contained += cells
+        return {cell.node.name: 500 + i for i, cell in enumerate(cells)} if self.makes else {}
+
+    def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
+        self.discarded += nodes
+
+
+@dataclass
 class Seen:
     """An Observer that remembers."""
 
@@ -105,6 +129,7 @@ class Small:
     setup: Setup
     recorder: Recorder
     agent: Agent = field(default_factory=Agent)
+    driver: Driver = field(default_factory=Driver)
     seen: Seen = field(default_factory=Seen)
     now: float = 100.0
     tick: float = 0.0

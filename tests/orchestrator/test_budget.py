@@ -30,6 +30,12 @@ def needs(text: str) -> Budget:
     return budget(scenario, plan(scenario, "r"), count_parameters(scenario))
 
 
+def test_an_engine_takes_memory_for_every_container() -> None:
+    native, docker = needs(TEXT), needs(TEXT + "runtime: docker\n")
+    assert docker.worker_bytes - native.worker_bytes == 8_000_000
+    assert docker.total_bytes - native.total_bytes == 203 * 8_000_000  # with PS, evaluator, agent
+
+
 def test_memory_of_the_paper_s_model_on_two_hundred_workers() -> None:
     """A vector has 211,690 x 4 = 846,760 bytes; the PS keeps one per worker and six more."""
     found = needs(TEXT)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Exit
+from testbed.agent.launch import Exit, Launch
 from testbed.errors import NodeError
 from testbed.orchestrator.deploy import MOST_STARTING, Deployment
 
@@ -21,7 +21,7 @@ class UnmeasuredDeployment(Deployment):
 
 
 def deployment(small: Any) -> Deployment:
-    return UnmeasuredDeployment(small.setup, small.agent, small.watch(), small.clock)
+    return UnmeasuredDeployment(small.setup, small.driver, small.agent, small.watch(), small.clock)
 
 
 def obey(small: Any, name: str) -> None:
@@ -42,6 +42,26 @@ def test_everything_in_its_order(small: Any) -> None:
     assert small.seen.phases == ["starting the parameter server and 3 workers", "training"]
     launched = [event for event in small.events() if event["event"] == "launched"]
     assert [event["pid"] for event in launched] == [1001, 1002, 1003, 1004, 1005]
+
+
+def test_containers_of_an_engine_are_there_before_the_first_launch(make_small: Any) -> None:
+    small = make_small("runtime=docker")
+    small.driver.makes = True
+    pids: dict[str, int | None] = {}
+
+    def launch(launch: Launch) -> int:
+        assert len(small.driver.contained) == 5
+        pids[launch.node.name] = launch.container
+        obey(small, launch.node.name)
+        return 1
+
+    small.agent.launch = launch
+    small.agent.answers = [[LINK]]
+    deployment(small).bring_up()
+    assert pids == {"ps": 500, "evaluator": 501, "w0": 502, "w1": 503, "w2": 504}
+    assert small.seen.phases[0] == "creating 5 containers"
+    mounts = {cell.node.name: cell.mounts for cell in small.driver.contained}
+    assert mounts["w0"] == small.setup.launch(small.setup.plan.node("w0")).mounts
 
 
 def test_what_is_left_out_is_said_once_for_a_class(small: Any) -> None:

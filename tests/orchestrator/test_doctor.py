@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.doctor import kernel, limits, resources, software
+from testbed.orchestrator.doctor import docker, kernel, limits, resources, software
 from testbed.orchestrator.doctor.findings import Case
+from testbed.runtimes import Docker
 
 
 @pytest.fixture
@@ -86,3 +87,37 @@ def test_data_that_is_named_but_not_there(case: Case, tmp_path: Path) -> None:
 def test_the_interpreter_and_its_packages() -> None:
     assert software.check_python().level == "ok"
     assert software.check_packages().level in ("ok", "warning")
+
+
+ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)
+
+
+def test_an_engine_that_cannot_be_used_is_all_that_is_said(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
+    (found,) = docker.check_engine(case, Docker(name="docker"))
+    assert (found.check, found.level) == ("engine", "missing")
+    assert "ssh://elsewhere" in found.found
+
+
+def test_what_an_engine_cannot_limit() -> None:
+    assert docker.check_engine_limits(ABLE).level == "ok"
+    found = docker.check_engine_limits(ABLE | {"MemoryLimit": False, "CPUSet": False})
+    assert found.level == "warning"
+    assert found.found.startswith("the engine cannot limit memory, cpuset: ")
+
+
+def test_an_engine_s_control_groups() -> None:
+    found = docker.check_group_driver({"CgroupDriver": "systemd", "CgroupVersion": "2"})
+    assert (found.level, found.found) == ("ok", "version 2, driver systemd")
+    assert docker.check_group_driver({"CgroupDriver": "none"}).level == "missing"
+
+
+def test_where_an_engine_keeps_containers(case: Case, tmp_path: Path) -> None:
+    found = docker.check_data_root({"DockerRootDir": str(tmp_path)}, case)
+    assert (found.level, str(tmp_path) in found.found) == ("ok", True)
+    many = Case(10**9, case.runs, {}, case.cache)
+    assert docker.check_data_root({"DockerRootDir": str(tmp_path)}, many).level == "missing"
+    gone = docker.check_data_root({"DockerRootDir": str(tmp_path / "gone")}, case)
+    assert gone.level == "warning"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,17 +28,22 @@ class Host:
         present: names of the runs that have something here.
         foreign: those of them that are not stopped through a folder of ours.
         stuck: those that cannot be removed.
+        orphans: where the folders of those were that have none any more.
         on_stop: called when a run is stopped.
     """
 
     present: set[str] = field(default_factory=set)
     foreign: set[str] = field(default_factory=set)
     stuck: set[str] = field(default_factory=set)
+    orphans: set[Path] = field(default_factory=set)
     stopped: list[str] = field(default_factory=list)
     on_stop: Callable[[RunFolder], Any] = lambda folder: None
 
     def find(self) -> tuple[str, ...]:
         return tuple(sorted(self.present))
+
+    def find_orphans(self) -> tuple[RunFolder, ...]:
+        return tuple(RunFolder(path) for path in sorted(self.orphans))
 
     def stop(self, folder: RunFolder) -> None:
         self.stopped.append(folder.name)
@@ -59,6 +65,15 @@ def end(folder: RunFolder, host: Any) -> Any:
     return ended
 
 
+def end_every(runs: Path, registry: Registry, **drivers: Any) -> Any:
+    """End all runs; those whose names begin with ``docker`` are the docker driver's."""
+
+    def runtime_of(folder: RunFolder) -> str:
+        return "docker" if folder.name.startswith("docker") else "native"
+
+    return end_all(runs, registry, drivers=drivers, runtime_of=runtime_of, clock=lambda: NOON)
+
+
 def test_a_run_whose_controller_died(tmp_path: Path) -> None:
     folder = make(tmp_path, "r1", "training")
     host = Host({"r1"})
@@ -69,6 +84,26 @@ def test_a_run_whose_controller_died(tmp_path: Path) -> None:
     assert host.present == set()
     assert not end(folder, host).acted
     assert folder.state() == state
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "reason"),
+    [
+        ("done", "finished", "300 updates applied"),
+        ("finished", "interrupted", "ended by `testbed down`"),
+    ],
+)
+def test_a_run_that_had_come_to_its_end_without_its_controller(
+    tmp_path: Path, last: str, state: str, reason: str
+) -> None:
+    folder = make(tmp_path, "r1", "training")
+    said = ["started", "finished", "drained", "done"]
+    for event in said[: said.index(last) + 1]:
+        line = {"event": event} | ({"reason": reason} if event == "finished" else {})
+        with folder.ps_events.open("a") as file:
+            file.write(f"{json.dumps(line)}\n")
+    assert end(folder, Host({"r1"})).acted
+    assert (folder.state().state, folder.state().reason) == (state, reason)
 
 
 def test_what_a_finished_run_has_left_is_removed_and_its_end_stands(tmp_path: Path) -> None:
@@ -105,7 +140,7 @@ def test_one_that_cannot_be_ended_does_not_keep_the_next(tmp_path: Path) -> None
     stuck, damaged, good = (make(runs, name, "training") for name in ("a", "b", "c"))
     damaged.run_file.write_text("[]")
     host: Any = Host({"a", "b", "c"}, stuck={"a"})
-    ended = end_all(runs, Registry(tmp_path / "none"), driver=host, clock=lambda: NOON)
+    ended = end_every(runs, Registry(tmp_path / "none"), native=host)
     assert [one.run for one in ended] == ["a", "b", "c"]
     assert [str(one.failure) for one in ended[:2]] == [
         "a cannot be removed. Try again.",
@@ -122,7 +157,7 @@ def test_all_are_those_of_the_folder_of_the_registry_and_of_the_host(tmp_path: P
     registry.add(make(tmp_path / "elsewhere", "there", "training").path)
     make(tmp_path / "other", "unknown", "training")
     host: Any = Host({"here", "there", "left", "somebody's"}, foreign={"somebody's"})
-    ended = end_all(tmp_path / "runs", registry, driver=host, clock=lambda: NOON)
+    ended = end_every(tmp_path / "runs", registry, native=host)
     assert {one.run: (one.acted, one.folder is None) for one in ended} == {
         "here": (True, False),
         "there": (True, False),
@@ -130,6 +165,46 @@ def test_all_are_those_of_the_folder_of_the_registry_and_of_the_host(tmp_path: P
         "somebody's": (False, True),
     }
     assert host.present == {"somebody's"}
+
+
+def test_runs_whose_folders_were_deleted_are_ended_wherever_those_were(tmp_path: Path) -> None:
+    make(tmp_path, "here", "training")
+    orphans = {Path("/elsewhere/deleted"), Path("/elsewhere/stuck")}
+    host: Any = Host({"here", "deleted", "stuck", "somebody's"}, {"somebody's"}, {"stuck"}, orphans)
+    ended = end_every(tmp_path, Registry(tmp_path / "none"), native=host)
+    assert {one.run: (one.acted, one.failure is None) for one in ended} == {
+        "here": (True, True),
+        "deleted": (True, True),
+        "stuck": (False, False),
+        "somebody's": (False, True),
+    }
+
+
+class Silent(Host):
+    """One whose engine does not answer."""
+
+    def find(self) -> tuple[str, ...]:
+        raise HostError("No Docker engine answers.", hint="Start it.")
+
+
+def test_an_engine_that_does_not_answer_keeps_no_other_run_from_being_ended(tmp_path: Path) -> None:
+    make(tmp_path, "plain", "training")
+    make(tmp_path, "docker-1", "training")
+    make(tmp_path, "docker-2", "finished")
+    host: Any = Host({"plain"})
+    ended = end_every(tmp_path, Registry(tmp_path / "none"), docker=Silent(), native=host)
+    assert {one.run: (one.acted, str(one.failure), str(one.unasked)) for one in ended} == {
+        "plain": (True, "None", "None"),
+        "docker-1": (False, "No Docker engine answers. Start it.", "None"),
+        "docker-2": (False, "None", "No Docker engine answers. Start it."),
+    }
+
+
+def test_every_runtime_is_asked_what_is_left(tmp_path: Path) -> None:
+    make(tmp_path, "docker-1", "training")
+    native, docker = Host({"left"}), Host({"docker-1", "docker-left"})
+    end_every(tmp_path, Registry(tmp_path / "none"), native=native, docker=docker)
+    assert (native.stopped, docker.stopped) == (["left"], ["docker-1", "docker-left"])
 
 
 @pytest.mark.parametrize("state", ["created", "starting"])

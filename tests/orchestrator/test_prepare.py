@@ -12,6 +12,7 @@ import pytest
 from testbed.errors import HostError, ScenarioError
 from testbed.network.netem import kernel_has_netem
 from testbed.orchestrator.prepare import Request, prepare
+from testbed.runtimes.native import NativeDriver
 from testbed.runtimes.users import Users
 from testbed.scenario import load_text
 from testbed.telemetry.registry import Registry
@@ -46,7 +47,7 @@ def asked(tmp_path: Path) -> Request:
 
 
 def prepared(request: Request) -> Any:
-    return prepare(request, request.runs / "data", Users("root"))
+    return prepare(request, request.runs / "data", driver=NativeDriver(), users=Users("root"))
 
 
 def test_a_folder_with_all_that_the_nodes_need(asked: Request) -> None:

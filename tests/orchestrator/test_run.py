@@ -11,7 +11,7 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.orchestrator.interrupts import Interrupted, Interrupts
-from testbed.orchestrator.run import Execution, first_line
+from testbed.orchestrator.run import Execution, NotTornDown, first_line
 
 
 @dataclass
@@ -20,6 +20,10 @@ class Lifeline:
 
     small: Any
     done: list[tuple[str, str]] = field(default_factory=list)
+    happened: Any = None
+
+    def explain(self) -> Any:
+        return self.happened
 
     def stop(self) -> None:
         self.done.append(("stop", self.small.setup.folder.state().state))
@@ -86,6 +90,24 @@ def test_a_good_end_is_said_after_the_tear_down_and_before_the_lock_is_free(smal
     assert [event["event"] for event in small.events()] == ["state", "torn_down", "state"]
 
 
+def test_what_the_ps_writes_until_it_is_gone_is_in_the_record(small: Any) -> None:
+    class Leaving(Lifeline):
+        def stop(self) -> None:
+            small.says("left", node="w1")
+            super().stop()
+
+    class FollowedExecution(UntrainedExecution):
+        def _train(self, begun: float, lifeline: Any) -> str:
+            self._followed = small.watch()
+            return super()._train(begun, lifeline)
+
+    host: Any = Driver(Leaving(small))
+    observer: Any = Training()
+    with Interrupts() as interrupts:
+        FollowedExecution(small.setup, host, small.recorder, observer, interrupts).carry_out()
+    assert [event["event"] for event in small.events()] == ["state", "left", "torn_down", "state"]
+
+
 def test_a_failure_is_written_down_without_the_log_that_it_quotes(small: Any) -> None:
     lifeline = Lifeline(small)
     failure = NodeError("w1 exited with status 2; it printed:\n    oh no", hint="See the log.")
@@ -94,6 +116,47 @@ def test_a_failure_is_written_down_without_the_log_that_it_quotes(small: Any) ->
     state = small.setup.folder.state()
     assert (state.state, state.reason) == ("failed", "w1 exited with status 2; it printed")
     assert lifeline.done == [("stop", "starting"), ("close", "failed")]
+
+
+@pytest.mark.parametrize("kind", [HostError, NodeError])
+def test_what_has_happened_from_outside_stands_behind_who_was_lost(small: Any, kind: Any) -> None:
+    happened = kind("the engine was stopped.", hint="Start it.")
+    lost = NodeError("the agent has ended.", hint="See its log.")
+    with pytest.raises(kind) as failure:
+        carry_out(small, Driver(Lifeline(small, happened=happened)), Training(lost))
+    assert str(failure.value).startswith("the agent has ended: the engine was stopped.")
+    assert failure.value.hint == "Start it. See its log."
+    state = small.setup.folder.state()
+    assert state.reason == "the agent has ended: the engine was stopped"
+    assert state.exit_code == kind.exit_code
+
+
+@pytest.mark.parametrize(
+    ("failure", "state", "reason", "exit_code"),
+    [
+        (None, "finished", "100 updates applied", None),
+        (NodeError("w1 failed."), "failed", "w1 failed", HostError.exit_code),
+        (Interrupted("by SIGINT"), "interrupted", "by SIGINT", None),
+    ],
+)
+def test_what_cannot_be_removed_is_told_with_why_the_run_has_ended(
+    small: Any, failure: Any, state: str, reason: str, exit_code: int | None
+) -> None:
+    class Stuck(Lifeline):
+        def stop(self) -> None:
+            raise HostError("No engine answers.", hint="Start it.")
+
+    lifeline = Stuck(small)
+    with pytest.raises(NotTornDown) as left:
+        carry_out(small, Driver(lifeline), Training(failure))
+    assert left.value.message == (
+        f"the run has ended ({state}: {reason}), but not all of it is gone from this host: "
+        "No engine answers."
+    )
+    assert left.value.hint == "Start it. Then: testbed down small-1"
+    found = small.setup.folder.state()
+    assert (found.state, found.reason, found.exit_code) == (state, reason, exit_code)
+    assert lifeline.done == [("close", state)]
 
 
 def test_an_agent_that_does_not_start(small: Any) -> None:

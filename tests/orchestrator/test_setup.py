@@ -63,6 +63,18 @@ def test_warm_nodes_are_forked_from_one_that_has_imported_every_role(small: Any)
     assert template.arguments["scenario"] == str(small.setup.folder.scenario)
 
 
+def test_the_agent_reads_the_data_that_it_warms_up_with(small: Any) -> None:
+    start = small.setup.start()
+    assert start.reads == (small.setup.data,)
+    assert start.template == small.setup.template()
+
+
+def test_a_container_has_what_the_role_in_it_is_launched_with(small: Any) -> None:
+    for node in small.setup.plan.nodes:
+        cell, launch = small.setup.cell(node), small.setup.launch(node)
+        assert (cell.node, cell.mounts, cell.log) == (node, launch.mounts, launch.log)
+
+
 def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
     assert run_name("quick", now=NOON, taken=tmp_path) == "quick-0101-120000"
     (tmp_path / "quick-0101-120000").mkdir()

@@ -40,7 +40,7 @@ def test_a_worker_that_ends_is_named_and_the_others_go_on(small: Any) -> None:
     watch = start(small)
     small.agent.ended = [Exit("w1", -9)]
     watch.look()
-    assert watch.lost == {"w1": "was ended by SIGKILL"}
+    assert watch.lost == {"w1": "w1 was ended by SIGKILL"}
     assert small.seen.notices == ["w1 was ended by SIGKILL; the others go on"]
     assert small.events()[-1]["event"] == "exited"
     assert small.events()[-1]["planned"] is False
@@ -53,6 +53,17 @@ def test_a_rejected_push_is_shown(small: Any) -> None:
     assert small.seen.notices == ["w2: rejected: a value is NaN"]
 
 
+def test_what_was_said_after_the_last_look_is_written_down_and_not_shown(small: Any) -> None:
+    watch = start(small)
+    small.says("rejected", node="w2", reason="a value is NaN")
+    small.says("left", node="w2")
+    watch.catch_up()
+    assert [event["event"] for event in small.events()[-2:]] == ["rejected", "left"]
+    assert small.seen.notices == []
+    watch.catch_up()
+    assert [event["event"] for event in small.events()].count("left") == 1
+
+
 def test_without_workers_there_is_no_run(small: Any) -> None:
     watch = start(small)
     small.setup.folder.log("w2").write_text("bye\n")
@@ -60,8 +71,8 @@ def test_without_workers_there_is_no_run(small: Any) -> None:
     with pytest.raises(NodeError) as failure:
         watch.look()
     assert failure.value.message == (
-        "every worker has ended before the training did; "
-        "the last, w2, exited with status 5; it printed:\n    bye"
+        "every worker has ended before the training did. "
+        "The last: w2 exited with status 5; it printed:\n    bye"
     )
 
 
@@ -114,10 +125,12 @@ def test_a_folder_that_was_deleted_ends_the_run(small: Any) -> None:
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        (Exit("w2", 3), "exited with status 3"),
-        (Exit("w2", -15), "was ended by SIGTERM"),
-        (Exit("w2", -40), "was ended by signal 40"),
-        (Exit("w2", -9, out_of_memory=True), "ran out of memory: .* limit of 64MiB"),
+        (Exit("w2", 3), "w2 exited with status 3"),
+        (Exit("w2", -15), "w2 was ended by SIGTERM"),
+        (Exit("w2", -40), "w2 was ended by signal 40"),
+        (Exit("w2", -9, out_of_memory=True), "w2 ran out of memory: .* limit of 64MiB"),
+        (Exit("w2", -9, container_ended=True), "w2: its container was stopped or removed"),
+        (Exit("w2", 3, container_ended=True), "w2 exited with status 3"),
     ],
 )
 def test_how_a_node_ended(small: Any, ended: Exit, words: str) -> None:

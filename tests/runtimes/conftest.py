@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,16 +19,19 @@ import pytest
 
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit, Launch
-from testbed.runtimes.base import Lifeline, RuntimeDriver, Start, Template
+from testbed.errors import HostError
+from testbed.runtimes.base import Cell, Lifeline, Mount, RuntimeDriver, Start, Template
 from testbed.runtimes.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.runtimes.native import NativeDriver
 from testbed.runtimes.users import Users, find_users
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, NodeSpec, Plan
 
-DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {"native": NativeDriver}
 ENTRIES = Path(__file__).parent
 PACKAGE_ROOT = ENTRIES.parents[1]
+MOUNTED = Path("/run/testbed/entries")
+"""Where the roles of the tests are in nodes that do not see the host's file system."""
+
 WAIT_SECONDS = 20.0
 PROJECT = ("testbed", "scenarios", "tests", "pyproject.toml")
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -74,10 +77,17 @@ class LiveRun:
     def launch(self, node: str | NodeSpec, entry: str, **options: Any) -> int:
         spec = self.node(node) if isinstance(node, str) else node
         options.setdefault("arguments", {})
+        options["container"] = self.contain(spec, options.get("mounts", ()))
         log = self.folder.log(spec.name)
         return self.client.launch(
             Launch(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
         )
+
+    def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
+        """Have the runtime make the container, where the agent does not."""
+        plan = Plan(self.folder.name, (node,), NetworkSpec(), "warm", {})
+        cell = Cell(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
+        return self.driver.contain(plan, self.folder, [cell]).get(node.name)
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:
         """Launch a node, wait for its end; its status and what it printed."""
@@ -108,7 +118,8 @@ def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iter
     folder = RunFolder.create(
         runs, name, scenario="test", text="name: test\n", classes=(), now=time.time()
     )
-    start.setdefault("environment", {"PYTHONPATH": f"{PACKAGE_ROOT}:{ENTRIES}"})
+    start.setdefault("environment", {"PYTHONPATH": f"{PACKAGE_ROOT}:{ENTRIES}:{MOUNTED}"})
+    start.setdefault("reads", (ENTRIES,))
     start.setdefault("template", Template(preload=("entries", "testbed.agent.probe")))
     plan = Plan(name, (), NetworkSpec(), "warm", {"run": name})
     with driver.start(plan, folder, Start(**start)) as lifeline:
@@ -132,9 +143,30 @@ def trees(users: Users) -> tuple[Hierarchy, ...]:
     return found
 
 
-@pytest.fixture(scope="module", params=list(DRIVERS))
-def driver(request: pytest.FixtureRequest) -> RuntimeDriver:
-    return DRIVERS[request.param]()
+@pytest.fixture
+def no_cpuset() -> str:
+    """Why a kernel binds no node to CPUs; empty if it does."""
+    found = any("cpuset" in tree.controllers for tree in find_hierarchies())
+    return "" if found else "needs a kernel with the controller cpuset (CONFIG_CPUSETS)"
+
+
+@pytest.fixture(scope="module")
+def driver() -> RuntimeDriver:
+    """The runtime that a module tests; in test_contract.py it is any of them."""
+    return NativeDriver()
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """The image that nodes of Docker are made from; a test that needs it is skipped without."""
+    from testbed.runtimes.docker.engine import connect
+    from testbed.runtimes.docker.image import check_image
+
+    with connect() as engine:
+        try:
+            return check_image(engine)
+        except HostError as lacking:
+            pytest.skip(f"needs the image: {lacking}")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.runtimes import Native, Runtime
+from testbed.runtimes import Docker, Native, Runtime
 
 ANY = TypeAdapter(Runtime)
 
@@ -19,7 +19,15 @@ def test_the_native_runtime_may_be_written_short(text: object) -> None:
     assert ANY.validate_python(text) == Native(name="native")
 
 
-@pytest.mark.parametrize("text", ["docker", {"name": "native", "image": "x"}, {}, 3, None])
+def test_docker_may_name_an_image() -> None:
+    assert ANY.validate_python("docker") == Docker(name="docker", image=None)
+    assert ANY.validate_python({"docker": {"image": "mine:1"}}).image == "mine:1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["podman", {"name": "native", "image": "x"}, {"docker": {"image": ""}}, "Docker", {}, 3, None],
+)
 def test_anything_else_is_refused(text: object) -> None:
     with pytest.raises(ValidationError):
         ANY.validate_python(text)
@@ -33,7 +41,7 @@ def test_a_runtime_is_immutable_and_in_the_union() -> None:
 
 def test_importing_it_imports_nothing_heavy() -> None:
     program = (
-        "import sys, testbed.runtimes, testbed.runtimes.native, testbed.agent.client\n"
+        "import sys, testbed.runtimes.choose as choose, testbed.agent.client; choose.drivers()\n"
         "print([m for m in ('torch', 'grpc', 'docker', 'pyroute2', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -1,9 +1,13 @@
-"""What every runtime does. A new one is listed in conftest.py, and this covers it."""
+"""What every runtime does. A new one is listed in DRIVERS, and this covers it."""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +15,29 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Mount
 from testbed.cpusets import CpuSet
 from testbed.errors import HostError, NodeError
-from testbed.runtimes.base import Start, Template
+from testbed.runtimes.base import Mount, RuntimeDriver, Start, Template
+from testbed.runtimes.docker.driver import DockerDriver
+from testbed.runtimes.native import NativeDriver
 from testbed.runtimes.process import Process
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
 from testbed.units import Size
 
-pytestmark = pytest.mark.namespaces
+VICTIM = Path(__file__).parent / "victim.py"
+DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {
+    "native": NativeDriver,
+    "docker": DockerDriver,
+}
+NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=NEEDS[name]) for name in DRIVERS])
+def driver(request: pytest.FixtureRequest) -> RuntimeDriver:
+    if request.param == "docker":
+        request.getfixturevalue("image")
+    return DRIVERS[request.param]()
 
 
 def test_requests_name_every_node_and_its_limits_without_touching_the_host(
@@ -78,26 +95,34 @@ def test_signals_reach_a_role(live: Any) -> None:
         assert live.wait_for_exit(name).status == status
 
 
-def test_a_frozen_node_stands_still_until_it_is_thawed(driver: Any, live: Any) -> None:
+def test_a_frozen_node_stands_still_until_it_is_thawed(
+    driver: Any, live: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
     pid = live.launch("w109", "entries:end_on_request")
     live.wait_for_output("w109", "waiting")
     driver.freeze(live.folder, "w109")
-    assert _state(driver, live, "w109") == ("frozen", pid)
+    assert _state(driver, live, "w109") == ("frozen", _namespace(pid))
+    driver.freeze(live.folder, "w109")
     live.client.signal("w109", signal.SIGTERM)
     assert "w109" in live.client.running()
     with pytest.raises(NodeError, match="w109 is frozen"):
         driver.exec(live.folder, "w109", ["true"])
     driver.thaw(live.folder, "w109")
     assert live.wait_for_exit("w109").status == 7
+    eventually(lambda: _has_ended(driver, live, "w109"))
     assert _state(driver, live, "w109") == ("ended", None)
 
 
-def test_the_agent_freezes_too(driver: Any, live: Any) -> None:
+def test_the_agent_freezes_what_it_has_made(driver: Any, live: Any) -> None:
     pid = live.launch("w110", "entries:wait")
-    live.client.freeze("w110")
-    assert _state(driver, live, "w110") == ("frozen", pid)
-    live.client.thaw("w110")
-    assert _state(driver, live, "w110") == ("running", pid)
+    if isinstance(driver, DockerDriver):
+        with pytest.raises(NodeError, match=r"w110 .*docker pause"):
+            live.client.freeze("w110")
+    else:
+        live.client.freeze("w110")
+        assert _state(driver, live, "w110") == ("frozen", _namespace(pid))
+        live.client.thaw("w110")
+    assert _state(driver, live, "w110") == ("running", _namespace(pid))
     with pytest.raises(NodeError, match="no node w999"):
         driver.freeze(live.folder, "w999")
 
@@ -111,7 +136,7 @@ def test_exec_runs_in_the_node_with_its_restrictions(
     assert capfd.readouterr().out.split() == [
         *(
             "w111",
-            "0" if users.kind == "one" else "21111",
+            "0" if users.kind == "one" and isinstance(driver, NativeDriver) else "21111",
             "CapBnd:",
             "0000000000000000",
             "NoNewPrivs:",
@@ -135,12 +160,15 @@ def test_a_launch_that_fails_names_the_node_and_leaves_nothing(driver: Any, live
     assert live.run("w112", "entries:finish", arguments={"status": "0"})[0] == 0
 
 
-def test_a_node_cannot_be_launched_twice_but_again_after_its_end(live: Any) -> None:
+def test_a_node_cannot_be_launched_twice_but_again_after_its_end(
+    driver: Any, live: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
     live.launch("w113", "entries:wait")
     with pytest.raises(NodeError, match="w113 runs already"):
         live.launch("w113", "entries:wait")
     live.client.signal("w113", signal.SIGKILL)
     live.wait_for_exit("w113")
+    eventually(lambda: _has_ended(driver, live, "w113"))
     live.launch("w113", "entries:wait")
     assert "w113" in live.client.running()
 
@@ -211,10 +239,10 @@ def test_two_runs_at_once_know_nothing_of_each_other(
 ) -> None:
     with start_run() as other:
         mine = live.launch("w114", "entries:wait")
-        theirs = other.launch("w114", "entries:wait")
-        assert mine != theirs
+        theirs = Process.of(other.launch("w114", "entries:wait"))
+        assert mine != theirs.pid
         assert other.client.running() == ["w114"]
-    assert not Path(f"/proc/{theirs}").exists()
+    assert not theirs.alive()
     assert "w114" in live.client.running()
     assert driver.state(live.folder).alive
 
@@ -227,6 +255,79 @@ def test_a_template_that_fails_says_why(start_run: Any) -> None:
         pass
 
 
-def _state(driver: Any, live: Any, name: str) -> tuple[str, int | None]:
+@pytest.fixture
+def victim(
+    driver: Any, tmp_path: Path
+) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], RunFolder]]]:
+    """Starts a run of four nodes in a controller of its own, to be killed."""
+    started: list[tuple[subprocess.Popen[bytes], RunFolder]] = []
+
+    def start(*options: str) -> tuple[subprocess.Popen[bytes], RunFolder]:
+        runtime = next(name for name, kind in DRIVERS.items() if isinstance(driver, kind))  # type: ignore[arg-type]
+        name = f"victim-{os.getpid()}-{time.monotonic_ns()}"
+        command = [sys.executable, str(VICTIM), runtime, str(tmp_path), name, *options]
+        controller = subprocess.Popen(command, stdout=subprocess.PIPE)
+        started.append((controller, RunFolder(tmp_path / name)))
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == b"up\n"
+        return started[-1]
+
+    yield start
+    for controller, folder in started:
+        controller.kill()
+        controller.wait()
+        assert controller.stdout is not None
+        controller.stdout.close()
+        driver.stop(folder)
+
+
+def test_a_run_ends_when_its_controller_is_killed(
+    driver: Any, victim: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    controller, folder = victim()
+    pids = [node.pid for node in driver.state(folder).nodes]
+    processes = [Process.of(pid) for pid in pids]
+    assert len(processes) == 4
+    controller.kill()
+    eventually(lambda: not folder.alive())
+    eventually(lambda: not any(process.alive() for process in processes))
+    eventually(lambda: not driver.state(folder).alive)
+    driver.stop(folder)
+    assert folder.name not in driver.find()
+    driver.stop(folder)
+
+
+def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
+    driver: Any, victim: Any
+) -> None:
+    controller, folder = victim("detached")
+    before = driver.state(folder)
+    assert before.alive
+    assert [(node.node, node.condition) for node in before.nodes] == [
+        *(("w0", "running"), ("w1", "frozen"), ("w2", "running"), ("w3", "running")),
+    ]
+    controller.kill()
+    controller.wait()
+    assert driver.state(folder) == before
+    assert folder.alive()
+    processes = [Process.of(node.pid) for node in before.nodes]
+    driver.stop(folder)
+    assert not any(process.alive() for process in processes)
+    assert not folder.alive()
+    assert folder.name not in driver.find()
+
+
+def _state(driver: Any, live: Any, name: str) -> tuple[str, str | None]:
+    """A node's condition, and whose processes the one that it names is with."""
     node = next(node for node in driver.state(live.folder).nodes if node.node == name)
-    return node.condition, node.pid
+    return node.condition, None if node.pid is None else _namespace(node.pid)
+
+
+def _has_ended(driver: Any, live: Any, name: str) -> bool:
+    return any(
+        node.node == name and node.condition == "ended" for node in driver.state(live.folder).nodes
+    )
+
+
+def _namespace(pid: int) -> str:
+    return str(Path(f"/proc/{pid}/ns/pid").readlink())

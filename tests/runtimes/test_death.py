@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,18 +74,10 @@ class Controller:
         else:
             self.eventually(lambda: not self.folder.alive())
         assert self.members() == []
-
         # The kernel gives the numbers of namespaces again, to whoever starts a run meanwhile.
-        def alive() -> set[str]:
-            left = [pid for pid in _pids() if pid in before and _process(pid) == before[pid]]
-            return {name for pid in left for name in _namespaces(pid)}
-
-        if self.folder.path.exists():
-            assert not namespaces & alive()
-        else:
-            # Without its folder an agent is known by its command line alone, and one that is ending
-            # already, after its controller, has none any more: nobody can wait for the last of it.
-            self.eventually(lambda: not namespaces & alive())
+        left = [pid for pid in _pids() if pid in before and _process(pid) == before[pid]]
+        alive = {name for pid in left for name in _namespaces(pid)}
+        assert not namespaces & alive
         assert self.folder.name not in NativeDriver().find()
         for tree in find_hierarchies() if os.geteuid() == 0 else find_delegated():
             assert not (tree.root / "testbed" / self.folder.name).exists()
@@ -198,14 +191,26 @@ def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
 def test_a_run_whose_folder_is_gone_can_still_be_stopped(
     control: Callable[..., Controller],
 ) -> None:
-    import shutil
-
     controller = control("up", "detached")
     controller.wait_until_up()
     namespaces = controller.namespaces()
     shutil.rmtree(controller.folder.path)
     controller.kill()
     assert controller.folder.name in NativeDriver().find()
+    controller.assert_nothing_is_left(namespaces, own_stop=True)
+
+
+def test_a_run_whose_folder_is_gone_is_waited_for_when_it_ends_by_itself(
+    control: Callable[..., Controller],
+) -> None:
+    controller = control("up", "detached")
+    controller.wait_until_up()
+    namespaces = controller.namespaces()
+    agent = read_record(controller.folder)
+    assert agent is not None
+    shutil.rmtree(controller.folder.path)
+    controller.kill()
+    agent.kill()
     controller.assert_nothing_is_left(namespaces, own_stop=True)
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.agent.launch import Exit, Mount
+from testbed.agent.launch import Exit
 from testbed.cpusets import CpuSet
 from testbed.errors import HostError, NodeError
 from testbed.network.ends import Neighbour
-from testbed.runtimes.base import Template
+from testbed.runtimes.base import Mount, Template
 from testbed.runtimes.cpusets import usable
 from testbed.runtimes.environment import agent_environment
 from testbed.runtimes.native import NativeDriver
@@ -275,12 +275,15 @@ def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -
     assert str(live.lifeline.pid) in (agent / "cgroup.procs").read_text().split()
 
 
-@pytest.mark.root
-@pytest.mark.parametrize("mode", ["warm", "cold"])
-def test_a_node_runs_on_its_cpus_alone(live: Any, trees: Any, mode: str) -> None:
+@MODES
+def test_a_node_runs_on_its_cpus_alone_where_control_groups_bind_it(
+    live: Any, trees: Any, no_cpuset: str, mode: str
+) -> None:
+    if no_cpuset:
+        pytest.skip(no_cpuset)
     home = next((tree for tree in trees if "cpuset" in tree.controllers), None)
     if home is None:
-        pytest.skip("needs the controller cpuset; this kernel or user's groups are without it")
+        pytest.skip("needs the controller cpuset; this user's control groups are without it")
     last = max(usable(trees).numbers)
     name = {"warm": "w44", "cold": "w45"}[mode]
     pid = live.launch(live.node(name, cpuset=CpuSet.of([last])), "entries:wait", mode=mode)

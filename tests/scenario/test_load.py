@@ -22,7 +22,7 @@ def test_the_least_a_scenario_needs() -> None:
     assert scenario.launch == "warm"
     assert scenario.network.missing == "fail"
     assert scenario.evaluate.every == 1000
-    assert scenario.full_speed
+    assert not scenario.is_paced
 
 
 def test_quantities_and_laws_have_their_types(small: str) -> None:
@@ -33,7 +33,8 @@ def test_quantities_and_laws_have_their_types(small: str) -> None:
     assert think is not None
     assert (think.law, think.mean) == (Law("exponential"), Duration(0.03))
     assert scenario.workers.classes["fast"].link.up.rate == Rate(10e6)
-    assert not scenario.full_speed
+    assert scenario.is_paced
+    assert not scenario.model_copy(update={"paced": False}).is_paced
 
 
 @pytest.mark.parametrize(

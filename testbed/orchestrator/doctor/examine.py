@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.orchestrator.doctor import kernel, limits, resources, software
+from testbed.orchestrator.doctor.docker import check_engine
 from testbed.orchestrator.doctor.findings import Case, Finding
 from testbed.orchestrator.doctor.trial import try_run
-from testbed.runtimes.base import RuntimeDriver
+from testbed.runtimes import Docker
+from testbed.runtimes.choose import Real, driver_of
 
 
-def examine(case: Case, driver: RuntimeDriver) -> Iterator[Finding]:
+def examine(case: Case, runtime: Real) -> Iterator[Finding]:
     """Look at everything that a run of this case needs; a container is started last."""
+    usable = True
     yield kernel.check_kernel()
-    yield kernel.check_namespaces()
-    yield kernel.check_capabilities()
-    yield kernel.check_control_groups()
-    yield limits.check_address_space()
-    yield limits.check_files(case)
+    if isinstance(runtime, Docker):
+        found = list(check_engine(case, runtime))
+        usable = all(finding.level != "missing" for finding in found)
+        yield from found
+    else:  # what an engine, being root, has anyway
+        yield kernel.check_namespaces()
+        yield kernel.check_capabilities()
+        yield kernel.check_control_groups()
+        yield limits.check_address_space()
+        yield limits.check_files(case)
     yield limits.check_processes(case)
     yield limits.check_inotify()
     yield resources.check_memory(case)
@@ -26,4 +34,5 @@ def examine(case: Case, driver: RuntimeDriver) -> Iterator[Finding]:
     yield software.check_python()
     yield software.check_packages()
     yield software.check_data(case)
-    yield from try_run(driver, case)
+    if usable:
+        yield from try_run(driver_of(runtime), case)

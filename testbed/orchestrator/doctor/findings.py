@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from testbed.orchestrator.budget import AGENT_BYTES, OWN_BYTES, Budget
+from testbed.orchestrator.budget import AGENT_BYTES, CONTAINER_BYTES, OWN_BYTES, Budget
 from testbed.topology import Plan
 
 Level = Literal["ok", "warning", "missing"]
@@ -44,6 +44,7 @@ class Case:
         cache: where prepared data sets lie.
         plan: of the run; None without a scenario.
         budget: of the run; None without a scenario.
+        runtime: name of the runtime.
     """
 
     workers: int
@@ -52,15 +53,23 @@ class Case:
     cache: Path
     plan: Plan | None = None
     budget: Budget | None = None
+    runtime: str = "native"
+
+    @property
+    def gpu(self) -> bool:
+        """Whether a node is to use GPUs."""
+        return self.plan is not None and any(node.gpus for node in self.plan.nodes)
 
     @property
     def memory_bytes(self) -> int:
         """What the run takes, estimated; without a scenario, with a model of no size."""
         if self.budget is not None:
             return self.budget.total_bytes
-        return AGENT_BYTES + (self.workers + SERVICES) * OWN_BYTES["warm"]
+        return AGENT_BYTES + (self.workers + SERVICES) * self.worker_bytes
 
     @property
     def worker_bytes(self) -> int:
         """What one more worker takes."""
-        return OWN_BYTES["warm"] if self.budget is None else self.budget.worker_bytes
+        if self.budget is not None:
+            return self.budget.worker_bytes
+        return OWN_BYTES["warm"] + CONTAINER_BYTES.get(self.runtime, 0)

@@ -17,7 +17,7 @@ from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.ends import Neighbour
 from testbed.orchestrator.doctor.findings import Case, Finding
 from testbed.orchestrator.plan import FIRST_WORKER_UID, PS_UID, address_of
-from testbed.runtimes.base import RuntimeDriver, Start, Template
+from testbed.runtimes.base import Cell, RuntimeDriver, Start, Template
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Role, Shape
 from testbed.units import Duration, Rate
@@ -43,27 +43,33 @@ class Trial:
 
     Attributes:
         agent: of the run.
+        driver: its runtime.
+        plan: what little there is of one.
         folder: of the run.
         start_seconds: how long the agent took to come up.
     """
 
     agent: AgentClient
+    driver: RuntimeDriver
+    plan: Plan
     folder: RunFolder
     start_seconds: float
 
     def launch(self, node: NodeSpec, entry: str, *others: NodeSpec, **arguments: str) -> None:
         """Start a node that knows ``others``."""
         links = [other.link for other in others if other.link is not None]
-        self.agent.launch(
-            Launch(
-                node=node,
-                network=NetworkSpec(),
-                entry=entry,
-                arguments=arguments,
-                log=self.folder.log(node.name),
-                neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
-            )
+        cell = Cell(node, (), self.folder.log(node.name))
+        containers = self.driver.contain(self.plan, self.folder, [cell])
+        launch = Launch(
+            node=node,
+            network=NetworkSpec(),
+            entry=entry,
+            arguments=arguments,
+            log=cell.log,
+            neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
+            container=containers.get(node.name),
         )
+        self.agent.launch(launch)
 
     def output(self, node: str) -> str:
         """What a node printed, once it has ended.
@@ -160,7 +166,7 @@ def _trial(driver: RuntimeDriver) -> Iterator[Trial]:
         with driver.start(plan, folder, Start(template=Template(preload=PRELOAD))):
             deadline = time.monotonic() + CONNECT_SECONDS
             with AgentClient.connect(folder.control / "agent.sock", deadline=deadline) as agent:
-                yield Trial(agent, folder, time.monotonic() - begun)
+                yield Trial(agent, driver, plan, folder, time.monotonic() - begun)
 
 
 def _node(name: str, role: Role, number: int, *, up: Shape | None = None) -> NodeSpec:

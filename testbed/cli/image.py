@@ -1,0 +1,118 @@
+"""``testbed image``: builds, checks, lists and removes the image that Docker runs nodes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from docker import APIClient
+    from testbed.runtimes.docker.stock import OwnImage
+
+gpu_option = click.option("--gpu", is_flag=True, help="The one whose torch uses NVIDIA GPUs.")
+
+
+@click.group("image")
+def command() -> None:
+    """Build, check, list and remove the image that Docker runs nodes in."""
+
+
+@command.command("build")
+@gpu_option
+@click.option(
+    "--base", default="", metavar="IMAGE", help="Build on IMAGE, which has python3 with pip."
+)
+@click.option("--offline", is_flag=True, help="Ask no registry: mmdebstrap makes the base.")
+@click.option("--verbose", is_flag=True, help="Show what the engine says, line by line.")
+def build(gpu: bool, base: str, offline: bool, verbose: bool) -> None:
+    """Build the image of this very version of testbed, and print its name.
+
+    Online it is built on a Python image and with pip. Where no registry answers, mmdebstrap makes
+    the base and pip downloads the packages on this host; that needs no network but package mirrors.
+    """
+    from testbed.orchestrator.interrupts import Interrupts
+    from testbed.runtimes.docker.build import build_image
+    from testbed.runtimes.docker.inputs import Variant
+
+    if offline and (gpu or base):
+        raise click.UsageError("--offline goes with neither --gpu nor --base.")
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    def log(line: str) -> None:
+        if verbose:
+            click.echo(f"  {line}", err=True)
+
+    with Interrupts() as interrupts, interrupts.allowed(), _engine() as engine:
+        click.echo(build_image(engine, Variant(gpu, base, offline), say=say, log=log))
+
+
+@command.command("check")
+@gpu_option
+def check(gpu: bool) -> None:
+    """Print the name of the image of this very version of testbed; exit with 3 if there is none."""
+    from testbed.runtimes.docker.image import check_image
+
+    with _engine() as engine:
+        click.echo(check_image(engine, gpu=gpu))
+
+
+@command.command("show")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(as_json: bool) -> None:
+    """List the engine's images of testbed: those in use now, and old ones."""
+    import json
+    from dataclasses import asdict
+
+    from testbed.runtimes.docker.build import current_images
+    from testbed.runtimes.docker.stock import list_images
+
+    is_current = current_images()
+    with _engine() as engine:
+        images = list_images(engine)
+    if as_json:
+        rows = [{**asdict(image), "current": is_current(image)} for image in images]
+        click.echo(json.dumps(rows, indent=2))
+    elif images:
+        _print(images, is_current)
+    else:
+        click.echo("There is none. Try: testbed image build")
+
+
+@command.command("prune")
+def prune() -> None:
+    """Remove the images of other versions of testbed, unless a container uses them."""
+    from testbed.runtimes.docker.build import current_images
+    from testbed.runtimes.docker.stock import remove_images
+
+    with _engine() as engine:
+        for image, kept in remove_images(engine, current_images()):
+            click.echo(f"kept {image.reference}: {kept}" if kept else f"removed {image.reference}")
+
+
+@contextmanager
+def _engine() -> Iterator[APIClient]:
+    from testbed.cli.host import require_linux
+    from testbed.runtimes.docker.engine import connect
+
+    require_linux("image")
+    engine = connect()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _print(images: list[OwnImage], is_current: Callable[[OwnImage], bool]) -> None:
+    from datetime import UTC, datetime
+
+    width = max(len(image.reference) for image in images)
+    for image in images:
+        created = datetime.fromtimestamp(image.created, UTC).strftime("%Y-%m-%d %H:%M")
+        state = "current" if is_current(image) else "old"
+        size = f"{image.size_bytes / 1e6:6,.0f} MB"
+        click.echo(f"{image.reference:{width}}  {image.part:12}  {state:7}  {created}  {size}")

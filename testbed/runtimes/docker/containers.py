@@ -1,0 +1,226 @@
+"""What is asked of the Docker engine for the agent and for every node. Pure.
+
+A container is a place only: the role is forked from the agent's template into it, and what the
+container runs by itself shows the role's log, so that ``docker logs`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.runtimes.base import Cell, Mount, Request, Start, Template
+from testbed.runtimes.environment import BASE
+from testbed.runtimes.limits import (
+    PERIOD_MICROSECONDS,
+    PIDS_LIMIT,
+    SERVICE_WEIGHT,
+    SHARES_OF_WEIGHT_ONE,
+    Limits,
+)
+from testbed.runtimes.settings import AgentSettings
+from testbed.runtimes.users import Users
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import NodeSpec, Plan
+
+AGENT = "agent"
+AGENT_MODULE = "testbed.agent.contained"
+HOSTNAME_BYTES = 63
+LOG = "/run/testbed.log"
+SHOW_LOG = ("tail", "-n", "+1", "-F", LOG)
+FIRST_PROCESS = ("/usr/bin/tini", "-s", "--")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+SCRATCH = {"/tmp": "rw,nosuid,nodev,size=16m,mode=1777"}
+AGENT_SCRATCH = {"/tmp": "rw,nosuid,nodev,mode=1777", "/run": "rw,nosuid,nodev,mode=755"}
+UNPRIVILEGED = "no-new-privileges"
+
+CAPABILITIES = (
+    *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
+    *("KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
+)
+"""What the agent needs of root's; testbed.agent.contained says for what."""
+
+ENVIRONMENT: Mapping[str, str] = {name: value for name, value in BASE.items() if name != "PATH"}
+"""Of every container; the path of programs is the image's."""
+
+LOGGING = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}}
+"""Or ``docker logs`` would show nothing in an engine that sends logs elsewhere."""
+
+LABEL = "org.edge-testbed."
+RUN, FOLDER, ROLE, INDEX = (f"{LABEL}{name}" for name in ("run", "folder", "role", "index"))
+CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "node"))
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container that is asked for.
+
+    Attributes:
+        whose: the node it is for, or the agent.
+        name: in the engine, unique on the host.
+        body: what the engine's API is sent to create it.
+    """
+
+    whose: str
+    name: str
+    body: Mapping[str, Any]
+
+
+def container_name(run: str, whose: str) -> str:
+    """The name of a node's container, or of the agent's."""
+    return f"testbed-{run}-{whose}"
+
+
+def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:
+    """What every container of a run is found by; a run's name may stand for another elsewhere."""
+    return {
+        RUN: plan.run,
+        FOLDER: str(folder.path),
+        SCENARIO: plan.labels.get("scenario", ""),
+    }
+
+
+def node_container(cell: Cell, plan: Plan, folder: RunFolder, *, image: str) -> Container:
+    """The container that a node's role is put into."""
+    node = cell.node
+    mounts = (*cell.mounts, Mount(cell.log, Path(LOG)))
+    labels = {
+        NODE: node.name,
+        ROLE: node.role,
+        INDEX: str(node.index),
+        CLASS: node.device_class,
+    }
+    body = {
+        "Image": image,
+        "Entrypoint": list(FIRST_PROCESS),
+        "Cmd": list(SHOW_LOG),
+        "Hostname": node.name[:HOSTNAME_BYTES],
+        "User": f"{node.uid}:{node.uid}",
+        "Env": _environment({"CUDA_VISIBLE_DEVICES": None} if node.gpus else {}),
+        "WorkingDir": "/",
+        "Labels": labels_of(plan, folder) | labels,
+        "HostConfig": {
+            **_HOST,
+            **_limits(Limits.of(node)),
+            "SecurityOpt": [UNPRIVILEGED],
+            "Tmpfs": SCRATCH,
+            "Mounts": [_bind(mount) for mount in mounts],
+            "DeviceRequests": _gpus(node.gpus),
+        },
+    }
+    return Container(node.name, container_name(plan.run, node.name), body)
+
+
+def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) -> Container:
+    """The agent's container, which sees the host's processes and control groups."""
+    mounts = [
+        Mount(folder.path, folder.path, writable=True),
+        Mount(CONTROL_GROUPS, CONTROL_GROUPS, writable=True),
+        *(Mount(path, path) for path in start.reads),
+    ]
+    body = {
+        "Image": image,
+        "Entrypoint": list(FIRST_PROCESS),
+        "Cmd": ["python", "-P", "-m", AGENT_MODULE, _settings(folder, start).to_json()],
+        "Hostname": AGENT,
+        "User": "0:0",
+        "Env": _environment(start.environment),
+        "WorkingDir": "/",
+        "Labels": labels_of(plan, folder) | {NODE: AGENT, ROLE: AGENT, INDEX: "0", CLASS: ""},
+        "HostConfig": {
+            **_HOST,
+            **_limits(Limits(cpu_weight=SERVICE_WEIGHT, pids=2 * PIDS_LIMIT)),
+            "CapAdd": list(CAPABILITIES),
+            "PidMode": "host",
+            "CgroupnsMode": "host",
+            "SecurityOpt": [UNPRIVILEGED],
+            "Tmpfs": AGENT_SCRATCH,
+            "Mounts": [_bind(mount) for mount in mounts],
+        },
+    }
+    return Container("the agent", container_name(plan.run, AGENT), body)
+
+
+def request_of(node: NodeSpec, plan: Plan, *, image: str) -> Request:
+    """What ``testbed plan`` shows of a node's container."""
+    limits = Limits.of(node)
+    options = {
+        "container": container_name(plan.run, node.name),
+        "image": image,
+        "hostname": node.name,
+        "uid": str(node.uid),
+        "launch": plan.launch,
+        "network": "none",
+        "capabilities": "none",
+        "restart": "no",
+        "cpu weight": str(limits.cpu_weight),
+        "cpu": "no limit" if limits.cpu is None else f"{limits.cpu:g}",
+        "cpuset": limits.cpuset or "no limit",
+        "memory": "no limit" if limits.memory is None else str(limits.memory),
+        "pids": str(limits.pids),
+        "gpus": str(node.gpus),
+    }
+    return Request(node.name, options)
+
+
+_HOST: Mapping[str, Any] = {
+    "NetworkMode": "none",
+    "IpcMode": "private",
+    "CapDrop": ["ALL"],
+    "Privileged": False,
+    "ReadonlyRootfs": True,
+    "RestartPolicy": {"Name": "no"},
+    "Init": False,
+    "AutoRemove": False,
+    "LogConfig": LOGGING,
+}
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    asked: dict[str, Any] = {
+        "CpuShares": SHARES_OF_WEIGHT_ONE * limits.cpu_weight,
+        "PidsLimit": limits.pids,
+    }
+    if limits.cpu is not None:
+        asked["CpuPeriod"] = PERIOD_MICROSECONDS
+        asked["CpuQuota"] = round(limits.cpu * PERIOD_MICROSECONDS)
+    if limits.cpuset is not None:
+        asked["CpusetCpus"] = limits.cpuset
+    if limits.memory is not None:
+        # Swap counts as well, or a node would only become slow where it should run out of memory.
+        asked["Memory"] = asked["MemorySwap"] = int(limits.memory)
+    return asked
+
+
+def _bind(mount: Mount) -> dict[str, Any]:
+    # Unlike a "Bind" of the API, it makes no folder of root's where the source is missing.
+    return {
+        "Type": "bind",
+        "Source": str(mount.source),
+        "Target": str(mount.target),
+        "ReadOnly": not mount.writable,
+    }
+
+
+def _gpus(count: int) -> list[dict[str, Any]]:
+    return [{"Count": count, "Capabilities": [["gpu"]]}] if count else []
+
+
+def _environment(changes: Mapping[str, str | None]) -> list[str]:
+    """As the API wants it; a name whose value is None is left out."""
+    merged = {**ENVIRONMENT, **changes}
+    return [f"{name}={value}" for name, value in merged.items() if value is not None]
+
+
+def _settings(folder: RunFolder, start: Start) -> AgentSettings:
+    """What the agent is told; the engine is root, whoever asks it."""
+    template: Template = start.template
+    return AgentSettings(
+        folder=folder.path,
+        detached=start.detached,
+        template=template,
+        users=Users("root"),
+        hierarchies=(),
+    )

@@ -1,0 +1,243 @@
+"""The Docker runtime: a container of the machine's engine for every node, and one for the agent.
+
+Everything that a run has in the engine carries the run's labels: its name, and the path of its
+folder. No network is made: the agent's container is the switch, as the agent is natively.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from testbed.errors import NodeError, RunNotFound, TestbedError
+from testbed.runtimes.base import Cell, Condition, HostState, NodeState, Request, Start
+from testbed.runtimes.docker.abilities import check_abilities, want_gpus
+from testbed.runtimes.docker.containers import (
+    AGENT,
+    agent_container,
+    node_container,
+    request_of,
+)
+from testbed.runtimes.docker.engine import connect, describe
+from testbed.runtimes.docker.image import check_image, image_name
+from testbed.runtimes.docker.lifecycle import (
+    ALIVE,
+    Found,
+    containers_of,
+    find_containers,
+    image_of_run,
+    in_parallel,
+    make_all,
+    pid_of,
+    remove,
+    remove_run,
+)
+from testbed.runtimes.docker.lifeline import DockerLifeline, clear
+from testbed.runtimes.docker.refusals import asking
+from testbed.runtimes.docker.session import run_in
+from testbed.runtimes.lifeline import POLL_SECONDS, STOP_SECONDS
+from testbed.telemetry.folder import ENDED, RunFolder, is_gone
+from testbed.topology import NodeSpec, Plan
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+LOG_MODE = 0o644
+
+LATE_SECONDS = 1.0
+"""The engine makes a container in a fifth of that."""
+
+
+@dataclass(frozen=True)
+class DockerDriver:
+    """See RuntimeDriver.
+
+    Attributes:
+        image: what containers are made from; None for the image of this very package.
+        address: of the engine's socket, ``unix://...``; None for where this user's is.
+    """
+
+    image: str | None = None
+    address: str | None = None
+
+    def requests(self, plan: Plan) -> tuple[Request, ...]:
+        """What the engine will be asked for every node. Pure: touches nothing."""
+        image = self.image or image_name(gpu=want_gpus(plan.nodes))
+        return tuple(request_of(node, plan, image=image) for node in plan.nodes)
+
+    def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
+        """Start the run's agent; returns once it takes orders."""
+        with connect(self.address) as engine:
+            image = self._image(engine, plan.nodes)
+            check_abilities(plan.nodes, describe(engine))
+            return DockerLifeline.begin(
+                engine,
+                folder,
+                agent_container(plan, folder, start, image=image),
+                detached=start.detached,
+                address=self.address,
+                deadline_seconds=start.deadline_seconds,
+            )
+
+    def contain(self, plan: Plan, folder: RunFolder, cells: Sequence[Cell]) -> Mapping[str, int]:
+        """Make the containers that nodes will be launched into, all of them or none.
+
+        They are made from the run's own image: a probe may come from another version of testbed.
+        """
+        for cell in cells:
+            cell.log.touch()
+            cell.log.chmod(LOG_MODE)  # the container shows it, with the node's uid
+        with connect(self.address) as engine:
+            image = image_of_run(engine, folder)
+            wanted = [node_container(cell, plan, folder, image=image) for cell in cells]
+            return make_all(engine, wanted)
+
+    def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
+        """Remove the containers of nodes that were no part of the plan and have done their work."""
+        with connect(self.address) as engine:
+            found = [one for one in containers_of(engine, folder) if one.node in nodes]
+            in_parallel(lambda one: remove(engine, one.identity), found)  # stop sees the rest
+
+    def stop(self, folder: RunFolder) -> None:
+        """End a run and remove everything it has on this host, whoever started it."""
+        with connect(self.address) as engine:
+            there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
+            deadline = time.monotonic() + STOP_SECONDS
+            while True:
+                with folder.locked() as mine:
+                    if mine:
+                        if there or not _is_over(folder):
+                            _remove_late(engine, folder, deadline=deadline)
+                        clear(folder)
+                        return
+                if time.monotonic() > deadline:
+                    raise NodeError(
+                        f"{folder.lock} is still held after {STOP_SECONDS:g} s.",
+                        hint="End the testbed process that started the run: its pid is in there.",
+                    )
+                time.sleep(POLL_SECONDS)
+
+    def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
+        """Run a command in a node, with the node's restrictions; returns its exit status."""
+        with connect(self.address) as engine:
+            found = _container_of(engine, folder, node)
+            condition = _condition(found)
+            if condition != "running":
+                raise NodeError(f"{node} is {condition}: nothing can be run in it.")
+            return run_in(engine, found.identity, command, node=node, address=self.address)
+
+    def logs(self, folder: RunFolder, node: str) -> bytes:
+        """What a node has printed so far."""
+        try:
+            return folder.log(node).read_bytes()
+        except FileNotFoundError:
+            raise NodeError(f"{folder.log(node)}: no such log.") from None
+
+    def state(self, folder: RunFolder) -> HostState:
+        """What there is of a run on this host now."""
+        with connect(self.address) as engine:
+            found = containers_of(engine, folder)
+            nodes = [one for one in found if one.role != AGENT]
+            pids = in_parallel(lambda one: pid_of(engine, one.identity), nodes)
+        return HostState(
+            alive=any(one.role == AGENT and one.state in ALIVE for one in found),
+            nodes=tuple(
+                NodeState(one.node, "ended" if pid is None else _condition(one), pid)
+                for one, pid in zip(nodes, pids, strict=True)
+            ),
+        )
+
+    def freeze(self, folder: RunFolder, node: str) -> None:
+        """Stop a node's processes where they are."""
+        from docker.errors import APIError
+
+        with connect(self.address) as engine, asking(node):
+            found = _container_of(engine, folder, node)
+            if _condition(found) == "ended":
+                raise _no_node(folder, node)
+            try:
+                engine.pause(found.identity)
+            except APIError as error:
+                if "already paused" not in str(error.explanation):
+                    raise
+
+    def thaw(self, folder: RunFolder, node: str) -> None:
+        """Let a frozen node go on."""
+        from docker.errors import APIError
+
+        with connect(self.address) as engine, asking(node):
+            found = _container_of(engine, folder, node)
+            try:
+                engine.unpause(found.identity)
+            except APIError as error:
+                if "is not paused" not in str(error.explanation):
+                    raise
+
+    def find(self) -> tuple[str, ...]:
+        """The names of all runs that have something on this host, with or without a folder."""
+        with connect(self.address) as engine:
+            return tuple(sorted({one.run for one in find_containers(engine)}))
+
+    def find_orphans(self) -> tuple[RunFolder, ...]:
+        """Runs that have something on this host, and whose folder has been deleted."""
+        with connect(self.address) as engine:
+            folders = {one.folder for one in find_containers(engine)}
+        return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
+
+    def check(self, nodes: Iterable[NodeSpec]) -> None:
+        """Refuse limits that this engine cannot enforce on this host.
+
+        Raises:
+            HostError: no engine answers, or it has not the image; or a node has such a limit, CPUs
+                that are missing, or GPUs without a runtime for them; names it, and the cure.
+        """
+        asked = tuple(nodes)
+        with connect(self.address) as engine:
+            check_abilities(asked, describe(engine))
+            self._image(engine, asked)
+
+    def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
+        return check_image(engine, self.image or "", gpu=want_gpus(nodes))
+
+
+def _is_over(folder: RunFolder) -> bool:
+    """Whether nobody can still be making containers for a run, or has a folder to do it for."""
+    try:
+        return folder.state().state in ENDED
+    except RunNotFound:
+        return True
+    except TestbedError:  # damaged
+        return False
+
+
+def _remove_late(engine: APIClient, folder: RunFolder, *, deadline: float) -> None:
+    """Remove what the engine still makes because a controller asked for it right before it died.
+
+    It finishes such work, and tells nobody that it is at it.
+    """
+    until = time.monotonic() + LATE_SECONDS
+    while time.monotonic() < until:
+        remove_run(engine, folder, deadline=deadline)
+        time.sleep(POLL_SECONDS)
+
+
+def _container_of(engine: APIClient, folder: RunFolder, node: str) -> Found:
+    for found in containers_of(engine, folder):
+        if found.node == node and found.role != AGENT:
+            return found
+    raise _no_node(folder, node)
+
+
+def _no_node(folder: RunFolder, node: str) -> NodeError:
+    return NodeError(
+        f"{folder.name} has no node {node} that runs.",
+        hint=f"`testbed ps {folder.name}` lists its nodes.",
+    )
+
+
+def _condition(found: Found) -> Condition:
+    if found.state == "paused":
+        return "frozen"
+    return "running" if found.state == "running" else "ended"

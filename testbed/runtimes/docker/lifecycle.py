@@ -1,0 +1,317 @@
+"""Makes, finds and removes the containers of a run, many of them at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.runtimes.docker.containers import (
+    AGENT,
+    FOLDER,
+    INDEX,
+    NODE,
+    ROLE,
+    RUN,
+    Container,
+)
+from testbed.runtimes.docker.engine import THREADS
+from testbed.runtimes.docker.refusals import CONFLICT, NOT_FOUND, asking
+from testbed.telemetry.folder import RunFolder
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+ROLES = (AGENT, "ps", "evaluator", "worker", "probe")
+ALIVE = ("running", "paused")
+LAST_LINES = 10
+RETRY_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Found:
+    """A container of ours as the engine has it.
+
+    Attributes:
+        identity: the engine's name for it.
+        name: its name.
+        node: the node it is for, or ``agent``.
+        run: name of its run.
+        folder: the run's folder.
+        role: of the node, or ``agent``.
+        index: of a worker.
+        state: in the engine's words: running, paused, exited, ...
+    """
+
+    identity: str
+    name: str
+    node: str
+    run: str
+    folder: Path
+    role: str
+    index: int
+    state: str
+
+
+def find_containers(engine: APIClient, *labels: str) -> list[Found]:
+    """The containers that have all these labels, as a plan orders nodes, the agent first.
+
+    Raises:
+        HostError: the engine does not answer.
+    """
+    with asking("a run"):
+        entries = engine.containers(all=True, filters={"label": [RUN, FOLDER, *labels]})
+    return sorted((_found(entry) for entry in entries), key=_place)
+
+
+def containers_of(engine: APIClient, folder: RunFolder) -> list[Found]:
+    """The containers of one run, and not those of its namesakes elsewhere.
+
+    Raises:
+        HostError: the engine does not answer.
+    """
+    return find_containers(engine, f"{RUN}={folder.name}", f"{FOLDER}={folder.path}")
+
+
+def make_all(engine: APIClient, containers: Sequence[Container]) -> dict[str, int]:
+    """Make and start containers, all of them or none; the pids of their first processes.
+
+    Raises:
+        HostError, NodeError: one cannot be made; names it. Nothing of them is left.
+    """
+    made: list[str] = []
+    try:
+        pids = in_parallel(lambda container: make(engine, container, made), containers)
+    except BaseException:
+        with suppress(TestbedError):  # why they could not be made says more
+            in_parallel(lambda identity: remove(engine, identity), made)
+        raise
+    return {container.whose: pid for container, pid in zip(containers, pids, strict=True)}
+
+
+def make(engine: APIClient, container: Container, made: list[str]) -> int:
+    """Make and start one container; the pid of its first process on the host.
+
+    Args:
+        engine: the engine.
+        container: what is asked for.
+        made: gets the container's identity as soon as it has one.
+
+    Raises:
+        HostError, NodeError: it cannot be made; names it.
+    """
+    with asking(container.whose):
+        identity = _create(engine, container)
+        made.append(identity)
+        engine.start(identity)
+        state = engine.inspect_container(identity)["State"]
+    if not state["Running"]:
+        raise NodeError(
+            f"{container.whose}: its container ended at once.{last_words(engine, identity)}"
+        )
+    return int(state["Pid"])
+
+
+def pid_of(engine: APIClient, identity: str) -> int | None:
+    """The pid of a container's first process; None if it has ended, or the container is gone.
+
+    Raises:
+        HostError: the engine does not answer.
+    """
+    from docker.errors import NotFound
+
+    with asking("a run"):
+        try:
+            state = engine.inspect_container(identity)["State"]
+        except NotFound:
+            return None
+    return int(state["Pid"]) if state["Running"] else None
+
+
+def last_words(engine: APIClient, identity: str) -> str:
+    """The last lines that a container itself has printed, as the end of a message."""
+    with suppress(TestbedError), asking(AGENT):
+        said = engine.logs(identity, tail=LAST_LINES).decode(errors="replace").strip()
+        return f" It printed:\n{said}" if said else " It printed nothing."
+    return ""
+
+
+def image_of_run(engine: APIClient, folder: RunFolder) -> str:
+    """The image that the containers of a run that goes on are made from: its agent's.
+
+    Its name, or, if that is by now another image's or nobody's, the engine's name for it.
+
+    Raises:
+        NodeError: the run has no agent any more.
+        HostError: the engine does not answer.
+    """
+    from docker.errors import ImageNotFound
+
+    agents = [one for one in containers_of(engine, folder) if one.role == AGENT]
+    if not agents:
+        raise NodeError(f"the agent of {folder.name} has ended: its container was removed.")
+    with asking(AGENT):
+        told = engine.inspect_container(agents[0].identity)
+        name, identity = str(told["Config"]["Image"]), str(told["Image"])
+        try:
+            return name if engine.inspect_image(name)["Id"] == identity else identity
+        except ImageNotFound:
+            return identity
+
+
+def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
+    """The exit status of a run's agent, which has ended; None if its container was removed.
+
+    Raises:
+        HostError: the engine does not answer.
+    """
+    from docker.errors import NotFound
+
+    for agent in containers_of(engine, folder):
+        if agent.role == AGENT:
+            with asking(AGENT), suppress(NotFound):
+                return int(engine.wait(agent.identity)["StatusCode"])
+    return None
+
+
+def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool:
+    """Remove every container of a run, whatever state it is in: the agent's, then the others.
+
+    Returns:
+        Whether there was any.
+
+    Raises:
+        HostError: one is still there at ``deadline`` (``time.monotonic``); names it.
+    """
+    there = False
+    while found := containers_of(engine, folder):
+        there = True
+        # First, so that nobody looks after nodes that end. It would also have to collect their
+        # roles: without it, the engine does.
+        agents = [one for one in found if one.role == AGENT]
+        others = [one for one in found if one.role != AGENT]
+        refusals = [
+            *in_parallel(lambda one: remove(engine, one.identity), agents),
+            *in_parallel(lambda one: remove(engine, one.identity), others),
+        ]
+        left = [(one, why) for one, why in zip((*agents, *others), refusals, strict=True) if why]
+        if not left:
+            continue  # and see that they are gone
+        if time.monotonic() > deadline:
+            one, why = left[0]
+            raise HostError(
+                f"the container {one.name} of {folder.name} cannot be removed: {why}.",
+                hint=f"Try `docker rm -f {one.name}`, then run `testbed down` again.",
+            )
+        time.sleep(RETRY_SECONDS)
+    return there
+
+
+def remove(engine: APIClient, identity: str) -> str:
+    """Kill a container and remove it; why it is still there, or nothing.
+
+    Raises:
+        HostError: the engine does not answer.
+    """
+    from docker.errors import APIError
+
+    with asking("a run"):
+        try:
+            engine.remove_container(identity, v=True, force=True)
+        except APIError as error:
+            # Somebody else has removed it, or is at it; or it is busy, and will not be for long.
+            return "" if error.status_code == NOT_FOUND else str(error.explanation or error)
+    return ""
+
+
+def in_parallel(act: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
+    """Do something with each of many things, some at a time; none is begun after a failure."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        futures = [pool.submit(act, item) for item in items]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            failed = (future for future in futures if future.done() and future.exception())
+            for future in failed:
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _create(engine: APIClient, container: Container) -> str:
+    from docker.errors import APIError
+
+    try:
+        return _create_anew(engine, container)
+    except APIError as error:
+        if error.status_code != CONFLICT:
+            raise
+    holder = engine.inspect_container(container.name)
+    if not _is_leftover(holder, container):
+        raise _name_taken(container, holder["Config"]["Labels"] or {}, running=_runs(holder))
+    remove(engine, holder["Id"])
+    return _create_anew(engine, container)
+
+
+def _create_anew(engine: APIClient, container: Container) -> str:
+    made: Mapping[str, str] = engine.create_container_from_config(
+        dict(container.body), container.name
+    )
+    return made["Id"]
+
+
+def _is_leftover(holder: Mapping[str, Any], container: Container) -> bool:
+    """Whether a container is the one of the same node, which has ended."""
+    return _is_same(holder["Config"]["Labels"] or {}, container) and not _runs(holder)
+
+
+def _is_same(labels: Mapping[str, str], container: Container) -> bool:
+    wanted = container.body["Labels"]
+    return all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE))
+
+
+def _runs(holder: Mapping[str, Any]) -> bool:
+    return holder["State"]["Status"] in ALIVE
+
+
+def _name_taken(container: Container, labels: Mapping[str, str], *, running: bool) -> TestbedError:
+    if running and _is_same(labels, container):
+        return NodeError(f"{container.whose} runs already.")
+    if FOLDER in labels:
+        return HostError(
+            f"the container {container.name} exists: a run of that name is in {labels[FOLDER]}.",
+            hint=f"End that one with `testbed down {labels.get(RUN)}`, or choose another --name.",
+        )
+    return HostError(
+        f"the container {container.name} exists, and is not of testbed's making.",
+        hint=f"Remove it with `docker rm -f {container.name}`, or choose another --name.",
+    )
+
+
+def _found(entry: Mapping[str, Any]) -> Found:
+    labels = entry["Labels"]
+    index = labels.get(INDEX, "")
+    return Found(
+        identity=entry["Id"],
+        name=str((entry["Names"] or ["/"])[0]).removeprefix("/"),
+        node=labels.get(NODE, ""),
+        run=labels[RUN],
+        folder=Path(labels[FOLDER]),
+        role=labels.get(ROLE, ""),
+        index=int(index) if index.isdecimal() else 0,
+        state=entry["State"],
+    )
+
+
+def _place(found: Found) -> tuple[int, int, str]:
+    rank = ROLES.index(found.role) if found.role in ROLES else len(ROLES)
+    return rank, found.index, found.name

@@ -1,0 +1,258 @@
+"""Starts a run's agent in a container, and ties the run to this process.
+
+The agent listens at ``control/lifeline.sock``. This process connects, says "commit", and hands over
+the run's lock; before that the agent makes nothing. The connection is the lifeline: when it ends,
+the agent does with the run what it was last told to.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.runtimes.base import Fate
+from testbed.runtimes.docker.containers import Container
+from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.lifecycle import (
+    exit_status_of_agent,
+    last_words,
+    make,
+    pid_of,
+    remove_run,
+)
+from testbed.runtimes.lifeline import (
+    AGENT_LOG,
+    AGENT_SOCKET,
+    COMMIT,
+    POLL_SECONDS,
+    STOP_SECONDS,
+    take_lock,
+)
+from testbed.runtimes.process import Process, has_ended
+from testbed.runtimes.reports import ReportPipe
+from testbed.runtimes.sockets import short_path
+from testbed.telemetry.folder import RunFolder
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+LIFELINE_SOCKET = "lifeline.sock"
+END_SECONDS = 10.0
+NOTICE_SECONDS = 0.5
+"""A process has ended that long after its sockets were closed, at most."""
+
+OWN_FAILURE = 1
+"""Exit status of an agent that ended with an error of its own, which is in its log."""
+
+CREDENTIALS = struct.Struct("iII")
+"""As the kernel tells of who listens at the other end: pid, uid, gid."""
+
+
+@dataclass
+class DockerLifeline:
+    """See Lifeline."""
+
+    folder: RunFolder
+    detached: bool
+    address: str | None
+    _lock: int | None
+    _socket: socket.socket | None = None
+    _pid: int = 0
+    _pidfd: int | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        engine: APIClient,
+        folder: RunFolder,
+        agent: Container,
+        *,
+        detached: bool,
+        address: str | None,
+        deadline_seconds: float,
+    ) -> Self:
+        """Make the agent's container, hand the run to it, and wait until it takes orders.
+
+        Args:
+            engine: the engine.
+            folder: of the run.
+            agent: the container that is asked for.
+            detached: whether the run outlives this process.
+            address: of the engine, for when the run is stopped.
+            deadline_seconds: by when the agent must be ready.
+
+        Raises:
+            HostError, NodeError: see RuntimeDriver.start.
+        """
+        deadline = time.monotonic() + deadline_seconds
+        lifeline = cls(folder, detached, address, _prepare(folder))
+        try:
+            lifeline._take_hold(engine, agent, deadline=deadline)
+        except BaseException:
+            try:
+                with suppress(TestbedError):  # why it could not be started says more
+                    lifeline.stop()
+            finally:
+                lifeline.close()
+            raise
+        return lifeline
+
+    @property
+    def pid(self) -> int:
+        """The agent's pid."""
+        return self._pid
+
+    def ended(self) -> bool:
+        """Whether the agent has ended; what then still lives of its nodes, ``stop`` removes."""
+        return self._pidfd is None or has_ended(self._pidfd, 0)
+
+    def stop(self) -> None:
+        """End the run and remove everything it has on this host. Stopping twice is harmless."""
+        deadline = time.monotonic() + STOP_SECONDS
+        self._hang_up()
+        with connect(self.address) as engine:
+            remove_run(engine, self.folder, deadline=deadline)
+        if self._pidfd is not None and not has_ended(self._pidfd, END_SECONDS):
+            raise HostError(f"the agent (process {self._pid}) was killed but does not end.")
+        clear(self.folder)
+
+    def leave(self, fate: Fate) -> None:
+        """Say what is to become of the run when this process closes the lifeline, or dies.
+
+        Raises:
+            NodeError: the agent has ended.
+        """
+        try:
+            if self._socket is None:
+                raise BrokenPipeError
+            self._socket.sendall(f"{fate}\n".encode())
+        except ConnectionError:
+            raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
+
+    def explain(self) -> TestbedError | None:
+        """What has happened to the run from outside; None if nothing is known of that."""
+        ended = self._pidfd is None or has_ended(self._pidfd, NOTICE_SECONDS)
+        try:
+            with connect(self.address) as engine:
+                if not ended or exit_status_of_agent(engine, self.folder) == OWN_FAILURE:
+                    return None
+        except HostError as silence:
+            return silence
+        return NodeError(
+            "its container was stopped, killed or removed, or the Docker engine was restarted."
+        )
+
+    def close(self) -> None:
+        """Let go of the run: from now on its folder's lock is no longer held by this process."""
+        self._hang_up()
+        for descriptor in (self._lock, self._pidfd):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._lock = self._pidfd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Stop and close; a detached run goes on unless it was stopped."""
+        try:
+            if not self.detached:
+                self.stop()
+        finally:
+            self.close()
+
+    def _take_hold(self, engine: APIClient, agent: Container, *, deadline: float) -> None:
+        made: list[str] = []
+        make(engine, agent, made)
+        peer = self._socket = self._reach(engine, made[0], deadline=deadline)
+        self._pid = _pid_of_listener(peer)
+        self._pidfd = Process.of(self._pid).open()
+        assert self._lock is not None
+        socket.send_fds(peer, [COMMIT], [self._lock])
+        log = self.folder.log(AGENT_LOG)
+        ReportPipe(peer.fileno(), whose="the agent", log=log).expect("ready", deadline=deadline)
+
+    def _reach(self, engine: APIClient, identity: str, *, deadline: float) -> socket.socket:
+        """Connect to the agent as soon as it listens.
+
+        Raises:
+            NodeError: it has ended, or does not listen in time.
+        """
+        while True:
+            alive = pid_of(engine, identity) is not None
+            peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                with short_path(self.folder.control / LIFELINE_SOCKET) as name:
+                    peer.connect(name)
+                return peer
+            except (FileNotFoundError, ConnectionRefusedError):
+                peer.close()
+            except BaseException:
+                peer.close()
+                raise
+            if not alive or time.monotonic() > deadline:
+                how = "does not listen in time" if alive else "ended before it listened"
+                raise NodeError(f"the agent: {how}.{self._explain(engine, identity)}")
+            time.sleep(POLL_SECONDS)
+
+    def _explain(self, engine: APIClient, identity: str) -> str:
+        """What the agent's log ends with, or its container printed before there was a log."""
+        written = self.folder.log(AGENT_LOG)
+        lines = written.read_text(errors="replace").splitlines()[-10:]
+        if lines:
+            return f" Last lines of {written}:\n" + "\n".join(lines)
+        return last_words(engine, identity)
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def clear(folder: RunFolder) -> None:
+    """Remove what a run's agent has left in the folder."""
+    for name in (AGENT_SOCKET, LIFELINE_SOCKET):
+        (folder.control / name).unlink(missing_ok=True)
+
+
+def _prepare(folder: RunFolder) -> int:
+    """Make what the agent needs in the run folder; the run's lock.
+
+    Raises:
+        HostError: it cannot be made.
+        NodeError: the run is in use.
+    """
+    try:
+        folder.control.mkdir(mode=0o700, exist_ok=True)
+        folder.logs.mkdir(exist_ok=True)
+        lock = take_lock(folder)
+    except OSError as error:
+        raise HostError(
+            f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
+        ) from None
+    clear(folder)
+    folder.log(AGENT_LOG).touch()  # this user's, not the agent's
+    return lock
+
+
+def _pid_of_listener(peer: socket.socket) -> int:
+    """The pid of who listens at the other end, as this process's pid namespace has it.
+
+    Raises:
+        HostError: it is none of this namespace.
+    """
+    told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    pid = int(CREDENTIALS.unpack(told)[0])
+    if pid == 0:
+        raise HostError(
+            "the Docker engine's processes cannot be seen from here: it runs outside of this "
+            "container.",
+            hint="Run testbed beside the engine, or with the host's pid namespace (--pid=host).",
+        )
+    return pid

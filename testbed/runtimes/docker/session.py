@@ -1,0 +1,205 @@
+"""Runs one command in a container, with this process's terminal or its streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from testbed.errors import NodeError
+from testbed.runtimes.docker.engine import CALL_SECONDS, socket_path
+from testbed.runtimes.docker.refusals import asking, explain
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+CHUNK_BYTES = 65536
+HEADER_BYTES = 8
+"""Without a terminal, each piece of output begins with its stream's number and its length."""
+
+SWITCHING_PROTOCOLS = 101
+NOT_FOUND = 127
+NO_SUCH_COMMAND = b"executable file not found"
+"""What the engine says then, as if the command did; its status differs from release to release."""
+
+Unpack = Callable[[bytes], Iterator[tuple[int, bytes]]]
+"""What a piece of the conversation says, by the number of the stream it goes to."""
+
+
+def run_in(
+    engine: APIClient, identity: str, command: Sequence[str], *, node: str, address: str | None
+) -> int:
+    """Run a command in a container, as the container's user; returns its exit status.
+
+    Args:
+        engine: the engine.
+        identity: of the container.
+        command: program and arguments.
+        node: whose container it is, for messages.
+        address: of the engine, as ``connect`` takes it.
+
+    Raises:
+        HostError, NodeError: the engine refuses or goes away.
+    """
+    terminal = os.isatty(STDIN) and os.isatty(STDOUT)
+    term = {"TERM": os.environ["TERM"]} if terminal and "TERM" in os.environ else None
+    with asking(node), ExitStack() as held:
+        made = engine.exec_create(
+            identity, list(command), stdin=True, tty=terminal, environment=term
+        )["Id"]
+        peer = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        peer.connect(socket_path(address))
+        _begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=terminal)
+        if terminal:
+            held.enter_context(_raw_terminal())
+            resize = partial(_resize, engine, made)
+            held.enter_context(_called_when_resized(resize))
+            last = _carry(peer, _plain, begun=resize)
+        else:
+            last = _carry(peer, _Frames().unpack, begun=lambda: None)
+        status = engine.exec_inspect(made)["ExitCode"]
+    if status and NO_SUCH_COMMAND in last:
+        return NOT_FOUND
+    if status is None:
+        raise NodeError(f"{node}: the connection to the command was lost.")
+    return int(status)
+
+
+def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None:
+    """Start the command; from then on its streams go through the connection.
+
+    The engine's client would do this too, and lose output that comes right behind the header.
+
+    Raises:
+        NodeError: the engine refuses.
+    """
+    options: dict[str, object] = {"Detach": False, "Tty": terminal}
+    if terminal:
+        size = os.get_terminal_size(STDOUT)
+        options["ConsoleSize"] = [size.lines, size.columns]  # older engines take no notice
+    body = json.dumps(options)
+    header = (
+        f"POST {path} HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+    )
+    peer.settimeout(CALL_SECONDS)
+    peer.sendall(f"{header}{body}".encode())
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        byte = peer.recv(1)
+        if not byte:
+            raise ConnectionResetError("the engine closed the connection")
+        answer += byte
+    status = int(answer.split(None, 2)[1])
+    if status != SWITCHING_PROTOCOLS:
+        reason = peer.recv(CHUNK_BYTES).decode(errors="replace")
+        raise explain(node, status, reason)
+    peer.settimeout(None)
+
+
+def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) -> bytes:
+    """Carry this process's input to the command and its output back, until it ends.
+
+    Args:
+        peer: the connection.
+        unpack: takes its pieces apart.
+        begun: called when the command has said something for the first time.
+
+    Returns:
+        The last piece of output.
+    """
+    poller = select.poll()
+    for descriptor in (STDIN, peer.fileno()):
+        poller.register(descriptor, select.POLLIN)
+    last = b""
+    while True:
+        ready = [descriptor for descriptor, _ in poller.poll()]
+        if peer.fileno() in ready:
+            data = peer.recv(CHUNK_BYTES)
+            if not data:
+                return last
+            if not last:
+                begun()
+            for stream, piece in unpack(data):
+                _write(stream, piece)
+                last = piece
+        elif STDIN in ready and not _pass_on(peer):
+            poller.unregister(STDIN)
+
+
+def _pass_on(peer: socket.socket) -> bool:
+    """Send what this process's input has; False at its end, which is passed on as well."""
+    data = os.read(STDIN, CHUNK_BYTES)
+    try:
+        if data:
+            peer.sendall(data)
+        else:
+            peer.shutdown(socket.SHUT_WR)
+    except BrokenPipeError:  # the command has ended, and what it said last is still to be read
+        return False
+    return bool(data)
+
+
+def _write(stream: int, data: bytes) -> None:
+    target = STDERR if stream == STDERR else STDOUT
+    while data:
+        data = data[os.write(target, data) :]
+
+
+def _plain(data: bytes) -> Iterator[tuple[int, bytes]]:
+    yield STDOUT, data
+
+
+class _Frames:
+    """Takes the streams apart that come one in the other's midst."""
+
+    def __init__(self) -> None:
+        self._partial = b""
+
+    def unpack(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The frames that are complete by now."""
+        self._partial += data
+        while len(self._partial) >= HEADER_BYTES:
+            end = HEADER_BYTES + int.from_bytes(self._partial[4:HEADER_BYTES], "big")
+            if len(self._partial) < end:
+                return
+            yield self._partial[0], self._partial[HEADER_BYTES:end]
+            self._partial = self._partial[end:]
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Keys go to the command as they are pressed, Ctrl-C too."""
+    before = termios.tcgetattr(STDIN)
+    tty.setraw(STDIN)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
+
+
+def _resize(engine: APIClient, made: str) -> None:
+    """Make the command's terminal as large as this process's."""
+    from docker.errors import APIError
+
+    size = os.get_terminal_size(STDOUT)
+    with suppress(APIError):  # the command has just ended
+        engine.exec_resize(made, size.lines, size.columns)
+
+
+@contextmanager
+def _called_when_resized(resize: Callable[[], None]) -> Iterator[None]:
+    before = signal.signal(signal.SIGWINCH, lambda number, frame: resize())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)

@@ -1,0 +1,94 @@
+"""What goes into the image: the package's code and the recipe beside it, and their hash."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import testbed
+from testbed.errors import HostError
+
+DISTRIBUTION = "edge-testbed"
+DOCKERFILE = "docker/Dockerfile"
+REQUIREMENTS = "docker/requirements.txt"
+CONSTRAINTS = "constraints.txt"
+DEPENDENCY_RECIPE = (DOCKERFILE, "docker/install.sh", REQUIREMENTS, CONSTRAINTS)
+"""What decides what is installed besides the package, by path in the repository."""
+
+RECIPE = (*DEPENDENCY_RECIPE, "pyproject.toml")
+HASH_LENGTH = 12
+
+
+def image_sources() -> dict[str, bytes]:
+    """Everything an image is made of, as it is now: path in the repository to content, in order.
+
+    Raises:
+        HostError: the recipe is not there.
+    """
+    package = Path(testbed.__file__).parent
+    code = {f"testbed/{file.relative_to(package)}": file for file in package.rglob("*.py")}
+    recipe = _recipe_of_clone(package.parent) or _recipe_installed()
+    return {name: file.read_bytes() for name, file in sorted({**code, **recipe}.items())}
+
+
+def hash_sources(sources: Mapping[str, bytes]) -> str:
+    """12 hexadecimal digits of the names and contents of files, in their order."""
+    digest = hashlib.sha256()
+    for name, content in sources.items():
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:HASH_LENGTH]
+
+
+def hash_dependencies(sources: Mapping[str, bytes]) -> str:
+    """12 hexadecimal digits of what decides what is installed besides the package."""
+    return hash_sources({name: sources[name] for name in DEPENDENCY_RECIPE})
+
+
+def hash_requirements(sources: Mapping[str, bytes]) -> str:
+    """12 hexadecimal digits of what decides which packages are downloaded."""
+    return hash_sources({name: sources[name] for name in (CONSTRAINTS, REQUIREMENTS)})
+
+
+def pack(sources: Mapping[str, bytes]) -> io.BytesIO:
+    """A tar archive of files, the same wherever it is made, and readable by any user."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in sources.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    packed.seek(0)
+    return packed
+
+
+def _recipe_of_clone(root: Path) -> dict[str, Path]:
+    recipe = {name: root / name for name in RECIPE}
+    return recipe if all(file.is_file() for file in recipe.values()) else {}
+
+
+def _recipe_installed() -> dict[str, Path]:
+    """The recipe as it was installed with the package, below share/edge-testbed."""
+    recipe = dict(_find_recipe())
+    if missing := sorted(set(RECIPE) - set(recipe)):
+        raise HostError(
+            f"The image's recipe is not installed with testbed: {', '.join(missing)} missing.",
+            hint=f"Install {DISTRIBUTION} anew, or run testbed from a clone of its repository.",
+        )
+    return recipe
+
+
+def _find_recipe() -> Iterable[tuple[str, Path]]:
+    try:
+        installed = distribution(DISTRIBUTION).files or []
+    except PackageNotFoundError:
+        return
+    for file in installed:
+        _, found, name = file.as_posix().rpartition(f"share/{DISTRIBUTION}/")
+        if found and name in RECIPE:
+            yield name, Path(str(file.locate())).resolve()

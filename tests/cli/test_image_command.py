@@ -1,0 +1,62 @@
+"""``testbed image`` as typed; the images themselves are looked into in tests/runtimes/docker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.cli import main
+from testbed.errors import HostError
+from testbed.runtimes.docker.image import image_name
+
+
+@pytest.fixture
+def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address at which nobody answers."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    yield f"{tmp_path}/nobody.sock"
+
+
+@pytest.mark.parametrize("verb", ["build", "check", "show", "prune"])
+def test_without_an_engine_it_says_where_none_answers(
+    verb: str, no_engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["image", verb]) == HostError.exit_code
+    said = capsys.readouterr().err
+    assert no_engine in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("option", [["--gpu"], ["--base", "python:3.12-slim"]])
+def test_what_only_a_registry_has_is_not_built_offline(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["image", "build", "--offline", *option]) == 2
+    assert "--offline goes with neither --gpu nor --base." in capsys.readouterr().err
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_the_image_is_built_checked_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "build"]) == 0
+    name = capsys.readouterr().out.strip()
+    assert name == image_name()
+    assert main(["image", "check"]) == 0
+    assert capsys.readouterr().out.strip() == name
+    assert main(["image", "show", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    (row,) = (row for row in rows if row["name"] == name)
+    assert (row["part"], row["current"]) == ("nodes", True)
+    assert main(["image", "show"]) == 0
+    assert name in capsys.readouterr().out
+
+
+@pytest.mark.docker
+def test_an_image_for_gpus_that_is_not_there_is_named_with_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["image", "check", "--gpu"]) == HostError.exit_code
+    assert "Try: testbed image build --gpu" in capsys.readouterr().err

@@ -1,0 +1,188 @@
+"""What is asked of the engine, compared word for word and without one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testbed.cpusets import CpuSet
+from testbed.runtimes.base import Cell, Mount, Start, Template
+from testbed.runtimes.docker.containers import agent_container, node_container
+from testbed.runtimes.docker.driver import DockerDriver
+from testbed.runtimes.environment import BASE
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import NetworkSpec, NodeSpec, Plan
+from testbed.units import Size
+
+IMAGE = "edge-testbed:1-abc"
+FOLDER = RunFolder(Path("/runs/mnist"))
+PS = NodeSpec("ps", "ps", 0, "", None, None, None, 10, 20000)
+WORKER = NodeSpec("w3", "worker", 3, "slow", None, 0.5, Size.parse("256MiB"), 1, 20004)
+LABELS = {"run": "mnist", "scenario": "adacomp-mnist"}
+PLAN = Plan("mnist", (PS, WORKER), NetworkSpec(), "warm", LABELS)
+ENVIRONMENT = [f"{name}={value}" for name, value in BASE.items() if name != "PATH"]
+
+
+def test_a_nodes_container() -> None:
+    mounts = (
+        Mount(Path("/runs/mnist/scenario.yaml"), Path("/run/testbed/scenario.yaml")),
+        Mount(Path("/runs/mnist/ps"), Path("/run/testbed/ps"), writable=True),
+    )
+    cell = Cell(replace(WORKER, cpuset=CpuSet("0-1")), mounts, FOLDER.log("w3"))
+    asked = node_container(cell, PLAN, FOLDER, image=IMAGE)
+    assert (asked.whose, asked.name) == ("w3", "testbed-mnist-w3")
+    assert json.loads(json.dumps(asked.body)) == {
+        "Image": IMAGE,
+        "Entrypoint": ["/usr/bin/tini", "-s", "--"],
+        "Cmd": ["tail", "-n", "+1", "-F", "/run/testbed.log"],
+        "Hostname": "w3",
+        "User": "20004:20004",
+        "Env": ENVIRONMENT,
+        "WorkingDir": "/",
+        "Labels": {
+            "org.edge-testbed.run": "mnist",
+            "org.edge-testbed.folder": "/runs/mnist",
+            "org.edge-testbed.scenario": "adacomp-mnist",
+            "org.edge-testbed.node": "w3",
+            "org.edge-testbed.role": "worker",
+            "org.edge-testbed.index": "3",
+            "org.edge-testbed.class": "slow",
+        },
+        "HostConfig": {
+            "NetworkMode": "none",
+            "IpcMode": "private",
+            "CapDrop": ["ALL"],
+            "Privileged": False,
+            "ReadonlyRootfs": True,
+            "RestartPolicy": {"Name": "no"},
+            "Init": False,
+            "AutoRemove": False,
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}},
+            "CpuShares": 1024,
+            "PidsLimit": 1024,
+            "CpuPeriod": 100_000,
+            "CpuQuota": 50_000,
+            "CpusetCpus": "0-1",
+            "Memory": 256 * 2**20,
+            "MemorySwap": 256 * 2**20,
+            "SecurityOpt": ["no-new-privileges"],
+            "Tmpfs": {"/tmp": "rw,nosuid,nodev,size=16m,mode=1777"},
+            "Mounts": [
+                {
+                    "Type": "bind",
+                    "Source": "/runs/mnist/scenario.yaml",
+                    "Target": "/run/testbed/scenario.yaml",
+                    "ReadOnly": True,
+                },
+                {
+                    "Type": "bind",
+                    "Source": "/runs/mnist/ps",
+                    "Target": "/run/testbed/ps",
+                    "ReadOnly": False,
+                },
+                {
+                    "Type": "bind",
+                    "Source": "/runs/mnist/logs/w3.log",
+                    "Target": "/run/testbed.log",
+                    "ReadOnly": True,
+                },
+            ],
+            "DeviceRequests": [],
+        },
+    }
+
+
+def test_a_node_without_limits_and_one_with_gpus() -> None:
+    host = node_container(Cell(PS, (), FOLDER.log("ps")), PLAN, FOLDER, image=IMAGE).body[
+        "HostConfig"
+    ]
+    assert host["CpuShares"] == 10_240
+    assert not {"CpuQuota", "CpusetCpus", "Memory", "MemorySwap"} & host.keys()
+    cell = Cell(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
+    body = node_container(cell, PLAN, FOLDER, image=IMAGE).body
+    assert body["HostConfig"]["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]
+    assert not [text for text in body["Env"] if text.startswith("CUDA_VISIBLE_DEVICES")]
+
+
+def test_the_agents_container() -> None:
+    start = Start(
+        template=Template(preload=("torch",)),
+        environment={"LANG": "C"},
+        reads=(Path("/data/mnist"),),
+    )
+    asked = agent_container(PLAN, FOLDER, start, image=IMAGE)
+    assert asked.name == "testbed-mnist-agent"
+    body = json.loads(json.dumps(asked.body))
+    assert body["Cmd"][:4] == ["python", "-P", "-m", "testbed.agent.contained"]
+    settings = json.loads(body["Cmd"][4])
+    assert (settings["folder"], settings["users"]) == ("/runs/mnist", "root")
+    assert settings["template"]["preload"] == ["torch"]
+    assert "LANG=C" in body["Env"]
+    assert body["Labels"]["org.edge-testbed.role"] == "agent"
+    host = body["HostConfig"]
+    assert (host["PidMode"], host["NetworkMode"], host["CgroupnsMode"]) == ("host", "none", "host")
+    assert (host["CapDrop"], host["Privileged"], host["ReadonlyRootfs"]) == (["ALL"], False, True)
+    assert host["CapAdd"] == [
+        *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
+        *("KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
+    ]
+    assert [(mount["Target"], mount["ReadOnly"]) for mount in host["Mounts"]] == [
+        *(("/runs/mnist", False), ("/sys/fs/cgroup", False), ("/data/mnist", True)),
+    ]
+    assert all(mount["Source"] == mount["Target"] for mount in host["Mounts"])
+
+
+def test_requests_are_what_the_containers_have() -> None:
+    ps, worker = DockerDriver(image=IMAGE).requests(PLAN)
+    common = {
+        "image": IMAGE,
+        "launch": "warm",
+        "network": "none",
+        "capabilities": "none",
+        "restart": "no",
+        "cpuset": "no limit",
+        "pids": "1024",
+        "gpus": "0",
+    }
+    assert (ps.node, ps.options) == (
+        "ps",
+        {
+            **common,
+            "container": "testbed-mnist-ps",
+            "hostname": "ps",
+            "uid": "20000",
+            "cpu weight": "10",
+            "cpu": "no limit",
+            "memory": "no limit",
+        },
+    )
+    assert (worker.node, worker.options) == (
+        "w3",
+        {
+            **common,
+            "container": "testbed-mnist-w3",
+            "hostname": "w3",
+            "uid": "20004",
+            "cpu weight": "1",
+            "cpu": "0.5",
+            "memory": "256MiB",
+        },
+    )
+
+
+def test_requests_name_the_image_of_this_very_package() -> None:
+    (request, _) = DockerDriver().requests(PLAN)
+    assert request.options["image"].startswith("edge-testbed:")
+    with_gpu = replace(PLAN, nodes=(PS, replace(WORKER, gpus=1)))
+    assert DockerDriver().requests(with_gpu)[0].options["image"].endswith("-gpu")
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_names_are_unique_and_say_whose_they_are(count: int) -> None:
+    nodes = [replace(WORKER, name=f"w{index}", index=index) for index in range(count)]
+    cells = [Cell(node, (), FOLDER.log(node.name)) for node in nodes]
+    names = {node_container(cell, PLAN, FOLDER, image=IMAGE).name for cell in cells}
+    assert len(names) == count

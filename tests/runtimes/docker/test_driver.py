@@ -1,0 +1,344 @@
+"""What only the Docker runtime can meet: others' containers, hands that interfere, no engine."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.runtimes.base import Cell, Mount, Start
+from testbed.runtimes.docker.driver import DockerDriver
+from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.lifecycle import containers_of
+from testbed.runtimes.process import Process
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import NetworkSpec, Plan
+
+pytestmark = pytest.mark.docker
+VICTIM = Path(__file__).parents[1] / "victim.py"
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "20"))
+SOCKET = Path("/var/run/docker.sock")
+SLEEP = {"Entrypoint": ["sleep"], "Cmd": ["600"], "HostConfig": {"NetworkMode": "none"}}
+Eventually = Callable[[Callable[[], Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def driver(image: str) -> DockerDriver:
+    return DockerDriver()
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    with connect() as engine:
+        yield engine
+
+
+@pytest.fixture
+def others(engine: Any, image: str) -> Iterator[Callable[..., str]]:
+    """Makes containers of another project, which are there until the test ends."""
+    made: list[str] = []
+
+    def make(name: str, **changes: Any) -> str:
+        labels = {"com.docker.compose.project": "other"}
+        body = {"Image": image, "Labels": labels, **SLEEP, **changes}
+        made.append(engine.create_container_from_config(body, name)["Id"])
+        engine.start(made[-1])
+        return made[-1]
+
+    yield make
+    for identity in made:
+        engine.remove_container(identity, force=True)
+
+
+def _plan(folder: RunFolder) -> Plan:
+    return Plan(folder.name, (), NetworkSpec(), "warm", {})
+
+
+def _new_folder(runs: Path, name: str) -> RunFolder:
+    runs.mkdir(exist_ok=True)
+    return RunFolder.create(
+        runs, name, scenario="test", text="name: test\n", classes=(), now=time.time()
+    )
+
+
+def test_the_engine_shows_what_a_role_prints_and_who_it_is(
+    driver: Any, start_run: Any, engine: Any, eventually: Eventually
+) -> None:
+    with start_run() as run:
+        run.launch("w3", "entries:wait")
+        name = f"testbed-{run.folder.name}-w3"
+        eventually(lambda: engine.logs(name) == b"waiting\n")
+        found = engine.inspect_container(name)
+        assert found["Config"]["Labels"]["org.edge-testbed.index"] == "3"
+        assert found["HostConfig"]["NetworkMode"] == "none"
+        assert found["State"]["Running"]
+        titles, *processes = (engine.top(name)[key] for key in ("Titles", "Processes"))
+        assert [row[titles.index("UID")] for row in processes[0]] == ["21003"] * 3
+        run.client.signal("w3", signal.SIGKILL)
+        run.wait_for_exit("w3")
+        eventually(lambda: not engine.inspect_container(name)["State"]["Running"])
+        assert engine.logs(name) == b"waiting\n"
+
+
+def test_all_containers_are_made_or_none(driver: Any, start_run: Any, engine: Any) -> None:
+    with start_run() as run:
+        before = [one.name for one in containers_of(engine, run.folder)]
+        nodes = [run.node(f"w{index}") for index in range(12)]
+        missing = (Mount(Path("/does/not/exist"), Path("/run/testbed/data")),)
+        cells = [
+            Cell(node, missing if node.name == "w7" else (), run.folder.log(node.name))
+            for node in nodes
+        ]
+        with pytest.raises(NodeError, match=r"w7: No such file or directory: /does/not/exist"):
+            driver.contain(_plan(run.folder), run.folder, cells)
+        assert [one.name for one in containers_of(engine, run.folder)] == before
+
+
+def test_containers_that_are_not_wanted_any_more_are_removed(
+    driver: Any, start_run: Any, engine: Any
+) -> None:
+    with start_run() as run:
+        cells = [Cell(run.node(name), (), run.folder.log(name)) for name in ("w0", "w1", "w2")]
+        assert sorted(driver.contain(_plan(run.folder), run.folder, cells)) == ["w0", "w1", "w2"]
+        driver.discard(run.folder, ["w0", "w2", "w9"])
+        left = [one.node for one in containers_of(engine, run.folder)]
+        assert left == ["agent", "w1"]
+
+
+def test_a_name_that_somebody_elses_container_has(
+    driver: Any, tmp_path: Path, others: Any, engine: Any
+) -> None:
+    folder = _new_folder(tmp_path, f"taken-{os.getpid()}")
+    name = f"testbed-{folder.name}-agent"
+    theirs = others(name)
+    with pytest.raises(HostError, match=rf"{name} exists, .*`docker rm -f {name}`"):
+        driver.start(_plan(folder), folder, Start())
+    driver.stop(folder)
+    assert engine.inspect_container(theirs)["State"]["Running"]
+    assert not folder.alive()
+
+
+def test_a_run_of_the_same_name_elsewhere_is_left_alone(
+    driver: Any, start_run: Any, tmp_path: Path
+) -> None:
+    with start_run() as run:
+        run.launch("w0", "entries:wait")
+        before = driver.state(run.folder)
+        namesake = _new_folder(tmp_path / "elsewhere", run.folder.name)
+        with pytest.raises(HostError, match=rf"a run of that name is in {run.folder.path}.*--name"):
+            driver.start(_plan(namesake), namesake, Start())
+        driver.stop(namesake)
+        with pytest.raises(NodeError, match="has no node w0"):
+            driver.freeze(namesake, "w0")
+        assert driver.state(namesake).nodes == ()
+        assert driver.state(run.folder) == before
+
+
+def test_an_image_that_is_not_there(tmp_path: Path) -> None:
+    folder = _new_folder(tmp_path, f"bare-{os.getpid()}")
+    with pytest.raises(HostError, match=r"no image edge-testbed:none.*testbed image build"):
+        DockerDriver(image="edge-testbed:none").start(_plan(folder), folder, Start())
+    assert not folder.alive()
+
+
+def test_containers_that_somebody_removes_stops_and_pauses(
+    driver: Any, start_run: Any, engine: Any, eventually: Eventually
+) -> None:
+    with start_run() as run:
+        for index in range(4):
+            run.launch(f"w{index}", "entries:wait")
+        name = f"testbed-{run.folder.name}"
+        engine.remove_container(f"{name}-w0", force=True)
+        engine.stop(f"{name}-w1", timeout=5)
+        engine.pause(f"{name}-w2")
+        assert run.wait_for_exit("w0").status == -9
+        eventually(lambda: run.client.running() == ["w2", "w3"])
+        state = driver.state(run.folder)
+        assert [(node.node, node.condition) for node in state.nodes] == [
+            *(("w1", "ended"), ("w2", "frozen"), ("w3", "running")),
+        ]
+        engine.pause(f"{name}-agent")
+        run.lifeline.stop()
+        assert containers_of(engine, run.folder) == []
+        assert run.lifeline.ended()
+
+
+def test_the_agents_container_is_killed(
+    driver: Any, start_run: Any, engine: Any, eventually: Eventually
+) -> None:
+    with start_run() as run:
+        role = Process.of(run.launch("w0", "entries:wait"))
+        engine.kill(f"testbed-{run.folder.name}-agent")
+        eventually(run.lifeline.ended)
+        with pytest.raises(NodeError, match="the agent has ended"):
+            eventually(lambda: run.lifeline.leave("kept"))
+        eventually(lambda: not driver.state(run.folder).alive)
+        run.lifeline.stop()
+        assert containers_of(engine, run.folder) == []
+        assert not role.alive()
+
+
+def test_a_run_whose_folder_is_gone_can_still_be_stopped(
+    driver: Any, start_run: Any, engine: Any
+) -> None:
+    with start_run(detached=True) as run:
+        role = Process.of(run.launch("w0", "entries:wait"))
+        run.lifeline.close()
+        shutil.rmtree(run.folder.path)
+        assert run.folder.name in driver.find()
+        driver.stop(run.folder)
+        assert containers_of(engine, run.folder) == []
+        assert not role.alive()
+
+
+def test_an_engine_that_is_gone_can_be_asked_again(
+    tmp_path: Path, start_run: Any, image: str
+) -> None:
+    address = tmp_path / "docker.sock"
+    address.symlink_to(SOCKET)
+    driver = DockerDriver(address=f"unix://{address}")
+    with start_run() as run:
+        run.launch("w0", "entries:wait")
+        run.lifeline.close()
+        address.unlink()
+        for ask in (
+            lambda: driver.stop(run.folder),
+            driver.find,
+            lambda: driver.state(run.folder),
+        ):
+            with pytest.raises(
+                HostError, match=r"No Docker engine answers .*systemctl start docker"
+            ):
+                ask()
+        address.symlink_to(SOCKET)
+        driver.stop(run.folder)
+        assert run.folder.name not in driver.find()
+
+
+def test_a_log_that_others_may_not_read_is_shown_all_the_same(
+    driver: Any, start_run: Any, engine: Any, eventually: Eventually
+) -> None:
+    before = os.umask(0o077)
+    try:
+        with start_run() as run:
+            run.launch("w0", "entries:wait")
+            eventually(lambda: engine.logs(f"testbed-{run.folder.name}-w0") == b"waiting\n")
+    finally:
+        os.umask(before)
+
+
+def test_a_container_that_ends_at_once_says_why(driver: Any, start_run: Any) -> None:
+    with start_run() as run:
+        node = replace(run.node("w0"), memory=None, cpu=0.02)
+        log = run.folder.log("w0")
+        assert driver.contain(_plan(run.folder), run.folder, [Cell(node, (), log)]).keys() == {"w0"}
+        with pytest.raises(NodeError, match="w0 runs already"):
+            driver.contain(_plan(run.folder), run.folder, [Cell(node, (), log)])
+
+
+EXEC = (
+    "import sys\n"
+    "from pathlib import Path\n"
+    "from testbed.runtimes.docker.driver import DockerDriver\n"
+    "from testbed.telemetry.folder import RunFolder\n"
+    "folder = RunFolder(Path(sys.argv[1]))\n"
+    "sys.exit(DockerDriver().exec(folder, 'w0', sys.argv[2:]))\n"
+)
+
+
+def test_a_commands_streams_are_passed_on(driver: Any, start_run: Any) -> None:
+    text = bytes(range(32, 127)) * 20_000
+    with start_run() as run:
+        run.launch("w0", "entries:wait")
+        command = ["sh", "-c", "cat; echo done >&2; exit 3"]
+        done = subprocess.run(
+            [sys.executable, "-c", EXEC, str(run.folder.path), *command],
+            input=text,
+            capture_output=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (3, b"done\n")
+    assert done.stdout == text
+
+
+def test_a_command_has_a_terminal_where_there_is_one(
+    driver: Any, start_run: Any, eventually: Eventually
+) -> None:
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)
+    said = b""
+
+    def shows(text: bytes) -> bool:
+        nonlocal said
+        with suppress(BlockingIOError):
+            said += os.read(ours, 65536)
+        return text in said
+
+    try:
+        with start_run() as run:
+            run.launch("w0", "entries:wait")
+            shell = ["sh", "-c", "echo begun; read line; stty size; exit 5"]
+            command = [sys.executable, "-c", EXEC, str(run.folder.path), *shell]
+            termios.tcsetwinsize(theirs, (33, 101))
+            with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as session:
+                eventually(lambda: shows(b"begun"))
+                os.write(ours, b"\r")
+                eventually(lambda: shows(b"33 101"))
+                assert session.wait() == 5
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.slow
+def test_the_controller_is_killed_at_random_moments_beside_others(
+    driver: DockerDriver, tmp_path: Path, others: Any, engine: Any, eventually: Eventually
+) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}, {ROUNDS} rounds")
+    rng = random.Random(seed)
+    theirs = [others(f"other-{os.getpid()}-{number}") for number in range(3)]
+    for number in range(ROUNDS):
+        name, detached = f"victim-{os.getpid()}-{number}", number % 2 == 1
+        folder = RunFolder(tmp_path / name)
+        command = [sys.executable, str(VICTIM), "docker", str(tmp_path), name]
+        controller = subprocess.Popen(
+            [*command, *["detached"] * detached], stdout=subprocess.DEVNULL
+        )
+        time.sleep(rng.uniform(0.5, 5.0))
+        controller.kill()
+        controller.wait()
+        nodes = [node.pid for node in driver.state(folder).nodes if node.pid is not None]
+        if not detached and rng.random() < 0.5:
+            _wait_for_end(folder, eventually)
+        driver.stop(folder)
+        assert containers_of(engine, folder) == [], f"round {number}"
+        assert name not in driver.find()
+        assert not folder.alive()
+        assert not [pid for pid in nodes if name.encode() in _command_line(pid)]
+        assert name not in Path("/proc/mounts").read_text()
+    assert all(engine.inspect_container(one)["State"]["Running"] for one in theirs)
+
+
+def _wait_for_end(folder: RunFolder, eventually: Eventually) -> None:
+    eventually(lambda: not folder.alive())
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,211 @@
+"""Which engines runs can live in, and what a user reads where one cannot be used."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.runtimes.docker.abilities import check_abilities
+from testbed.runtimes.docker.engine import connect, refuse
+from testbed.runtimes.docker.refusals import explain
+from testbed.topology import NodeSpec
+from testbed.units import Size
+
+NODE = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 20003)
+ABLE = {"CpuCfsQuota": True, "MemoryLimit": True, "CPUSet": True, "Runtimes": {"runc": {}}}
+
+
+def test_an_ordinary_engine_is_taken() -> None:
+    refuse({"SecurityOptions": ["name=seccomp,profile=default"], "OperatingSystem": "Debian"})
+    refuse({"SecurityOptions": None})
+
+
+@pytest.mark.parametrize(
+    ("info", "why", "cure"),
+    [
+        (
+            {"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]},
+            "rootless",
+            "native",
+        ),
+        ({"SecurityOptions": ["name=userns"]}, "remaps users", "userns-remap"),
+        ({"OperatingSystem": "Docker Desktop"}, "Docker Desktop", "Install Docker Engine"),
+        ({"OSType": "windows"}, "windows containers", "native"),
+    ],
+)
+def test_an_engine_out_of_reach_is_refused_in_one_line(
+    info: dict[str, Any], why: str, cure: str
+) -> None:
+    with pytest.raises(HostError) as refusal:
+        refuse(info)
+    assert why in refusal.value.message
+    assert cure in refusal.value.hint
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:2375", "ssh://me@host", "npipe:////./pipe/x"])
+def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    with pytest.raises(HostError, match=rf"DOCKER_HOST is {address}.*unset DOCKER_HOST"):
+        connect()
+
+
+def test_no_engine_is_an_error_that_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"No Docker engine answers at .*systemctl start docker"):
+        connect(f"unix://{tmp_path}/docker.sock")
+
+
+def test_an_engine_that_ended_without_removing_its_socket(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(tmp_path / "docker.sock"))
+    with pytest.raises(HostError, match=r"Connection refused.*systemctl start docker"):
+        connect(f"unix://{tmp_path}/docker.sock")
+
+
+@pytest.mark.root
+def test_a_user_outside_of_the_group_is_told_so(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\n"
+        "from testbed.errors import HostError\n"
+        "from testbed.runtimes.docker.engine import connect\n"
+        "import docker\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try: connect(sys.argv[1])\n"
+        "except HostError as error: print(error)\n"
+    )
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(tmp_path / "docker.sock"))
+        (tmp_path / "docker.sock").chmod(0o660)
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            folder.chmod(folder.stat().st_mode | 0o001)
+        closed.listen()
+        command = [sys.executable, "-c", program, f"unix://{tmp_path}/docker.sock"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "permission denied" in said
+    assert "usermod -aG docker" in said
+    assert "runtime: native" in said
+
+
+@pytest.fixture
+def deaf(tmp_path: Path) -> Iterator[str]:
+    """The address of something that takes connections and ends them without a word."""
+    address = str(tmp_path / "docker.sock")
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
+        listener.bind(address)
+        listener.listen()
+        ending = threading.Event()
+
+        def hang_up() -> None:
+            while not ending.is_set():
+                listener.accept()[0].close()
+
+        pool.submit(hang_up)
+        yield f"unix://{address}"
+        ending.set()
+        with socket.socket(socket.AF_UNIX) as last:
+            last.connect(address)
+
+
+def test_something_else_at_the_socket_is_an_error(deaf: str) -> None:
+    with pytest.raises(HostError, match="The Docker engine"):
+        connect(deaf)
+
+
+@pytest.mark.docker
+def test_this_machines_engine_is_taken() -> None:
+    with connect() as engine:
+        assert engine.ping()
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind", "message"),
+    [
+        (
+            500,
+            "mkdir /var/lib/docker/overlay2/1: no space left on device",
+            HostError,
+            "w3: the Docker engine has no space left on its disk .*image prune",
+        ),
+        (404, "No such image: edge-testbed:1", HostError, "w3: .*testbed image build"),
+        (404, "No such container: abc", NodeError, "w3: its container was removed"),
+        (
+            400,
+            'invalid mount config for type "bind": bind source path does not exist: /no/where',
+            NodeError,
+            "^w3: No such file or directory: /no/where$",
+        ),
+        (
+            400,
+            "Requested CPUs are not available - requested 7, available: 0-1",
+            HostError,
+            "w3: cpuset 7 has CPUs that this host has not; it has 0-1. Choose from 0-1",
+        ),
+        (
+            500,
+            'could not select device driver "" with capabilities: [[gpu]]',
+            HostError,
+            "w3: .*cannot give GPUs.*remove gpus",
+        ),
+        (500, "something new.\n", NodeError, "^w3: the Docker engine refused: something new.$"),
+    ],
+)
+def test_what_the_engine_refuses_names_the_node_and_the_cure(
+    status: int, reason: str, kind: type[Exception], message: str
+) -> None:
+    error = explain("w3", status, reason)
+    assert type(error) is kind
+    with pytest.raises(kind, match=message):
+        raise error
+
+
+def test_limits_that_the_kernel_enforces_are_taken(limited: Callable[..., NodeSpec]) -> None:
+    check_abilities([NODE, limited(cpu=0.5), limited(memory=Size.parse("64MiB"))], ABLE)
+
+
+@pytest.fixture
+def limited() -> Callable[..., NodeSpec]:
+    from dataclasses import replace
+
+    def limit(**changes: Any) -> NodeSpec:
+        return replace(NODE, **changes)
+
+    return limit
+
+
+@pytest.mark.parametrize(
+    ("changes", "lacking", "message"),
+    [
+        ({"cpu": 0.5}, "CpuCfsQuota", r"w3 \(class slow\): cpu 0.5 is a limit.*docker info"),
+        ({"memory": Size.parse("64MiB")}, "MemoryLimit", r"w3 .*memory 64MiB is a limit"),
+        ({"cpu": 0.001}, "", "0.001 CPUs is below the 0.01"),
+        ({"gpus": 1}, "", r"w3 \(class slow\): gpus 1, .*no runtime nvidia.*Container Toolkit"),
+    ],
+)
+def test_what_the_engine_cannot_give_is_refused(
+    limited: Callable[..., NodeSpec], changes: dict[str, Any], lacking: str, message: str
+) -> None:
+    with pytest.raises(HostError, match=message):
+        check_abilities([limited(**changes)], {**ABLE, lacking: False})
+
+
+def test_gpus_are_taken_where_there_is_a_runtime(limited: Callable[..., NodeSpec]) -> None:
+    check_abilities([limited(gpus=2)], {**ABLE, "Runtimes": {"runc": {}, "nvidia": {}}})
+
+
+@pytest.mark.root
+def test_absent_cpus_are_refused(limited: Callable[..., NodeSpec]) -> None:
+    from testbed.cpusets import CpuSet
+
+    absent = CpuSet(str((os.cpu_count() or 1) + 1000))
+    with pytest.raises(HostError, match=rf"w3 .*cpuset {absent} has CPUs that this host has not"):
+        check_abilities([limited(cpuset=absent)], ABLE)

@@ -1,0 +1,155 @@
+"""The image itself, built from the code as it is: what is in it and what is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed import __version__
+from testbed.errors import HostError
+from testbed.runtimes.docker.build import build_image, current_images
+from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.image import check_image, image_name, source_hash
+from testbed.runtimes.docker.inputs import Variant
+from testbed.runtimes.docker.sources import image_sources
+from testbed.runtimes.docker.stock import NODES, list_images
+
+LARGEST_BYTES = 1_200_000_000
+INTERPRETER = "/opt/testbed/bin/python"
+STRANGER = "4711:4711"
+ROOT = "0:0"
+
+LOOK_INSIDE = """
+import importlib, importlib.util, json, pkgutil, shutil, sys
+from os.path import exists
+import testbed
+CONTROLLERS = {"cli", "orchestrator", "reports", "__main__", "docker"}
+imported = []
+for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
+    if not CONTROLLERS & set(module.name.split(".")):
+        importlib.import_module(module.name)
+        imported.append(module.name)
+import grpc, numpy, pyroute2, torch, yaml
+layer = torch.nn.Conv2d(1, 2, 3)
+layer(torch.ones(1, 1, 4, 4)).sum().backward()
+modules = [m for m in sys.modules.values() if isinstance(getattr(m, "__cached__", None), str)]
+print(json.dumps({
+    "imported": imported,
+    "interpreter": sys.executable,
+    "gradient": layer.weight.grad.sum().item(),
+    "cuda": torch.version.cuda,
+    "present": [name for name in ABSENT if importlib.util.find_spec(name)],
+    "commands": [name for name in COMMANDS if shutil.which(name)],
+    "not compiled": [module.__name__ for module in modules if not exists(module.__cached__)],
+}))
+"""
+ABSENT = ["docker", "matplotlib", "pandas", "pip", "pooch", "pyarrow", "scipy", "sklearn"]
+COMMANDS = ["cc", "c++", "gcc", "g++", "clang", "make", "tini", "tail", "sh"]
+LEFTOVERS = r"""
+find / -xdev \( -name '*.whl' -o -name '*.a' -path '*-packages*' -o -path '/root/.cache/*' \
+    -o -path '/tmp/*' -o -path '/build*' -o -path '/wheels*' \)
+find /opt/testbed ! -type l \( ! -perm -004 -o -type d ! -perm -005 \)
+"""
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    api = connect()
+    yield api
+    api.close()
+
+
+@pytest.fixture(scope="module")
+def image(engine: Any) -> str:
+    """The image of the code as it is; the layer of dependencies is built if there is none."""
+    return build_image(engine, Variant(), say=print, log=print)
+
+
+def run(engine: Any, image: str, *command: str, user: str = STRANGER) -> str:
+    """What a command prints in a container like a node's, with nothing to write to."""
+    container = engine.create_container(
+        image,
+        list(command),
+        user=user,
+        network_disabled=True,
+        host_config=engine.create_host_config(
+            read_only=True,
+            network_mode="none",
+            cap_drop=["ALL"],
+            cap_add=["DAC_READ_SEARCH"] if user == ROOT else [],
+        ),
+    )["Id"]
+    try:
+        engine.start(container)
+        status = engine.wait(container)["StatusCode"]
+        printed = engine.logs(container).decode()
+    finally:
+        engine.remove_container(container, force=True)
+    assert status == 0, printed
+    return str(printed)
+
+
+def test_it_says_what_it_was_built_from(engine: Any, image: str) -> None:
+    assert image == image_name()
+    labels = engine.inspect_image(image)["Config"]["Labels"]
+    assert labels["org.edge-testbed.source"] == source_hash()
+    assert labels["org.edge-testbed.version"] == __version__
+    assert check_image(engine) == check_image(engine, image) == image
+    (listed,) = (one for one in list_images(engine) if one.name == image)
+    assert (listed.part, listed.source) == (NODES, source_hash())
+    is_current = current_images()
+    assert {one.part for one in list_images(engine) if is_current(one)} >= {NODES, "dependencies"}
+
+
+def test_it_is_no_larger_than_promised(engine: Any, image: str) -> None:
+    assert engine.inspect_image(image)["Size"] <= LARGEST_BYTES
+
+
+def test_nodes_and_agent_have_all_they_import_and_no_more(engine: Any, image: str) -> None:
+    script = f"ABSENT, COMMANDS = {ABSENT}, {COMMANDS}\n{LOOK_INSIDE}"
+    found = json.loads(run(engine, image, "python", "-P", "-c", script))
+    assert {"testbed.roles.worker", "testbed.agent.init"} <= set(found.pop("imported"))
+    assert found == {
+        "interpreter": INTERPRETER,
+        "gradient": 72.0,  # 2 channels of 3 x 3 weights, each seen by 2 x 2 ones
+        "cuda": None,
+        "present": [],
+        "commands": ["tini", "tail", "sh"],
+        "not compiled": [],
+    }
+
+
+def test_builds_left_nothing_in_it_and_any_user_can_read_it(engine: Any, image: str) -> None:
+    assert run(engine, image, "sh", "-c", LEFTOVERS, user=ROOT) == ""
+
+
+def test_its_first_process_is_tini(engine: Any, image: str) -> None:
+    assert run(engine, image, "cat", "/proc/1/comm") == "tini\n"
+
+
+def test_what_is_there_is_not_built_again(engine: Any, image: str) -> None:
+    said: list[str] = []
+    assert build_image(engine, Variant(), say=said.append, log=said.append) == image
+    assert said == [f"{image} is there already"]
+
+
+def test_an_image_with_other_code_is_refused(
+    engine: Any, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in image_sources().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "testbed/units.py").write_text("changed = True\n")
+    monkeypatch.setattr("testbed.__file__", str(tmp_path / "testbed/__init__.py"))
+    with pytest.raises(HostError, match="which is of this version of testbed") as refusal:
+        check_image(engine)
+    assert refusal.value.hint == "Try: testbed image build"
+    assert image in refusal.value.message
+    with pytest.raises(HostError, match=f"The image {image} holds testbed {__version__} "):
+        check_image(engine, image)

@@ -1,0 +1,297 @@
+"""Builds that cannot go on: in an engine of the test's own, on a base that is nearly empty."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError
+from testbed.runtimes.docker import offline, sources
+from testbed.runtimes.docker.build import build_image, current_images
+from testbed.runtimes.docker.image import check_image, image_name
+from testbed.runtimes.docker.inputs import WORK_PREFIX, Variant
+from testbed.runtimes.docker.stock import (
+    BASE,
+    NODES,
+    PART_LABEL,
+    WHEELS,
+    list_images,
+    remove_images,
+)
+
+ROOT = Path(__file__).parents[3]
+STARTED_SECONDS = 60.0
+DISK_BYTES = 128 << 20
+
+HANGS = "sleep 600"
+FAILS = "echo no more patience; exit 7"
+FILLS = "cat /dev/zero > /big"
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("dockerd") is None, reason="needs dockerd, to start another"),
+]
+
+
+@dataclass
+class OwnEngine:
+    """A Docker engine with a small disk of its own."""
+
+    api: Any
+    address: str
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + STARTED_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[OwnEngine]:
+    """An engine without networks, on a disk in memory."""
+    from docker import APIClient
+
+    folder = Path(tempfile.mkdtemp(prefix="engine-"))  # sockets' paths have to be short
+    disk = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "disk", str(folder)]
+    subprocess.run(disk, check=True)
+    socket = folder / "socket"
+    # In a network of its own: an engine without a bridge removes docker0, whosever that is.
+    command = [
+        *("unshare", "--net", "dockerd", f"--host=unix://{socket}"),
+        *("--bridge=none", "--iptables=false"),
+        *(f"--data-root={folder / 'data'}", f"--exec-root={folder / 'exec'}"),
+        f"--pidfile={folder / 'pid'}",
+    ]
+    with (tmp_path / "dockerd.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: socket.exists() or process.poll() is not None, "dockerd answers")
+        api = APIClient(base_url=f"unix://{socket}", version="auto", timeout=60)
+        yield OwnEngine(api, f"unix://{socket}", process, folder)
+        api.close()
+    finally:
+        process.terminate()
+        process.wait(STARTED_SECONDS)
+        end_orphans(folder)
+        unmount(folder)
+        folder.rmdir()
+
+
+def end_orphans(folder: Path) -> None:
+    """End what a killed engine leaves: whatever names its folder, and the children of that."""
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder) in status.read_text() and int(status.parent.name) != os.getpid():
+                children = (status.parent / f"task/{status.parent.name}/children").read_text()
+                for pid in (status.parent.name, *children.split()):
+                    os.kill(int(pid), signal.SIGKILL)
+
+
+def unmount(folder: Path) -> None:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    mounted = [line.split()[1] for line in lines if line.split()[1].startswith(str(folder))]
+    for target in reversed(mounted):
+        subprocess.run(["umount", "--lazy", target], check=True)
+
+
+def import_image(engine: OwnEngine, name: str, folder: Path, label: str) -> None:
+    archive = folder.with_suffix(".tar")
+    with tarfile.open(archive, "w") as packed:
+        packed.add(folder, ".")
+    repository, _, tag = name.partition(":")
+    engine.api.import_image(
+        str(archive), repository=repository, tag=tag, changes=[f"LABEL {PART_LABEL}={label}"]
+    )
+
+
+def import_inputs(engine: OwnEngine, folder: Path, on_install: str) -> None:
+    """Give an engine the base and the wheels of a build; ``on_install`` is run instead of pip."""
+    base = folder / "base"
+    for name in ("bin", "usr/bin", "usr/sbin", "tmp"):
+        (base / name).mkdir(parents=True)
+    needed = [shutil.which(name) for name in ("sh", "sleep", "cat")]
+    libraries = subprocess.run(
+        ["ldd", *map(str, needed)], capture_output=True, text=True, check=True
+    ).stdout
+    words = {word for word in libraries.split() if word.startswith("/") and word[-1] != ":"}
+    for file in {*map(str, needed), *words}:
+        (base / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, base / file[1:])
+    if not (base / "bin/sh").exists():
+        (base / "bin/sh").symlink_to(str(shutil.which("sh")))
+    script = f'#!/bin/sh\ncase "$2" in venv) {on_install};; esac\n'
+    for name in ("tini", "python3"):
+        (base / "usr/bin" / name).write_text(script)
+        (base / "usr/bin" / name).chmod(0o755)
+    wheels = folder / "wheels"
+    (wheels / offline.WHEEL_FOLDER).mkdir(parents=True)
+    import_image(engine, f"edge-testbed-base:{offline.base_hash()}", base, BASE)
+    tag = sources.hash_requirements(sources.image_sources())
+    import_image(engine, f"edge-testbed-wheels:{tag}", wheels, WHEELS)
+
+
+def parts(engine: OwnEngine) -> list[str]:
+    """What the engine's images with names are for."""
+    return sorted(image.part for image in list_images(engine.api) if image.name)
+
+
+def containers(engine: OwnEngine) -> list[Any]:
+    found: list[Any] = engine.api.containers(all=True)
+    return found
+
+
+def work_folders(folder: Path) -> list[Path]:
+    return list(folder.glob(f"{WORK_PREFIX}*"))
+
+
+def build(engine: OwnEngine, variant: Variant | None = None) -> list[str]:
+    """Build, and return what was said to the user."""
+    said: list[str] = []
+    build_image(engine.api, variant or Variant(offline=True), say=said.append, log=said.append)
+    return said
+
+
+@contextlib.contextmanager
+def building(engine: OwnEngine, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command line, once its build hangs in the installation."""
+    (tmp_path / "work").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "testbed", "image", "build", "--offline"],
+        env={
+            **os.environ,
+            "DOCKER_HOST": engine.address,
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(tmp_path / "work"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def hangs() -> bool:
+        assert process.poll() is None, process.communicate()
+        return any("install.sh" in container["Command"] for container in containers(engine))
+
+    try:
+        wait_until(hangs, "the build is at work")
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_failed_installation_is_named_with_its_last_words(
+    engine: OwnEngine, tmp_path: Path
+) -> None:
+    import_inputs(engine, tmp_path, FAILS)
+    with pytest.raises(HostError) as failure:
+        build(engine)
+    assert "The Docker engine failed building edge-testbed-dependencies:" in str(failure.value)
+    assert "no more patience" in str(failure.value)
+    assert "non-zero code: 7" in str(failure.value)
+    assert parts(engine) == [BASE, WHEELS]
+    assert containers(engine) == []
+
+
+def test_a_full_disk_is_named_with_what_makes_room(engine: OwnEngine, tmp_path: Path) -> None:
+    import_inputs(engine, tmp_path, FILLS)
+    with pytest.raises(HostError) as failure:
+        build(engine)
+    assert "No space left on device" in str(failure.value)
+    assert "testbed image prune" in failure.value.hint
+    assert parts(engine) == [BASE, WHEELS]
+
+
+def test_a_base_that_does_not_fit_leaves_nothing(engine: OwnEngine, tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    with (tmp_path / "big/zeros").open("wb") as file:
+        file.truncate(2 * DISK_BYTES)
+    from testbed.runtimes.docker.inputs import import_archive
+
+    archive = tmp_path / "big.tar"
+    with tarfile.open(archive, "w") as packed:
+        packed.add(tmp_path / "big", ".")
+    with pytest.raises(HostError, match="no space left on device") as failure:
+        import_archive(engine.api, archive, "edge-testbed-base:big", BASE)
+    assert "testbed image prune" in failure.value.hint
+    assert list_images(engine.api) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_a_build_and_leaves_nothing(
+    engine: OwnEngine, tmp_path: Path, number: signal.Signals
+) -> None:
+    import_inputs(engine, tmp_path, HANGS)
+    with building(engine, tmp_path) as process:
+        process.send_signal(number)
+        process.communicate(timeout=STARTED_SECONDS)
+        assert process.returncode == 130
+    wait_until(lambda: not containers(engine), "the container of the build is gone")
+    assert parts(engine) == [BASE, WHEELS]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_an_engine_that_dies_ends_a_build(engine: OwnEngine, tmp_path: Path) -> None:
+    import_inputs(engine, tmp_path, HANGS)
+    with building(engine, tmp_path) as process:
+        engine.process.kill()
+        _, said = process.communicate(timeout=STARTED_SECONDS)
+    assert process.returncode == HostError.exit_code
+    assert "The Docker engine went away while building edge-testbed-dependencies:" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("variant", [Variant(gpu=True), Variant(base="nvidia/cuda:12.6.3-base")])
+def test_what_only_a_registry_has_is_refused_without_one(
+    engine: OwnEngine, variant: Variant
+) -> None:
+    with pytest.raises(HostError, match="can only be built where a registry answers: ") as refusal:
+        build(engine, variant)
+    assert "\n" not in str(refusal.value)
+
+
+def test_only_old_images_of_ours_are_removed(engine: OwnEngine, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    import_inputs(engine, tmp_path, FAILS)
+    import_image(engine, "edge-testbed:0.0.1-0123456789ab", tmp_path / "one", NODES)
+    import_image(engine, "edge-testbed:0.0.2-0123456789ab", tmp_path / "two", NODES)
+    engine.api.import_image(str(tmp_path / "two.tar"), repository="stranger", tag="1")
+    engine.api.create_container("edge-testbed:0.0.2-0123456789ab", ["x"])
+    with pytest.raises(HostError, match=r"has no image .*; it has edge-testbed:0.0..-0123456789ab"):
+        check_image(engine.api)
+    removed = {image.name: why for image, why in remove_images(engine.api, current_images())}
+    assert set(removed) == {"edge-testbed:0.0.1-0123456789ab", "edge-testbed:0.0.2-0123456789ab"}
+    assert removed["edge-testbed:0.0.1-0123456789ab"] == ""
+    assert "container" in removed["edge-testbed:0.0.2-0123456789ab"]
+    assert parts(engine) == [BASE, NODES, WHEELS]
+    assert engine.api.images("stranger") != []
+
+
+def test_an_image_of_other_sources_is_refused(engine: OwnEngine, tmp_path: Path) -> None:
+    (tmp_path / "some").mkdir()
+    import_image(engine, "mine:1", tmp_path / "some", NODES)
+    with pytest.raises(HostError, match="The image mine:1 holds no testbed, and this is testbed"):
+        check_image(engine.api, "mine:1")
+    with pytest.raises(HostError, match=f"The Docker engine has no image {image_name()}"):
+        check_image(engine.api)

@@ -1,0 +1,153 @@
+"""What goes into the image, and what its hash depends on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import HostError
+from testbed.runtimes.docker import offline, sources
+from testbed.runtimes.docker.image import image_name, source_hash
+
+ROOT = Path(__file__).parents[3]
+CONTROLLERS_ALONE = {
+    "click",
+    "docker",
+    "matplotlib",
+    "pandas",
+    "pooch",
+    "pyarrow",
+    "rich",
+    "scikit-learn",
+}
+"""What the package requires and the image leaves out."""
+
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, sys
+for absent in sys.argv[1:]:
+    sys.modules[absent] = None
+import testbed
+CONTROLLERS = {"cli", "orchestrator", "reports", "__main__"}
+for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
+    if not CONTROLLERS & set(module.name.split(".")):
+        importlib.import_module(module.name)
+print("imported")
+"""
+
+
+def requirement_name(requirement: str) -> str:
+    return re.split(r"[<>=~! ]", requirement)[0]
+
+
+def in_image() -> set[str]:
+    lines = (ROOT / sources.REQUIREMENTS).read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def in_project() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return set(project["dependencies"])
+
+
+def test_the_image_has_the_projects_requirements_word_for_word() -> None:
+    assert in_image() <= in_project()
+
+
+def test_the_image_leaves_out_what_the_controller_alone_imports() -> None:
+    assert {requirement_name(one) for one in in_project() - in_image()} == CONTROLLERS_ALONE
+
+
+def test_nodes_and_agent_import_nothing_that_the_image_leaves_out() -> None:
+    absent = {"sklearn" if name == "scikit-learn" else name for name in CONTROLLERS_ALONE}
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORT_EVERYTHING, *sorted(absent)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout, result.stderr) == ("imported\n", "")
+
+
+def test_the_sources_are_the_code_and_the_recipe_and_nothing_else() -> None:
+    names = set(sources.image_sources())
+    code = {str(file.relative_to(ROOT)) for file in (ROOT / "testbed").rglob("*.py")}
+    assert names == code | set(sources.RECIPE)
+    assert "testbed/rpc/_pb/ps_pb2.py" in names
+    in_folder = {f"docker/{file.name}" for file in (ROOT / "docker").iterdir()}
+    assert in_folder == {name for name in sources.RECIPE if name.startswith("docker/")}
+
+
+def test_the_hash_depends_on_names_and_contents() -> None:
+    # sha256(b"a\x001\0x" + b"b\x000\0") begins with these digits
+    assert sources.hash_sources({"a": b"x", "b": b""}) == "67d356ddc473"
+    assert sources.hash_sources({"a": b"", "b": b"x"}) != sources.hash_sources(
+        {"a": b"x", "b": b""}
+    )
+    assert sources.hash_sources({"ab": b"x"}) != sources.hash_sources({"a": b"bx"})
+
+
+def test_the_dependencies_depend_on_no_code() -> None:
+    found = sources.image_sources()
+    changed = {**found, "testbed/units.py": b"", "pyproject.toml": b""}
+    assert sources.hash_dependencies(changed) == sources.hash_dependencies(found)
+    assert sources.hash_sources(changed) != sources.hash_sources(found)
+    changed["constraints.txt"] = b"torch==2.12.0\n"
+    assert sources.hash_dependencies(changed) != sources.hash_dependencies(found)
+
+
+def test_the_archive_is_the_same_whoever_makes_it_and_any_user_can_read_it() -> None:
+    files = {"docker/Dockerfile": b"FROM scratch\n", "testbed/__init__.py": b""}
+    packed = sources.pack(files)
+    assert packed.getvalue() == sources.pack(files).getvalue()
+    with tarfile.open(fileobj=packed) as archive:
+        assert {entry.name: entry.size for entry in archive} == {
+            "docker/Dockerfile": 13,
+            "testbed/__init__.py": 0,
+        }
+        assert {(entry.mode, entry.uid, entry.mtime) for entry in archive} == {(0o644, 0, 0)}
+
+
+def test_the_name_says_version_and_hash() -> None:
+    assert image_name(source="0123456789ab") == "edge-testbed:0.1.0-0123456789ab"
+    assert image_name(gpu=True, source="0123456789ab") == "edge-testbed:0.1.0-0123456789ab-gpu"
+    assert image_name().endswith(source_hash())
+
+
+def test_torch_is_never_one_with_cuda(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"constraints.txt pins no version of torch"):
+        offline.make_wheels(
+            tmp_path,
+            {sources.CONSTRAINTS: b"numpy==2.4\n", sources.REQUIREMENTS: b"torch\n"},
+            torch_index="http://127.0.0.1:1/cpu",
+        )
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_the_hash_of_the_clone(tmp_path: Path) -> None:
+    tree, prefix = tmp_path / "tree", tmp_path / "prefix"
+    for name in (*sources.image_sources(), "README.md", "LICENSE"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes((ROOT / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--ignore-installed", "--prefix", prefix, tree], check=True)
+    (packages,) = prefix.glob("lib/python*/site-packages")
+    script = "import testbed.runtimes.docker.image as i; print(i.__file__, i.source_hash())"
+    printed = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert printed[0].startswith(str(prefix))
+    code = {name: (tree / name).read_bytes() for name in sources.image_sources()}
+    assert printed[1] == sources.hash_sources(code)

@@ -1,0 +1,61 @@
+"""A controller of its own, for tests to kill: ``python victim.py RUNTIME RUNS NAME [detached]``.
+
+It starts a run with four nodes, freezes the second, says "up", and waits to be killed.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from testbed.agent.client import AgentClient
+from testbed.agent.launch import Launch
+from testbed.runtimes import Docker, Native
+from testbed.runtimes.base import Cell, Mount, Start, Template
+from testbed.runtimes.choose import Real, driver_of
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
+
+NODES = 4
+HERE = Path(__file__).parent
+MOUNTED = Path("/run/testbed/entries")
+RUNTIMES: dict[str, Real] = {"native": Native(name="native"), "docker": Docker(name="docker")}
+
+
+def node(index: int) -> NodeSpec:
+    last = index + 1
+    link = LinkSpec(f"10.77.0.{last}", f"02:00:0a:4d:00:{last:02x}")
+    name = f"w{index}"
+    return NodeSpec(name, "worker", index, "default", link, None, None, 1, 21000 + index)
+
+
+def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
+    driver = driver_of(RUNTIMES[runtime])
+    folder = RunFolder.create(
+        Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
+    )
+    start = Start(
+        template=Template(preload=("entries",)),
+        detached=bool(detached),
+        environment={"PYTHONPATH": f"{HERE.parents[1]}:{HERE}:{MOUNTED}"},
+        reads=(HERE,),
+    )
+    plan = Plan(name, tuple(map(node, range(NODES))), NetworkSpec(), "warm", {"run": name})
+    lifeline = driver.start(plan, folder, start)
+    client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)
+    cells = [Cell(one, (Mount(HERE, MOUNTED),), folder.log(one.name)) for one in plan.nodes]
+    containers = driver.contain(plan, folder, cells)
+    for one in plan.nodes:
+        log = folder.log(one.name)
+        container = containers.get(one.name)
+        client.launch(Launch(one, NetworkSpec(), "entries:wait", {}, log, container=container))
+    driver.freeze(folder, "w1")
+    print("up", flush=True)
+    signal.pause()
+    lifeline.close()  # never reached: until here this process holds the run
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
