@@ -101,10 +101,12 @@ class Server(ServerHalf):
     def push(self, worker: int, update: Update, now: float) -> Applied:
         """Θ_k ← Θ_k - α / max(1, σ_k) ΔΘ~_k."""
         sent = sparse(update.payload)
-        k = sent.indices
-        sigma = self._touches[k] - self._touches_at_pull[worker][k]
-        self.parameters[k] -= damped(self._learning_rate, sigma) * sent.values
-        self._touches[k] += sent.values != 0
+        k = sent.indices.astype(np.intp)  # once, and not anew in each line that follows
+        touches = self._touches.take(k)
+        sigma = touches - self._touches_at_pull[worker].take(k)
+        step = damped(self._learning_rate, sigma) * sent.values
+        self.parameters[k] = self.parameters.take(k) - step
+        self._touches[k] = touches + (sent.values != 0)
         self.version += 1
         return applied(self.version - 1, pulled=update.version, sigma=sigma)
 

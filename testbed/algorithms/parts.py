@@ -40,9 +40,9 @@ def applied(version: int, *, pulled: int, sigma: NDArray[np.integer[Any]]) -> Ap
     return Applied(
         version=version,
         staleness=version - pulled,
-        sigma_mean=float(sigma.mean()),
-        sigma_max=int(sigma.max()),
-        step_scale=float((1 / np.maximum(1, sigma)).mean()),
+        sigma_mean=float(np.add.reduce(sigma)) / sigma.size,
+        sigma_max=int(np.maximum.reduce(sigma)),
+        step_scale=float(np.add.reduce(1 / np.maximum(1, sigma))) / sigma.size,
     )
 
 

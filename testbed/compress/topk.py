@@ -24,6 +24,7 @@ from testbed.compress.payload import Indices, Sparse, Vector
 _MAGNITUDE_BITS = np.int32(0x7FFFFFFF)
 _SAMPLE_STRIDE = 61  # prime, so that it does not fall into step with the rows of a matrix
 _WORTH_SAMPLING = 4096
+_LEAST = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,16 @@ def largest(values: Vector, count: int) -> Indices:
     The cost is that of a few passes over ``values``: a sample tells a magnitude that a little more
     than ``count`` entries reach, and only those are looked at closely. The result is exact.
     """
-    # The bits of a float without its sign order as its magnitude does, with NaN above infinity.
-    magnitudes = values.view(np.int32) & _MAGNITUDE_BITS
-    candidates: NDArray[np.intp] = np.flatnonzero(magnitudes >= _lower_bound(magnitudes, count))
-    if candidates.size < count:
-        candidates = np.flatnonzero(magnitudes)
+    if count == 1:
+        first = int(_magnitudes(values).argmax())
+        return np.array([first] if values[first] != 0 else [], np.int32)
+    candidates = None
+    if values.size >= _WORTH_SAMPLING:
+        candidates = _reaching(values, _lower_bound(values, count))
+    if candidates is None or candidates.size < count:
+        candidates = values.nonzero()[0]
     if candidates.size > count:
-        candidates = _exactly(candidates, magnitudes[candidates], count=count)
+        candidates = _exactly(candidates, _magnitudes(values[candidates]), count=count)
     return candidates.astype(np.int32)
 
 
@@ -92,16 +96,41 @@ def drawn(values: Vector, count: int, *, rng: Generator) -> Indices:
     return np.compress(values[indices] != 0, indices).astype(np.int32)
 
 
-def _lower_bound(magnitudes: NDArray[np.int32], count: int) -> int:
+def _magnitudes(values: Vector) -> NDArray[np.int32]:
+    """Integers that order as the magnitudes do: a float's bits without its sign.
+
+    NaN comes out above infinity.
+    """
+    return values.view(np.int32) & _MAGNITUDE_BITS
+
+
+def _lower_bound(values: Vector, count: int) -> np.float32:
     """A magnitude above zero that, most likely, at least ``count`` entries reach."""
-    if magnitudes.size < _WORTH_SAMPLING:
-        return 1
-    sample = magnitudes[::_SAMPLE_STRIDE]
+    sample = _magnitudes(values[::_SAMPLE_STRIDE])
     expected = count // _SAMPLE_STRIDE
     rank = expected + 3 * isqrt(expected) + 4  # three standard deviations to the safe side
     if rank >= sample.size:
-        return 1
-    return max(1, int(np.partition(sample, sample.size - rank)[sample.size - rank]))
+        return _LEAST
+    bits = np.partition(sample, sample.size - rank)[sample.size - rank]
+    return max(_LEAST, np.float32(bits.view(np.float32)))
+
+
+def _reaching(values: Vector, bound: np.float32) -> NDArray[np.intp]:
+    """Ascending indices of the entries whose magnitude is at least ``bound``, or that are NaN.
+
+    The gradient is read twice and nothing as large as it is written, and as few entries are found,
+    they are looked for among eight at a time.
+    """
+    found = np.zeros(-(-values.size // 8) * 8, np.bool_)
+    within = found[: values.size]
+    np.less(values, bound, out=within)
+    within &= np.greater(values, -bound)
+    np.logical_not(within, out=within)
+    eights = found.view(np.uint64)
+    hit = (eights != 0).nonzero()[0]
+    entries = eights[hit].view(np.bool_).nonzero()[0]
+    reaching: NDArray[np.intp] = (hit[entries >> 3] << 3) + (entries & 7)
+    return reaching
 
 
 def _exactly(

@@ -2,6 +2,9 @@
 
 One thread calls it. Nothing blocks: a push returns the replies that may go out because of it, and
 a worker that must wait simply is not among them.
+
+A training that has diverged never recovers, so it ends too: when the evaluator finds a loss that is
+not finite, or when more than half of the workers have pushed values that are not.
 """
 
 from __future__ import annotations
@@ -73,6 +76,7 @@ class Server:
     finished: str = ""
     _seats: dict[int, Seat] = field(default_factory=dict, init=False)
     _waiting: dict[int, None] = field(default_factory=dict, init=False)  # in order of asking
+    _diverged: set[int] = field(default_factory=set, init=False)  # pushed what is not finite
 
     @property
     def version(self) -> int:
@@ -105,7 +109,8 @@ class Server:
         Raises:
             RejectedError: an unknown worker, a version from the future, a push without a pull, a
                 sequence number out of order, indices that are out of range, unsorted or repeated,
-                sizes that do not fit the model, or values that are not finite.
+                sizes that do not fit the model, or values that are not finite. The last two are not
+            looked at once training has ended, as nothing is applied any more.
         """
         seat = self._seat(worker)
         if update.version > self.version:
@@ -126,8 +131,12 @@ class Server:
             )
         if update.samples < 1:
             raise RejectedError(f"w{worker}: {update.samples} samples, expected at least 1")
+        if self.finished:
+            return
         if flaw := _flaw(update.payload, self.half.parameters.size):
             raise RejectedError(f"w{worker}: {flaw}")
+        if not np.isfinite(update.payload.values).all():
+            raise _NotFiniteError(f"w{worker}: a value is NaN or infinite")
 
     def push(
         self, worker: int, sequence: int, *, update: Update, now: float
@@ -142,7 +151,12 @@ class Server:
         Raises:
             RejectedError: see ``check``; nothing was applied.
         """
-        self.check(worker, sequence, update)
+        try:
+            self.check(worker, sequence, update)
+        except _NotFiniteError:
+            self._watch_divergence(worker)
+            if not self.finished:
+                raise
         self._watch_clock(now)
         seat = self._seat(worker)
         applied = None
@@ -163,6 +177,8 @@ class Server:
             Orders that must reach workers at once, and the replies that may go out.
         """
         self._watch_clock(now)
+        if not self.finished and loss is not None and not np.isfinite(loss):
+            self.finished = f"diverged: loss is {loss} at version {self.version}"
         target = self.stop.accuracy
         if not self.finished and target is not None and accuracy is not None and accuracy >= target:
             self.finished = f"accuracy {accuracy:.4f} reached {target:g}"
@@ -172,6 +188,16 @@ class Server:
     def _watch_clock(self, now: float) -> None:
         if not self.finished and self.stop.time is not None and now >= self.stop.time:
             self.finished = f"{self.stop.time:g} s of emulated time passed"
+
+    def _watch_divergence(self, worker: int) -> None:
+        """A worker's gradients are not finite: its data may be to blame, most workers' is not."""
+        self._diverged.add(worker)
+        refused, workers = len(self._diverged), len(self._diverged | self._seats.keys())
+        if 2 * refused > workers:
+            self.finished = (
+                f"diverged: pushes of {refused} of {workers} workers are NaN or infinite at "
+                f"version {self.version}"
+            )
 
     def _seat(self, worker: int) -> Seat:
         try:
@@ -193,6 +219,10 @@ class Server:
         return released
 
 
+class _NotFiniteError(RejectedError):
+    """A push with values that are NaN or infinite."""
+
+
 def _flaw(payload: Payload, size: int) -> str:
     """Why a payload does not fit a model of ``size`` entries; empty if it does."""
     values = payload.values
@@ -203,8 +233,6 @@ def _flaw(payload: Payload, size: int) -> str:
         return f"{payload.indices.size} indices with {values.size} values"
     elif not _ascending(payload.indices, size):
         return f"indices must increase strictly within [0, {size})"
-    if not np.isfinite(values).all():
-        return "a value is NaN or infinite"
     return ""
 
 

@@ -152,8 +152,9 @@ def _ranks(scores: NDArray[np.float64], labels: Labels) -> NDArray[np.int64]:
 
 
 def _cross_entropy(scores: NDArray[np.float64], labels: Labels) -> float:
-    """Sum over the images of -log softmax(scores)[label]."""
+    """Sum over the images of -log softmax(scores)[label]; NaN where a score is not finite."""
     highest = scores.max(axis=1, keepdims=True)
     own = np.take_along_axis(scores, labels[:, None], axis=1)
-    sums = np.exp(scores - highest).sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # infinite scores of a model that diverged
+        sums = np.exp(scores - highest).sum(axis=1, keepdims=True)
     return float((np.log(sums) + highest - own).sum())

@@ -17,10 +17,10 @@ from testbed.roles.clock import Clock
 from testbed.roles.connection import limits
 from testbed.roles.desk import Desk
 from testbed.roles.journal import Journal
-from testbed.roles.process import TerminatedError, run
+from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Snapshots
-from testbed.roles.training import Training
+from testbed.roles.training import TICK_SECONDS, Training
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import Limits
 from testbed.rpc.service import Gate, serving
@@ -110,6 +110,7 @@ class ParameterServer:
             Gate(token, behaviours, limits, desk.refused, failed=self.end)
             for behaviours in (desk.for_workers, desk.for_management)
         )
+        self._workers = workers
         self._drain_seconds = drain_seconds
         self._over: asyncio.Future[None] | None = None
         self._unattended = False
@@ -134,7 +135,8 @@ class ParameterServer:
             await stack.enter_async_context(serving(listening, self.gates[1]))
             socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
             self._journal.write("listening", port=port)
-            await self._attend(self._over, self._tick(), self._conclude())
+            duties = (self._tick(), self._shrink(), self._conclude())
+            await self._attend(self._over, *duties)
 
     def end(self, error: BaseException) -> None:
         """Make ``serve`` raise this error; only the first one counts."""
@@ -166,6 +168,12 @@ class ParameterServer:
             await asyncio.sleep(self._training.seconds_to_tick())
             self._training.tick()
             self._record.spool.flush()
+
+    async def _shrink(self) -> None:
+        """Give back what answering all workers at once, at the start, has taken and never again."""
+        while self._training.version < self._workers:
+            await asyncio.sleep(TICK_SECONDS)
+        return_free_memory()
 
     async def _conclude(self) -> None:
         """See the run to its end: the workers know, and the final model is evaluated."""

@@ -154,6 +154,8 @@ def _end_of_group(message: memoryview, position: int, *, number: int) -> int:
 
 def _read_varint(message: memoryview, position: int) -> tuple[int, int]:
     """A number of up to 64 bits, and where it ends."""
+    if position < len(message) and (byte := message[position]) < 0x80:
+        return byte, position + 1  # as nearly all of them are
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(message):

@@ -1,108 +1,206 @@
-"""Updates a second of 200 warm workers, first the gradient alone, then everything: as root or user.
+"""Updates a second of whole runs beside gradients alone: one table, and benches/workers.json.
 
-    python tests/bench/workers.py [workers, default 200] [seconds each, default 15]
+    python tests/bench/workers.py [--workers 10 50 200] [--algorithm adacomp asgd] [--links unshaped
+        shaped] [--runtime native docker] [--seconds 10] [--no-reference]
 
-The paper's CNN (211,690 parameters), batches of 10, AdaComp with c = 0.01, no think time, no shaped
-links, nothing measured but the updates. The reference is the gradient alone, in as many processes
-forked from one that has everything imported, which is how workers start. Without MNIST in
-TESTBED_DATA the run of everything is left out. Prints a table, and JSON to benches/workers.json.
+The paper's CNN (211,690 parameters), MNIST, batches of 10, AdaComp with c = 0.01 or ASGD, which
+pushes all 847 KB; no think time, nothing measured but the updates. Every run is what `testbed up`
+makes of a scenario. Shaped links have 100 Mbit/s each way. A run costs its seconds, bring-up and
+tear-down. The reference is in ``references.py``. Needs MNIST in TESTBED_DATA; without it only the
+reference is measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import mmap
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.host import PROC
+from testbed.telemetry.spool import UPDATE
 
+HERE = Path(__file__).resolve().parent
 SCENARIO = """
 name: bench
-algorithm: {{adacomp: {{ratio: 0.01}}}}
+algorithm: {algorithm}
 model: adacomp-cnn
 dataset: mnist
-workers: {{count: {workers}}}
+workers:
+  count: {workers}
+  classes: {{device: {{link: {link}}}}}
 stop: {{time: {seconds}s}}
 evaluate: {{every: 1000000, images: 100}}
 """
+ALGORITHMS = {"adacomp": "{adacomp: {ratio: 0.01}}", "asgd": "asgd"}
+LINKS = {"unshaped": "{}", "shaped": "{up: {rate: 100mbit}, down: {rate: 100mbit}}"}
+PATIENCE_SECONDS = 180.0
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def main(workers: int, seconds: float) -> None:
+@dataclass(frozen=True)
+class Case:
+    """One run of the table."""
+
+    runtime: str
+    algorithm: str
+    links: str
+    workers: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How far a run is: its updates, and what all its processes have taken so far."""
+
+    updates: int
+    cpu_seconds: float
+    memory_bytes: int
+
+
+def main(options: argparse.Namespace) -> None:
     """Measure, print, write."""
-    results: dict[str, Any] = {"host": dict(describe_host(PROC)), "workers": workers}
-    cores = len(os.sched_getaffinity(0))
-    results["gradient_per_second_one_process_a_core"] = gradients(cores, seconds)
-    results["gradient_per_second"] = gradients(workers, seconds)
-    if "TESTBED_DATA" in os.environ:
-        summary = everything(workers, seconds)
-        results["updates_per_second"] = summary["updates"]["per_real_second"]
-        results["bring_up_seconds"] = summary["bring_up_seconds"]
-        results["tear_down_seconds"] = summary["tear_down_seconds"]
-        results["private_bytes_median"] = summary["memory"]["worker_private_bytes_median"]
-    for name, value in results.items():
-        print(f"{name:40} {value if not isinstance(value, float) else round(value, 1)}")
+    document: dict[str, Any] = {
+        "host": dict(describe_host(PROC)),
+        "versions": {name: version(name) for name in ("torch", "numpy", "grpcio")},
+        "load_before": os.getloadavg(),
+    }
+    print(f"{document['host']['cpu']}, {document['host']['usable_cores']} cores in use")
+    if options.reference:
+        document["gradients_per_second"] = references(max(options.workers), options.seconds)
+        for name, rate in document["gradients_per_second"].items():
+            print(f"gradients a second, {name:32} {rate:8.0f}")
+    document["runs"] = []
+    asked = product(options.runtime, options.algorithm, options.links, sorted(options.workers))
+    print(f"{'runtime':8}{'algorithm':10}{'links':10}{'workers':>8}{'updates/s':>10}", end="")
+    print(f"{'CPU ms each':>12}{'private MB':>11}{'up s':>6}{'down s':>7}")
+    for case in (Case(*values) for values in asked if "TESTBED_DATA" in os.environ):
+        measured = whole_run(case, options.seconds)
+        document["runs"].append(asdict(case) | measured)
+        print(f"{case.runtime:8}{case.algorithm:10}{case.links:10}{case.workers:8}", end="")
+        print("{updates_per_second:10.1f}{cpu_ms:12.2f}".format(**measured), end="")
+        print("{private_mb:11.1f}{up_seconds:6.1f}{down_seconds:7.2f}".format(**measured))
     target = Path("benches/workers.json")
     target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(results, indent=2) + "\n")
+    target.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def gradients(processes: int, seconds: float) -> float:
-    """Gradients a second of so many processes forked warm, each with a model of its own."""
-    import torch
-
-    from testbed.models import AdaCompCnn
-
-    torch.set_num_threads(1)
-    network = AdaCompCnn(name="adacomp-cnn").build((1, 28, 28), 10, folder=Path())
-    rng = np.random.default_rng(0)
-    parameters = network.initial(rng)
-    images = rng.standard_normal((10, 1, 28, 28)).astype(np.float32)
-    labels = rng.integers(0, 10, 10)
-    network.bind(parameters).loss_and_gradient(images, labels)
-    counts = np.frombuffer(mmap.mmap(-1, 8 * processes), np.int64)
-    begin = time.monotonic() + 1.0 + 0.03 * processes
-    children = []
-    for index in range(processes):
-        child = os.fork()
-        if child == 0:
-            bound = network.bind(parameters.copy())
-            bound.loss_and_gradient(images, labels)
-            while time.monotonic() < begin:
-                time.sleep(0.01)  # all start together
-            while time.monotonic() < begin + seconds:
-                bound.loss_and_gradient(images, labels)
-                counts[index] += 1
-            os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
-    return float(counts.sum() / seconds)
+def references(workers: int, seconds: float) -> dict[str, float]:
+    """See ``references.py``."""
+    program = [sys.executable, str(HERE / "references.py")]
+    command = [*program, "--workers", str(workers), "--seconds", str(seconds)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    rates: dict[str, float] = json.loads(done.stdout)
+    return rates
 
 
-def everything(workers: int, seconds: float) -> dict[str, Any]:
-    """The summary of a whole run with so many workers."""
+def whole_run(case: Case, seconds: float) -> dict[str, float]:
+    """One run by `testbed up`, and what it says of itself."""
     with tempfile.TemporaryDirectory() as folder:
-        scenario = Path(folder) / "bench.yaml"
-        scenario.write_text(SCENARIO.format(workers=workers, seconds=seconds))
-        command = [sys.executable, "-m", "testbed", "up", scenario, "--runs", folder]
-        subprocess.run([*command, "--name", "bench"], check=False, stdout=subprocess.DEVNULL)
-        summary: dict[str, Any] = json.loads((Path(folder) / "bench/summary.json").read_text())
-    return summary
+        scenario, run = Path(folder) / "bench.yaml", Path(folder) / "bench"
+        text = SCENARIO.format(
+            algorithm=ALGORITHMS[case.algorithm],
+            workers=case.workers,
+            link=LINKS[case.links],
+            seconds=seconds,
+        )
+        scenario.write_text(text)
+        command = [sys.executable, "-m", "testbed", "up", str(scenario), "--runs", folder]
+        command += ["--name", run.name, "--runtime", case.runtime]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as up:
+            begun, ended = observe(up, run, case.workers, seconds)
+        summary = json.loads((run / "summary.json").read_text())
+    updates = ended.updates - begun.updates
+    return {
+        "updates_per_second": summary["updates"]["per_real_second"],
+        "cpu_ms": (ended.cpu_seconds - begun.cpu_seconds) / updates * 1000
+        if updates
+        else float("nan"),
+        "memory_mb": ended.memory_bytes / 1e6,
+        "private_mb": summary["memory"]["worker_private_bytes_median"] / 1e6,
+        "up_seconds": summary["bring_up_seconds"],
+        "down_seconds": summary["tear_down_seconds"],
+    }
+
+
+def observe(
+    up: subprocess.Popen[bytes], run: Path, workers: int, seconds: float
+) -> tuple[Moment, Moment]:
+    """Two moments of the training, one soon after its start and one soon before its end."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while updates_of(run) < 3 * workers:
+        if up.poll() is not None or time.monotonic() > deadline:
+            up.terminate()
+            raise RuntimeError(f"{run} has not begun to train; its status is {up.wait()}")
+        time.sleep(0.05)
+    begun = look(up, run)
+    time.sleep(0.5 * seconds)
+    return begun, look(up, run)
+
+
+def look(up: subprocess.Popen[bytes], run: Path) -> Moment:
+    """The run as it is now: its updates, `testbed up` with all below it, and the nodes."""
+    lines = (run / "events.jsonl").read_text().splitlines()
+    nodes = {event["pid"] for event in map(json.loads, lines) if event["event"] == "launched"}
+    processes = nodes | set(descendants(up.pid))
+    memory = sum(map(proportional_bytes, processes))
+    return Moment(updates_of(run), sum(map(cpu_seconds, processes)), memory)
+
+
+def updates_of(run: Path) -> int:
+    """Rows that the PS has written down."""
+    spool = run / "ps/updates.bin"
+    return spool.stat().st_size // UPDATE.itemsize if spool.exists() else 0
+
+
+def descendants(root: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield root
+    for children in Path(f"/proc/{root}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield from descendants(int(child))
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process, all its threads; 0 of one that has just ended."""
+    fields = read(pid, "stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS if fields else 0.0
+
+
+def proportional_bytes(pid: int) -> int:
+    """Memory of a process, what it shares divided by those who share it."""
+    lines = read(pid, "smaps_rollup").splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def read(pid: int, name: str) -> str:
+    """What the kernel says of a process; empty if it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    made.add_argument("--workers", type=int, nargs="+", default=[10, 50, 200])
+    made.add_argument("--algorithm", nargs="+", choices=ALGORITHMS, default=["adacomp"])
+    made.add_argument("--links", nargs="+", choices=LINKS, default=["unshaped"])
+    made.add_argument("--runtime", nargs="+", default=["native"])
+    made.add_argument("--seconds", type=float, default=10.0)
+    made.add_argument("--no-reference", dest="reference", action="store_false")
+    return made
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # forked children end with it too
-    main(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 200,
-        float(sys.argv[2]) if len(sys.argv) > 2 else 15.0,
-    )
+    main(parser().parse_args())

@@ -112,6 +112,8 @@ def long_vectors() -> dict[str, Vector]:
         "larger where sampled": np.where(in_the_sample != 0, in_the_sample * 100, normal),
         "rising": np.arange(size, dtype=np.float32),
         "not finite": with_nan,
+        "mostly not finite": np.where(rng.random(size) < 0.9, np.float32("nan"), normal),
+        "denormals": normal * np.float32(1e-42),
     }
 
 

@@ -251,6 +251,42 @@ def test_it_stops_at_an_accuracy_and_keeps_the_first_reason() -> None:
     assert subject.finished == "accuracy 0.9000 reached 0.9"
 
 
+@pytest.mark.parametrize("loss", [NAN, float("inf")])
+def test_a_loss_that_is_not_finite_ends_it(loss: float) -> None:
+    subject = server(StopRule(updates=100))
+    subject.pull(A, 0.0)
+    push(subject, A, 1, dense(0))
+    subject.tick(1.0, loss=1e30, accuracy=0.1)
+    assert not subject.finished
+    subject.tick(2.0, loss=loss, accuracy=0.0)
+    assert subject.finished == f"diverged: loss is {loss} at version 1"
+
+
+def test_it_ends_when_more_than_half_of_the_workers_push_what_is_not_finite() -> None:
+    """One of two may have bad data, the second shows that it is the model; it is told the end."""
+    subject = server()
+    for worker in (A, B):
+        subject.pull(worker, 0.0)
+    with pytest.raises(RejectedError, match="w0: a value is NaN or infinite"):
+        push(subject, A, 1, dense(0, NAN))
+    subject.leave(A, 0.0)
+    assert not subject.finished
+    applied, releases = subject.push(B, 1, update=dense(0, NAN), now=0.0)
+    assert applied is None
+    assert versions(releases) == [(B, None)]
+    expected = "diverged: pushes of 2 of 2 workers are NaN or infinite at version 0"
+    assert subject.finished == expected
+
+
+def test_what_is_pushed_after_the_end_is_answered_by_the_end_whatever_it_holds() -> None:
+    subject = server()
+    subject.pull(A, 0.0)
+    subject.tick(1.0, loss=NAN)
+    applied, releases = subject.push(A, 1, update=dense(0, NAN), now=2.0)
+    assert applied is None
+    assert versions(releases) == [(A, None)]
+
+
 def test_a_rule_without_limits_never_stops() -> None:
     subject = server(StopRule())
     subject.pull(A, 0.0)
