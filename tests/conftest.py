@@ -6,10 +6,21 @@ root or takes long, also with a reason.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import shutil
+import signal
 import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -108,3 +119,137 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for marker in NOT_QUICK:
             if item.get_closest_marker(marker):
                 pytest.skip(f"marked {marker}, which --quick leaves out: make privileged")
+
+
+STARTED_SECONDS = 60.0
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + STARTED_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.05)
+
+
+@dataclass
+class OwnEngine:
+    """A Docker engine of a test's own, which it may stop, kill, and start again.
+
+    Attributes:
+        folder: everything it has; its path is short, for the sockets in there.
+        log: what it prints.
+        process: of its daemon.
+    """
+
+    folder: Path
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    _api: Any = None
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self.folder}/socket"
+
+    @property
+    def api(self) -> Any:
+        """A client of it."""
+        from docker import APIClient
+
+        if self._api is None:
+            self._api = APIClient(base_url=self.address, version="auto", timeout=60)
+        return self._api
+
+    def start(self) -> None:
+        """Start it, without networks, and wait until it answers."""
+        for name in ("socket", "pid"):  # of one that was killed
+            (self.folder / name).unlink(missing_ok=True)
+        # In a network of its own: an engine without a bridge removes docker0, whosever that is.
+        command = [
+            *("unshare", "--net", "dockerd", f"--host={self.address}"),
+            *("--bridge=none", "--iptables=false", f"--pidfile={self.folder / 'pid'}"),
+            *(f"--data-root={self.folder / 'data'}", f"--exec-root={self.folder / 'exec'}"),
+        ]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(self._answers, "dockerd answers")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it with a signal, and wait for its end."""
+        assert self.process is not None
+        record = self.folder / "exec/containerd/containerd.pid"
+        containerd = _hold(record)
+        self.process.send_signal(number)
+        self.process.wait(STARTED_SECONDS)
+        if containerd is not None:
+            # It dies with its parent, a moment later. The next daemon would take it for one that
+            # lives, even as a zombie.
+            select.select([containerd], [], [], STARTED_SECONDS)
+            os.close(containerd)
+            record.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End it, and everything that it has started."""
+        if self._api is not None:
+            self._api.close()
+        self.stop()
+        _end_orphans(self.folder)
+        _unmount(self.folder)
+        shutil.rmtree(self.folder)
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text()[-2000:]
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(STARTED_SECONDS)
+            try:
+                client.connect(f"{self.folder}/socket")
+                client.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+                return b" 200 " in client.recv(64)
+            except OSError:
+                return False
+
+
+def _hold(record: Path) -> int | None:
+    """A pidfd of the process whose pid is in a file; None if there is none."""
+    try:
+        return os.pidfd_open(int(record.read_text()))
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return None
+
+
+def _end_orphans(folder: Path) -> None:
+    """End what a killed engine leaves: whatever names its folder, and the children of that."""
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder) in status.read_text() and int(status.parent.name) != os.getpid():
+                children = (status.parent / f"task/{status.parent.name}/children").read_text()
+                for pid in (status.parent.name, *children.split()):
+                    os.kill(int(pid), signal.SIGKILL)
+
+
+def _unmount(folder: Path) -> None:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    mounted = [line.split()[1] for line in lines if line.split()[1].startswith(str(folder))]
+    for target in reversed(mounted):
+        subprocess.run(["umount", "--lazy", target], check=True)
+
+
+@pytest.fixture(scope="session")
+def own_engine() -> Callable[..., AbstractContextManager[OwnEngine]]:
+    """Starts a Docker engine of a test's own; a test on a machine without dockerd is skipped."""
+
+    @contextmanager
+    def start(log: Path, *, disk_bytes: int | None = None) -> Iterator[OwnEngine]:
+        if shutil.which("dockerd") is None:
+            pytest.skip("needs dockerd, to start another")
+        engine = OwnEngine(Path(tempfile.mkdtemp(prefix="engine-", dir="/var/tmp")), log)
+        if disk_bytes is not None:
+            disk = ["mount", "-t", "tmpfs", "-o", f"size={disk_bytes}", "disk", str(engine.folder)]
+            subprocess.run(disk, check=True)
+        try:
+            engine.start()
+            yield engine
+        finally:
+            engine.close()
+
+    return start

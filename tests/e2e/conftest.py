@@ -243,6 +243,6 @@ def _end_all(bed: Bed) -> None:
     for up in bed.started:
         if up.process.poll() is None:
             up.process.kill()
-            up.process.communicate()
+        up.process.communicate()  # which closes its streams too
         if bed.remains(up.name):
             bed.run("down", up.name)

@@ -92,7 +92,7 @@ def dock(bed: Any, engine: Any) -> Iterator[Dock]:
     for up in bed.started:
         if up.process.poll() is None:
             up.process.kill()
-            up.process.communicate()
+        up.process.communicate()  # which closes its streams too
         if dock.containers(up.name) and up.folder.path.exists():
             assert bed.run("down", str(up.folder.path)).status == 0
 
@@ -180,11 +180,17 @@ def test_a_worker_whose_container_goes_is_lost_and_the_others_go_on(dock: Dock, 
     assert (lost["node"], lost["status"], lost["planned"]) == ("w0", -signal.SIGKILL, False)
     states = {name: row["condition"] for name, row in dock.bed.nodes(up.name).items()}
     assert states == {name: "ended" if name == "w0" else "running" for name in states}
+    assert dock.bed.run("down", up.name).status == 0
+    said = up.end()
+    assert "w0: its container was stopped or removed; the others go on" in said.out + said.err
 
 
 @pytest.mark.parametrize(
     ("node", "reason"),
-    [("agent", "the agent has ended"), ("ps", "ps was ended by SIGKILL")],
+    [
+        ("agent", "the agent has ended, asked for 'exits': its container was stopped, killed or"),
+        ("ps", "ps: its container was stopped or removed"),
+    ],
 )
 def test_without_its_agent_or_server_a_run_ends_with_the_reason(
     dock: Dock, node: str, reason: str

@@ -136,7 +136,7 @@ def test_what_has_happened_from_outside_stands_behind_who_was_lost(small: Any, k
     [
         (None, "finished", "100 updates applied", None),
         (NodeError("w1 failed."), "failed", "w1 failed", HostError.exit_code),
-        (Interrupted("by SIGINT"), "interrupted", "by SIGINT", None),
+        (Interrupted("SIGINT"), "interrupted", "by SIGINT", None),
     ],
 )
 def test_what_cannot_be_removed_is_told_with_why_the_run_has_ended(

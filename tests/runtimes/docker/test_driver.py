@@ -22,7 +22,7 @@ from testbed.errors import HostError, NodeError
 from testbed.runtimes.base import Cell, Mount, Start
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
-from testbed.runtimes.docker.lifecycle import containers_of
+from testbed.runtimes.docker.lifecycle import containers_of, image_of_run
 from testbed.runtimes.process import Process
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
@@ -107,6 +107,36 @@ def test_all_containers_are_made_or_none(driver: Any, start_run: Any, engine: An
         assert [one.name for one in containers_of(engine, run.folder)] == before
 
 
+def test_probes_are_made_from_the_image_of_the_run(start_run: Any, engine: Any, image: str) -> None:
+    with start_run() as run:
+        cell = Cell(run.node("w0"), (), run.folder.log("w0"))
+        DockerDriver(image="edge-testbed:none").contain(_plan(run.folder), run.folder, [cell])
+        assert image_of_run(engine, run.folder) == image
+        name = f"testbed-{run.folder.name}"
+        assert engine.inspect_container(f"{name}-w0")["Config"]["Image"] == image
+        engine.remove_container(f"{name}-agent", force=True)
+        with pytest.raises(NodeError, match=r"the agent of .* has ended"):
+            DockerDriver().contain(_plan(run.folder), run.folder, [cell])
+
+
+def test_a_name_that_is_nobodys_by_now_is_not_taken(
+    tmp_path: Path, engine: Any, image: str
+) -> None:
+    from docker.errors import ImageNotFound
+
+    folder = _new_folder(tmp_path, f"moving-{os.getpid()}")
+    engine.tag(image, "edge-testbed-moving", "1")
+    moving = DockerDriver(image="edge-testbed-moving:1")
+    try:
+        with moving.start(_plan(folder), folder, Start()):
+            assert image_of_run(engine, folder) == "edge-testbed-moving:1"
+            engine.remove_image("edge-testbed-moving:1", force=True)
+            assert image_of_run(engine, folder) == engine.inspect_image(image)["Id"]
+    finally:
+        with suppress(ImageNotFound):
+            engine.remove_image("edge-testbed-moving:1")
+
+
 def test_containers_that_are_not_wanted_any_more_are_removed(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
@@ -181,8 +211,10 @@ def test_the_agents_container_is_killed(
 ) -> None:
     with start_run() as run:
         role = Process.of(run.launch("w0", "entries:wait"))
+        assert run.lifeline.explain() is None
         engine.kill(f"testbed-{run.folder.name}-agent")
         eventually(run.lifeline.ended)
+        assert "its container was stopped, killed or removed" in str(run.lifeline.explain())
         with pytest.raises(NodeError, match="the agent has ended"):
             eventually(lambda: run.lifeline.leave("kept"))
         eventually(lambda: not driver.state(run.folder).alive)
@@ -199,7 +231,9 @@ def test_a_run_whose_folder_is_gone_can_still_be_stopped(
         run.lifeline.close()
         shutil.rmtree(run.folder.path)
         assert run.folder.name in driver.find()
+        assert run.folder in driver.find_orphans()
         driver.stop(run.folder)
+        assert run.folder not in driver.find_orphans()
         assert containers_of(engine, run.folder) == []
         assert not role.alive()
 

@@ -9,10 +9,8 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +38,7 @@ HANGS = "sleep 600"
 FAILS = "echo no more patience; exit 7"
 FILLS = "cat /dev/zero > /big"
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.root,
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("dockerd") is None, reason="needs dockerd, to start another"),
-]
-
-
-@dataclass
-class OwnEngine:
-    """A Docker engine with a small disk of its own."""
-
-    api: Any
-    address: str
-    process: subprocess.Popen[bytes]
-    folder: Path
+pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow]
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -66,54 +49,13 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[OwnEngine]:
-    """An engine without networks, on a disk in memory."""
-    from docker import APIClient
-
-    folder = Path(tempfile.mkdtemp(prefix="engine-"))  # sockets' paths have to be short
-    disk = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "disk", str(folder)]
-    subprocess.run(disk, check=True)
-    socket = folder / "socket"
-    # In a network of its own: an engine without a bridge removes docker0, whosever that is.
-    command = [
-        *("unshare", "--net", "dockerd", f"--host=unix://{socket}"),
-        *("--bridge=none", "--iptables=false"),
-        *(f"--data-root={folder / 'data'}", f"--exec-root={folder / 'exec'}"),
-        f"--pidfile={folder / 'pid'}",
-    ]
-    with (tmp_path / "dockerd.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: socket.exists() or process.poll() is not None, "dockerd answers")
-        api = APIClient(base_url=f"unix://{socket}", version="auto", timeout=60)
-        yield OwnEngine(api, f"unix://{socket}", process, folder)
-        api.close()
-    finally:
-        process.terminate()
-        process.wait(STARTED_SECONDS)
-        end_orphans(folder)
-        unmount(folder)
-        folder.rmdir()
+def engine(own_engine: Callable[..., Any], tmp_path: Path) -> Iterator[Any]:
+    """An engine of the test's own, on a small disk in memory."""
+    with own_engine(tmp_path / "dockerd.log", disk_bytes=DISK_BYTES) as engine:
+        yield engine
 
 
-def end_orphans(folder: Path) -> None:
-    """End what a killed engine leaves: whatever names its folder, and the children of that."""
-    for status in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if str(folder) in status.read_text() and int(status.parent.name) != os.getpid():
-                children = (status.parent / f"task/{status.parent.name}/children").read_text()
-                for pid in (status.parent.name, *children.split()):
-                    os.kill(int(pid), signal.SIGKILL)
-
-
-def unmount(folder: Path) -> None:
-    lines = Path("/proc/self/mounts").read_text().splitlines()
-    mounted = [line.split()[1] for line in lines if line.split()[1].startswith(str(folder))]
-    for target in reversed(mounted):
-        subprocess.run(["umount", "--lazy", target], check=True)
-
-
-def import_image(engine: OwnEngine, name: str, folder: Path, label: str) -> None:
+def import_image(engine: Any, name: str, folder: Path, label: str) -> None:
     archive = folder.with_suffix(".tar")
     with tarfile.open(archive, "w") as packed:
         packed.add(folder, ".")
@@ -123,7 +65,7 @@ def import_image(engine: OwnEngine, name: str, folder: Path, label: str) -> None
     )
 
 
-def import_inputs(engine: OwnEngine, folder: Path, on_install: str) -> None:
+def import_inputs(engine: Any, folder: Path, on_install: str) -> None:
     """Give an engine the base and the wheels of a build; ``on_install`` is run instead of pip."""
     base = folder / "base"
     for name in ("bin", "usr/bin", "usr/sbin", "tmp"):
@@ -149,12 +91,12 @@ def import_inputs(engine: OwnEngine, folder: Path, on_install: str) -> None:
     import_image(engine, f"edge-testbed-wheels:{tag}", wheels, WHEELS)
 
 
-def parts(engine: OwnEngine) -> list[str]:
+def parts(engine: Any) -> list[str]:
     """What the engine's images with names are for."""
     return sorted(image.part for image in list_images(engine.api) if image.name)
 
 
-def containers(engine: OwnEngine) -> list[Any]:
+def containers(engine: Any) -> list[Any]:
     found: list[Any] = engine.api.containers(all=True)
     return found
 
@@ -163,7 +105,7 @@ def work_folders(folder: Path) -> list[Path]:
     return list(folder.glob(f"{WORK_PREFIX}*"))
 
 
-def build(engine: OwnEngine, variant: Variant | None = None) -> list[str]:
+def build(engine: Any, variant: Variant | None = None) -> list[str]:
     """Build, and return what was said to the user."""
     said: list[str] = []
     build_image(engine.api, variant or Variant(offline=True), say=said.append, log=said.append)
@@ -171,7 +113,7 @@ def build(engine: OwnEngine, variant: Variant | None = None) -> list[str]:
 
 
 @contextlib.contextmanager
-def building(engine: OwnEngine, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def building(engine: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """The command line, once its build hangs in the installation."""
     (tmp_path / "work").mkdir()
     process = subprocess.Popen(
@@ -199,9 +141,7 @@ def building(engine: OwnEngine, tmp_path: Path) -> Iterator[subprocess.Popen[str
         process.communicate()
 
 
-def test_a_failed_installation_is_named_with_its_last_words(
-    engine: OwnEngine, tmp_path: Path
-) -> None:
+def test_a_failed_installation_is_named_with_its_last_words(engine: Any, tmp_path: Path) -> None:
     import_inputs(engine, tmp_path, FAILS)
     with pytest.raises(HostError) as failure:
         build(engine)
@@ -212,7 +152,7 @@ def test_a_failed_installation_is_named_with_its_last_words(
     assert containers(engine) == []
 
 
-def test_a_full_disk_is_named_with_what_makes_room(engine: OwnEngine, tmp_path: Path) -> None:
+def test_a_full_disk_is_named_with_what_makes_room(engine: Any, tmp_path: Path) -> None:
     import_inputs(engine, tmp_path, FILLS)
     with pytest.raises(HostError) as failure:
         build(engine)
@@ -221,7 +161,7 @@ def test_a_full_disk_is_named_with_what_makes_room(engine: OwnEngine, tmp_path: 
     assert parts(engine) == [BASE, WHEELS]
 
 
-def test_a_base_that_does_not_fit_leaves_nothing(engine: OwnEngine, tmp_path: Path) -> None:
+def test_a_base_that_does_not_fit_leaves_nothing(engine: Any, tmp_path: Path) -> None:
     (tmp_path / "big").mkdir()
     with (tmp_path / "big/zeros").open("wb") as file:
         file.truncate(2 * DISK_BYTES)
@@ -238,7 +178,7 @@ def test_a_base_that_does_not_fit_leaves_nothing(engine: OwnEngine, tmp_path: Pa
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_a_build_and_leaves_nothing(
-    engine: OwnEngine, tmp_path: Path, number: signal.Signals
+    engine: Any, tmp_path: Path, number: signal.Signals
 ) -> None:
     import_inputs(engine, tmp_path, HANGS)
     with building(engine, tmp_path) as process:
@@ -250,7 +190,7 @@ def test_ctrl_c_ends_a_build_and_leaves_nothing(
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_an_engine_that_dies_ends_a_build(engine: OwnEngine, tmp_path: Path) -> None:
+def test_an_engine_that_dies_ends_a_build(engine: Any, tmp_path: Path) -> None:
     import_inputs(engine, tmp_path, HANGS)
     with building(engine, tmp_path) as process:
         engine.process.kill()
@@ -261,15 +201,13 @@ def test_an_engine_that_dies_ends_a_build(engine: OwnEngine, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("variant", [Variant(gpu=True), Variant(base="nvidia/cuda:12.6.3-base")])
-def test_what_only_a_registry_has_is_refused_without_one(
-    engine: OwnEngine, variant: Variant
-) -> None:
+def test_what_only_a_registry_has_is_refused_without_one(engine: Any, variant: Variant) -> None:
     with pytest.raises(HostError, match="can only be built where a registry answers: ") as refusal:
         build(engine, variant)
     assert "\n" not in str(refusal.value)
 
 
-def test_only_old_images_of_ours_are_removed(engine: OwnEngine, tmp_path: Path) -> None:
+def test_only_old_images_of_ours_are_removed(engine: Any, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
@@ -288,7 +226,7 @@ def test_only_old_images_of_ours_are_removed(engine: OwnEngine, tmp_path: Path) 
     assert engine.api.images("stranger") != []
 
 
-def test_an_image_of_other_sources_is_refused(engine: OwnEngine, tmp_path: Path) -> None:
+def test_an_image_of_other_sources_is_refused(engine: Any, tmp_path: Path) -> None:
     (tmp_path / "some").mkdir()
     import_image(engine, "mine:1", tmp_path / "some", NODES)
     with pytest.raises(HostError, match="The image mine:1 holds no testbed, and this is testbed"):
