@@ -5,7 +5,7 @@ The same in every role and in a simulation: nothing here depends on who drives i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,8 +66,13 @@ class Experiment:
         stop = scenario.stop
         return Server(half, StopRule(updates=stop.updates, time=stop.time, accuracy=stop.accuracy))
 
-    def worker(self, index: int) -> Worker:
-        """The loop of worker ``index``."""
+    def worker(self, index: int, *, shards: Sequence[Samples] | None = None) -> Worker:
+        """The loop of worker ``index``.
+
+        Args:
+            index: number of the worker.
+            shards: what ``shards`` returned, for whoever makes many workers.
+        """
         scenario, name = self.scenario, f"w{index}"
         half = scenario.algorithm.worker(
             self.network.layout,
@@ -76,7 +81,7 @@ class Experiment:
         )
         return Worker(
             half,
-            shard=self._shard(index),
+            shard=(shards or self.shards())[index],
             batch_size=scenario.workers.batch_size,
             think=self.think(index),
             rng=stream(scenario.seed, name, "order"),
@@ -97,16 +102,10 @@ class Experiment:
             index -= count
         raise IndexError(index)
 
-    def test_samples(self) -> Samples:
-        """The test images looked at during training, by index; the same in every run."""
-        images = len(self.data.test_labels)
-        count = min(images, self.scenario.evaluate.images)
-        draws = stream(self.scenario.seed, "evaluator", "images")
-        return np.sort(draws.choice(images, count, replace=False))
-
-    def _shard(self, index: int) -> Samples:
+    def shards(self) -> Sequence[Samples]:
+        """The training samples of each worker, by index; dealt anew by every call."""
         scenario = self.scenario
-        shards = datasets.shards(
+        return datasets.shards(
             scenario.dataset.partition,
             self.data.train_labels,
             scenario.workers.count,
@@ -114,4 +113,10 @@ class Experiment:
             classes=self.data.classes,
             rng=stream(scenario.seed, "partition"),
         )
-        return shards[index]
+
+    def test_samples(self) -> Samples:
+        """The test images looked at during training, by index; the same in every run."""
+        images = len(self.data.test_labels)
+        count = min(images, self.scenario.evaluate.images)
+        draws = stream(self.scenario.seed, "evaluator", "images")
+        return np.sort(draws.choice(images, count, replace=False))

@@ -8,7 +8,7 @@ server releases a reply ─> down the links ─> the worker trains and thinks �
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,8 +21,8 @@ from testbed.models import Evaluation
 from testbed.rpc.codec import payload_bytes
 from testbed.simulate.agenda import Agenda
 from testbed.simulate.device import Cycle
-from testbed.simulate.links import FairLink
-from testbed.simulate.model import Path
+from testbed.simulate.links import Bucket, FairLink
+from testbed.simulate.model import Path, Transfer
 from testbed.simulate.pool import Pool
 from testbed.telemetry.spool import UPDATE, Rows
 
@@ -55,6 +55,8 @@ class Seat:
         step_seconds: emulated seconds of a training step.
         up: its way to the PS.
         down: its way back.
+        up_bucket: its own link's, to the PS.
+        down_bucket: and back.
         draw_think: draws the emulated seconds between computing and pushing.
         rng: draws what happens on its link.
     """
@@ -62,6 +64,8 @@ class Seat:
     step_seconds: float
     up: Path
     down: Path
+    up_bucket: Bucket
+    down_bucket: Bucket
     draw_think: Callable[[], float]
     rng: np.random.Generator
 
@@ -170,9 +174,7 @@ class Engine:
 
             seat = self.seats[worker]
             transfer = seat.down.send(call.pulled_bytes, seat.rng)
-            self._carry(
-                self.downlink, transfer.wire_bytes, seat.down, transfer.delay_seconds, arrived
-            )
+            self._carry(transfer, seat.down_bucket, self.downlink, done=arrived)
 
     def _begin(self, worker: int, reply: Reply, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
@@ -205,7 +207,7 @@ class Engine:
             else:
                 self._apply(cycle)
 
-        self._carry(self.uplink, transfer.wire_bytes, seat.up, transfer.delay_seconds, arrived)
+        self._carry(transfer, seat.up_bucket, self.uplink, done=arrived)
 
     def _apply(self, cycle: Cycle) -> None:
         """The PS deals with a push."""
@@ -251,14 +253,15 @@ class Engine:
         self._release(self.server.leave(worker, self.agenda.now))
 
     def _carry(
-        self, link: FairLink, size: float, path: Path, delay: float, done: Callable[[float], None]
+        self, transfer: Transfer, bucket: Bucket, link: FairLink, *, done: Callable[[float], None]
     ) -> None:
-        """Move bytes through the shared link, then let the latency pass."""
+        """Move bytes through the worker's link and the PS's, then let the latency pass."""
+        delay = transfer.delay_seconds
 
         def sent(now: float) -> None:
             self.agenda.at(now + delay, done)
 
-        link.start(size, cap=path.rate, done=sent if delay else done)
+        bucket.send(transfer.wire_bytes, link=link, done=sent if delay else done)
 
     def _tick(self, now: float) -> None:
         self._release(self.server.tick(now)[1])
@@ -299,4 +302,4 @@ def without_values(reply: Reply) -> Reply:
     """The reply without its dense model, which travels apart and is the server's to change."""
     if not isinstance(reply.model, Dense):
         return reply
-    return replace(reply, model=Dense(reply.model.values[:0]))
+    return Reply(Dense(reply.model.values[:0]), reply.version, reply.orders)

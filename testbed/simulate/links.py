@@ -99,3 +99,48 @@ class FairLink:
         self._share()
         for _, done in sorted(ended, key=lambda pair: pair[0]):
             done(now)
+
+
+@dataclass
+class Bucket:
+    """A worker's own link in one direction: a token bucket, as the kernel's tbf is one.
+
+    What finds tokens passes at once, the rest at the rate; a pause fills the bucket again.
+
+    Attributes:
+        rate: bytes per second; infinite where the link is not shaped.
+        burst: bytes that the bucket holds; it begins full.
+    """
+
+    rate: float
+    burst: float
+    _tokens: float = field(init=False)
+    _settled: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._tokens = self.burst
+
+    def send(self, size: float, *, link: FairLink, done: Done) -> None:
+        """Send ``size`` bytes through this bucket and the PS's link, then call ``done``."""
+        at_once = self._take(size, link.agenda.now)
+
+        def burst_sent(now: float) -> None:
+            link.start(size - at_once, cap=self.rate, done=all_sent)
+
+        def all_sent(now: float) -> None:
+            self._tokens, self._settled = 0.0, now
+            done(now)
+
+        if at_once < size:
+            link.start(at_once, cap=inf, done=burst_sent)
+        else:
+            link.start(size, cap=inf, done=done)
+
+    def _take(self, size: float, now: float) -> float:
+        """Take as many of the tokens as the message needs; returns how many."""
+        if self.rate == inf:
+            return size
+        tokens = min(self.burst, self._tokens + self.rate * (now - self._settled))
+        taken = min(tokens, size)
+        self._tokens, self._settled = tokens - taken, now
+        return taken

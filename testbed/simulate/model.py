@@ -1,7 +1,8 @@
 """The modelled seconds: what a link and a device cost in a simulation.
 
 Bytes on a link are those of Ethernet frames: payload, gRPC's and TCP's headers. A lost packet is
-sent again, which takes its bytes once more and one round trip until all have arrived.
+sent again, which takes its bytes once more and one round trip until all have arrived. A latency is
+drawn once for a message, from the law that the kernel would draw each packet's from.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from math import ceil, inf
 
 import numpy as np
 
+from testbed.network.jitter import ENTRIES, SCALE, table
+from testbed.network.qdiscs import TokenBucket, qdisc_for
 from testbed.scenario.schema import Direction, Link
+from testbed.topology import Distribution, Shape
+from testbed.units import Rate
 
 SEGMENT_BYTES = 1448
 """TCP payload of a full Ethernet frame with time stamps."""
@@ -37,20 +42,42 @@ class Transfer:
 
 
 @dataclass(frozen=True)
+class Hop:
+    """One link's latency in one direction.
+
+    Attributes:
+        delay_seconds: mean one-way latency.
+        jitter_seconds: standard deviation of it.
+        distribution: law of the jitter.
+    """
+
+    delay_seconds: float
+    jitter_seconds: float
+    distribution: Distribution
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """The latency of one message, never negative."""
+        if not self.jitter_seconds:
+            return self.delay_seconds
+        deviation = table(self.distribution)[rng.integers(ENTRIES)] / SCALE
+        return max(0.0, self.delay_seconds + self.jitter_seconds * deviation)
+
+
+@dataclass(frozen=True)
 class Path:
     """One direction between a worker and the PS.
 
     Attributes:
         rate: bytes per second that the worker's own link allows.
-        delay_seconds: one-way latency of both links together.
-        jitter_seconds: standard deviation of it.
+        burst_bytes: what passes it at once after a pause: the bucket that the kernel would have.
+        hops: latency of both links.
         loss_ratio: share of packets lost on either link.
         round_trip_seconds: latency there and back.
     """
 
     rate: float
-    delay_seconds: float
-    jitter_seconds: float
+    burst_bytes: int
+    hops: tuple[Hop, Hop]
     loss_ratio: float
     round_trip_seconds: float
 
@@ -58,9 +85,7 @@ class Path:
         """A message with so much payload, as this path carries it."""
         message = payload_bytes + MESSAGE_BYTES
         packets = ceil(message / SEGMENT_BYTES)
-        delay = self.delay_seconds
-        if self.jitter_seconds:
-            delay = max(0.0, delay + self.jitter_seconds * float(rng.standard_normal()))
+        delay = sum(hop.draw(rng) for hop in self.hops)
         repeated, missing = 0, packets
         while self.loss_ratio and missing:
             missing = int(rng.binomial(missing, self.loss_ratio))
@@ -70,12 +95,22 @@ class Path:
         return Transfer(wire * (packets + repeated) / packets, delay)
 
 
-def paths(worker: Link, server: Link) -> tuple[Path, Path]:
-    """Up and down between a worker and the PS."""
+def paths(worker: Link, server: Link, *, time_scale: float = 1.0) -> tuple[Path, Path]:
+    """Up and down between a worker and the PS.
+
+    Args:
+        worker: the worker's link.
+        server: the PS's link.
+        time_scale: emulated seconds per real one; the kernel's buckets are as deep as real time
+            asks for.
+    """
     up = worker.up, server.down
     down = server.up, worker.down
     round_trip = sum(part.delay or 0.0 for part in (*up, *down))
-    return _path(worker.up, up, round_trip), _path(worker.down, down, round_trip)
+    return (
+        _path(worker.up, up, round_trip=round_trip, time_scale=time_scale),
+        _path(worker.down, down, round_trip=round_trip, time_scale=time_scale),
+    )
 
 
 def capacity(direction: Direction) -> float:
@@ -83,14 +118,27 @@ def capacity(direction: Direction) -> float:
     return inf if direction.rate is None else direction.rate.bytes_per_second
 
 
-def _path(own: Direction, hops: tuple[Direction, Direction], round_trip: float) -> Path:
+def _path(
+    own: Direction, hops: tuple[Direction, Direction], *, round_trip: float, time_scale: float
+) -> Path:
     arrived = 1.0
     for hop in hops:
         arrived *= 1.0 - (hop.loss or 0.0)
+    first, second = (
+        Hop(hop.delay or 0.0, hop.jitter or 0.0, hop.distribution or "normal") for hop in hops
+    )
     return Path(
         rate=capacity(own),
-        delay_seconds=sum(hop.delay or 0.0 for hop in hops),
-        jitter_seconds=sum((hop.jitter or 0.0) ** 2 for hop in hops) ** 0.5,
+        burst_bytes=_burst_bytes(own, time_scale),
+        hops=(first, second),
         loss_ratio=1.0 - arrived,
         round_trip_seconds=round_trip,
     )
+
+
+def _burst_bytes(direction: Direction, time_scale: float) -> int:
+    if direction.rate is None:
+        return 0
+    qdisc = qdisc_for(Shape(rate=Rate(direction.rate * time_scale)), rtt=0.0)
+    assert isinstance(qdisc, TokenBucket)
+    return qdisc.burst_bytes

@@ -5,17 +5,19 @@ the push is due; in between, whatever has been handed out is computed. A worker 
 the same process, and what it computes depends on its replies only, so the number of processes and
 the host's load change nothing but the real time it takes.
 
-Models travel through shared memory, one row per worker. A process is sent at most ``IN_FLIGHT``
-orders ahead, so that neither side ever blocks on a full pipe while the other does.
+Models and updates travel through shared memory, one row per worker, which first holds the model and
+then what the worker makes of it. A process is sent at most ``IN_FLIGHT`` orders ahead, so that
+neither side ever blocks on a full pipe while the other does.
 """
 
 from __future__ import annotations
 
+import gc
 import mmap
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from types import TracebackType
@@ -24,43 +26,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.base import Orders, Reply, Update
-from testbed.compress.payload import Dense, Payload, Vector
+from testbed.algorithms.base import Reply
+from testbed.compress.payload import Dense, Vector
 from testbed.errors import NodeError
 from testbed.models import Evaluation
 from testbed.simulate.device import Cycle, Device, Laboratory
+from testbed.simulate.messages import Examine, Order, Result, pack, unpack
 
 IN_FLIGHT = 64
 
 Rows = NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Order:
-    """Go on with a worker from a reply.
-
-    Attributes:
-        worker: whose reply it is.
-        now: emulated time at which it arrived.
-        think: the next draw of the think law.
-        version: the reply's version.
-        orders: the reply's orders.
-        part: the reply's model where it is not dense; a dense one stands in the worker's row.
-    """
-
-    worker: int
-    now: float
-    think: float
-    version: int
-    orders: Orders
-    part: Payload | None
-
-
-@dataclass(frozen=True)
-class Examine:
-    """Evaluate the model in the process's last row, on this many test images (all if None)."""
-
-    images: NDArray[np.int64] | None
 
 
 @dataclass
@@ -71,7 +46,7 @@ class Member:
     pipe: Connection
     queue: deque[Order | Examine] = field(default_factory=deque)
     in_flight: int = 0
-    cycles: dict[int, Cycle] = field(default_factory=dict)
+    results: dict[int, Result] = field(default_factory=dict)
     evaluations: deque[Evaluation] = field(default_factory=deque)
 
     def feed(self) -> None:
@@ -95,8 +70,8 @@ class Member:
             ) from None
         self.in_flight -= 1
         self.feed()
-        if isinstance(result, Cycle):
-            self.cycles[result.worker] = result
+        if isinstance(result, Result):
+            self.results[result.worker] = result
         else:
             self.evaluations.append(result)
 
@@ -119,6 +94,8 @@ class Pool:
         shared = mmap.mmap(-1, (workers + processes) * size * 4)
         self._rows: Rows = np.frombuffer(shared, np.float32).reshape(workers + processes, size)
         self._workers = workers
+        gc.collect()
+        gc.freeze()  # what is there stays: collecting garbage need not look at it, nor copy it
         context = multiprocessing.get_context("fork")
         self._members: list[Member] = []
         for number in range(processes):
@@ -144,6 +121,7 @@ class Pool:
             member.process.kill()
             member.process.join()
             member.pipe.close()
+        gc.unfreeze()
 
     def lend(self, worker: int, reply: Reply) -> None:
         """Copy a reply's dense model into the worker's row, before the server changes it."""
@@ -160,13 +138,9 @@ class Pool:
     def finish(self, worker: int) -> Cycle:
         """What the worker did; waits for it."""
         member = self._members[worker % len(self._members)]
-        while worker not in member.cycles:
+        while worker not in member.results:
             member.receive()
-        cycle = member.cycles.pop(worker)
-        if isinstance(cycle.update.payload, Dense):  # it came in the worker's row
-            payload = Dense(self._rows[worker].copy())
-            cycle = replace(cycle, update=replace(cycle.update, payload=payload))
-        return cycle
+        return unpack(member.results.pop(worker), self._rows[worker])
 
     def examine(self, parameters: Vector, *, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate a model on some test images (indices), or on all; waits for it."""
@@ -182,6 +156,7 @@ class Pool:
 def _serve(pipe: Connection, furnish: Furnish, number: int, rows: Rows, row: Vector) -> None:
     """The life of a process of the pool."""
     devices, laboratory = furnish(number, row)
+    gc.freeze()
     while True:
         try:
             order = pipe.recv()
@@ -199,14 +174,4 @@ def _serve(pipe: Connection, furnish: Furnish, number: int, rows: Rows, row: Vec
         model = Dense(rows[order.worker]) if order.part is None else order.part
         reply = Reply(model, order.version, order.orders)
         cycle = device.advance(reply, now=order.now, laboratory=laboratory)
-        pipe.send(_without_values(cycle, rows[order.worker]))
-
-
-def _without_values(cycle: Cycle, row: Vector) -> Cycle:
-    """The cycle as it goes through the pipe: a dense payload goes through the worker's row."""
-    payload = cycle.update.payload
-    if not isinstance(payload, Dense):
-        return cycle
-    row[:] = payload.values
-    light = Update(Dense(row[:0]), cycle.update.version, cycle.update.samples)
-    return replace(cycle, update=light)
+        pipe.send(pack(cycle, rows[order.worker]))

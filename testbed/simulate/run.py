@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from testbed.seeds import stream
 from testbed.simulate.agenda import Agenda
 from testbed.simulate.device import Device, Laboratory
 from testbed.simulate.engine import Engine, Examination, Seat
-from testbed.simulate.links import FairLink
+from testbed.simulate.links import Bucket, FairLink
 from testbed.simulate.model import capacity, paths
 from testbed.simulate.pool import Pool
 from testbed.telemetry.folder import RunFolder
@@ -29,13 +30,16 @@ from testbed.units import Duration
 SHOW_SECONDS = 0.2
 
 
-def virtual_clock(agenda: Agenda) -> Clock:
+def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
     """The clocks of a recording on virtual time, so that records repeat to the bit.
 
-    Emulated seconds stand in for those since 1970. Parts of the update record are closed by their
-    size alone.
+    What a live run would call real seconds, since its start or since 1970, are here the emulated
+    ones by the time scale.
     """
-    return Clock(wall=lambda: agenda.now, steady=lambda: agenda.now)
+    return Clock(
+        wall=lambda: agenda.now / time_scale,
+        steady=lambda: agenda.now / time_scale,
+    )
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Diary:
         gauge: adds up what is shown.
         agenda: the virtual clock.
         clock: real monotonic seconds.
+        time_scale: emulated seconds per second of the records' clocks.
     """
 
     recorder: Recorder
@@ -55,12 +60,14 @@ class Diary:
     gauge: Gauge
     agenda: Agenda
     clock: Callable[[], float]
+    time_scale: float
 
     def __post_init__(self) -> None:
         self._began = self._shown = self.clock()
 
     def updates(self, rows: Rows) -> None:
         """See Journal."""
+        rows["wall_seconds"] = rows["time_seconds"] / self.time_scale
         self.recorder.updates(rows)
         self.gauge.add_updates(rows, self.clock() - self._began)
 
@@ -69,7 +76,8 @@ class Diary:
     ) -> None:
         """See Journal."""
         event = {
-            **{"time": now, "elapsed_seconds": now, "event": "evaluated", "time_seconds": now},
+            **self._now(now),
+            **{"event": "evaluated", "time_seconds": now},
             **{"version": version, "loss": evaluation.loss, "top1": evaluation.top1},
             **{"top5": evaluation.top5, "images": evaluation.images, "final": final},
             "payload_up_bytes": payload,
@@ -81,8 +89,20 @@ class Diary:
         """See Journal."""
         node = f"w{worker}"
         event = {"event": "rejected", "node": node, "reason": reason}
-        self.recorder.from_ps({"time": now, "elapsed_seconds": now, **event})
+        self.recorder.from_ps({**self._now(now), **event})
         self.observer.notice(f"{node}: rejected: {reason}")
+
+    def started(self) -> None:
+        """The training begins."""
+        self.recorder.from_ps({**self._now(0.0), "event": "started"})
+
+    def finished(self, reason: str, version: int) -> None:
+        """The training has ended."""
+        ending = {"event": "finished", "reason": reason, "version": version}
+        self.recorder.from_ps({**self._now(self.agenda.now), **ending})
+
+    def _now(self, now: float) -> dict[str, Any]:
+        return {"time": now / self.time_scale, "elapsed_seconds": now / self.time_scale}
 
     def show(self) -> None:
         """Tell the observer, if some time has passed since it was last told."""
@@ -102,7 +122,7 @@ def record_simulation(
     """
     folder.lock.touch()
     time_scale = experiment.scenario.time_scale
-    clock = virtual_clock(agenda)
+    clock = virtual_clock(agenda, time_scale=time_scale)
     with folder.locked(), Recorder(folder, time_scale=time_scale, clock=clock) as recorder:
         recorder.state("training")
         try:
@@ -129,7 +149,7 @@ def simulate(
 
     Args:
         experiment: what is run.
-        recorder: writes the run folder; its clocks are those of ``virtual_clock(agenda)``.
+        recorder: writes the run folder; its clocks are those of ``virtual_clock``.
         agenda: the virtual clock, at zero.
         observer: is told how it goes.
         processes: how many compute gradients; by default one per core that may be used.
@@ -140,7 +160,7 @@ def simulate(
     """
     scenario = experiment.scenario
     gauge = Gauge(scenario.stop.updates, scenario.stop.time)
-    diary = Diary(recorder, observer, gauge, agenda, clock)
+    diary = Diary(recorder, observer, gauge, agenda, clock, scenario.time_scale)
     count = processes or len(os.sched_getaffinity(0))
     size = experiment.network.layout.size
     with Pool(
@@ -160,12 +180,10 @@ def simulate(
             examination=examination(experiment),
             journal=diary,
         )
-        recorder.from_ps({"time": 0.0, "elapsed_seconds": 0.0, "event": "started"})
+        diary.started()
         engine.run()
-        reason = engine.server.finished
-        ending = {"event": "finished", "reason": reason, "version": engine.server.version}
-        recorder.from_ps({"time": agenda.now, "elapsed_seconds": agenda.now, **ending})
-    return reason
+        diary.finished(engine.server.finished, engine.server.version)
+    return engine.server.finished
 
 
 def furnish(
@@ -177,9 +195,10 @@ def furnish(
     torch.set_num_threads(1)
     parameters = np.zeros_like(row)
     laboratory = Laboratory(experiment.data, parameters, experiment.network.bind(parameters))
-    devices = {}
+    devices, shards = {}, experiment.shards()
     for index in range(number, experiment.scenario.workers.count, processes):
-        device = Device(index, experiment.worker(index), _step_seconds(experiment, index))
+        worker = experiment.worker(index, shards=shards)
+        device = Device(index, worker, _step_seconds(experiment, index))
         device.worker.think = device.take_think
         devices[index] = device
     return devices, laboratory
@@ -187,13 +206,17 @@ def furnish(
 
 def seat(experiment: Experiment, index: int) -> Seat:
     """What the modelled world says of one worker."""
-    up, down = paths(experiment.device_class(index).link, experiment.scenario.ps.link)
+    scenario = experiment.scenario
+    own = experiment.device_class(index).link
+    up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return Seat(
         step_seconds=_step_seconds(experiment, index),
         up=up,
         down=down,
+        up_bucket=Bucket(up.rate, up.burst_bytes),
+        down_bucket=Bucket(down.rate, down.burst_bytes),
         draw_think=experiment.think(index),
-        rng=stream(experiment.scenario.seed, f"w{index}", "link"),
+        rng=stream(scenario.seed, f"w{index}", "link"),
     )
 
 

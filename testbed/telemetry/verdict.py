@@ -68,6 +68,7 @@ class Measurements:
     Attributes:
         state: the run's last state, ``finished`` if all went well.
         alive: whether the run is still going on.
+        attended: whether its controller lived to its end.
         reason: why it ended.
         paced: whether think times or class speeds pace the workers; else the host may be full.
         busy_share_ratio: share of the training during which the host was more than 90 % busy.
@@ -84,6 +85,7 @@ class Measurements:
 
     state: str
     alive: bool = False
+    attended: bool = True
     reason: str = ""
     paced: bool = True
     busy_share_ratio: float | None = None
@@ -128,6 +130,11 @@ def _end(measured: Measurements) -> Iterator[str]:
         yield "The run is still going on."
     elif measured.state != "finished":
         yield f"The run did not come to its end: its controller died in the state {measured.state}."
+    elif not measured.attended:
+        yield (
+            "The run came to its end without its controller, which had died: what happened to "
+            "nodes, links and host from then on is not on record."
+        )
 
 
 _PASSIVE = {"failed": "failed", "interrupted": "was interrupted"}

@@ -74,7 +74,7 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
             tmp_path, name, scenario=scenario.name, text=dump(scenario), classes=classes, now=0.0
         )
         agenda = Agenda()
-        clock = virtual_clock(agenda)
+        clock = virtual_clock(agenda, time_scale=scenario.time_scale)
         with Recorder(folder, time_scale=scenario.time_scale, clock=clock) as recorder:
             simulate(
                 Experiment.open(folder.path, data=digits),

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from testbed.simulate.agenda import Agenda
-from testbed.simulate.links import FairLink
+from testbed.simulate.links import Bucket, FairLink
 
 
 def ends_of(capacity: float, transfers: list[tuple[str, float, float, float]]) -> dict[str, float]:
@@ -71,3 +71,45 @@ def test_bytes_are_conserved_over_many_transfers() -> None:
     ended = ends_of(10_000.0, transfers)
     assert len(ended) == 1000
     assert max(ended.values()) == pytest.approx(100.0)
+
+
+def ends_through(
+    bucket: Bucket, capacity: float, messages: list[tuple[float, float]]
+) -> list[float]:
+    """When each message (start, size) is through a bucket and a PS's link of this capacity."""
+    agenda, ended = Agenda(), list[float]()
+    link = FairLink(agenda, capacity)
+    for start, size in messages:
+        agenda.at(start, lambda _, size=size: bucket.send(size, link=link, done=ended.append))  # type: ignore[misc]
+    while agenda.advance():
+        continue
+    return ended
+
+
+def test_what_finds_tokens_passes_at_once_and_the_rest_at_the_rate() -> None:
+    # 30 of 130 bytes at once, the other 100 at 10 bytes/s.
+    assert ends_through(Bucket(10.0, 30.0), inf, [(1.0, 130.0)]) == [11.0]
+    assert ends_through(Bucket(10.0, 30.0), inf, [(1.0, 30.0)]) == [1.0]
+
+
+def test_a_pause_fills_the_bucket_again_but_no_further() -> None:
+    # The first empties the bucket at 11 s. Two seconds later it holds 20: 80 are left, 8 s.
+    # A long time later it holds 30, not more: 70 are left, 7 s.
+    messages = [(1.0, 130.0), (13.0, 100.0), (1000.0, 100.0)]
+    assert ends_through(Bucket(10.0, 30.0), inf, messages) == pytest.approx([11.0, 21.0, 1007.0])
+
+
+def test_a_small_message_leaves_tokens_to_the_next() -> None:
+    # 20 of 30 tokens; after 0.5 s there are 15, so that 15 of 30 bytes wait 1.5 s.
+    ended = ends_through(Bucket(10.0, 30.0), inf, [(0.0, 20.0), (0.5, 30.0)])
+    assert ended == pytest.approx([0.0, 2.0])
+
+
+def test_a_burst_still_passes_the_shared_link() -> None:
+    # 30 bytes at the PS's 15 bytes/s: 2 s; 100 at the worker's own 10 bytes/s: 10 s.
+    assert ends_through(Bucket(10.0, 30.0), 15.0, [(0.0, 130.0)]) == pytest.approx([12.0])
+
+
+def test_a_link_that_is_not_shaped_has_no_bucket() -> None:
+    assert ends_through(Bucket(inf, 0.0), inf, [(1.0, 1e9)]) == [1.0]
+    assert ends_through(Bucket(inf, 0.0), 100.0, [(1.0, 500.0)]) == pytest.approx([6.0])

@@ -60,3 +60,30 @@ def test_jitter_never_goes_back_in_time() -> None:
     delays = [up.send(10, rng).delay_seconds for _ in range(1000)]
     assert min(delays) == 0.0
     assert np.mean(delays) == pytest.approx(0.01, rel=0.1)
+
+
+def test_a_uniform_jitter_is_uniform_with_that_standard_deviation() -> None:
+    hop = Direction(delay=Duration(0.1), jitter=Duration(0.01), distribution="uniform")
+    up, _ = paths(Link(up=hop), Link())
+    rng = np.random.default_rng(2)
+    delays = np.array([up.send(10, rng).delay_seconds for _ in range(4000)])
+    assert np.std(delays) == pytest.approx(0.01, rel=0.05)
+    assert np.abs(delays - 0.1).max() <= 0.01 * 3**0.5 * 1.001
+
+
+def test_both_links_jitter_on_their_own() -> None:
+    hop = Direction(delay=Duration(0.1), jitter=Duration(0.01))
+    up, _ = paths(Link(up=hop), Link(down=hop))
+    rng = np.random.default_rng(3)
+    delays = [up.send(10, rng).delay_seconds for _ in range(4000)]
+    assert np.std(delays) == pytest.approx(0.01 * 2**0.5, rel=0.05)
+
+
+def test_a_burst_is_as_deep_as_the_kernels_bucket() -> None:
+    # At 1 mbit two frames of 1,514 bytes; at 10 mbit a tick of 4 ms, 5,000 bytes.
+    worker = Link(up=Direction(rate=Rate(1e6)), down=Direction(rate=Rate(10e6)))
+    up, down = paths(worker, Link())
+    assert (up.burst_bytes, down.burst_bytes) == (3028, 5000)
+    # Ten emulated seconds in a real one: the kernel shapes 100 mbit, a tick of which is 50,000.
+    assert paths(worker, Link(), time_scale=10.0)[1].burst_bytes == 50_000
+    assert paths(Link(), Link())[0].burst_bytes == 0

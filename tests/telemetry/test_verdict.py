@@ -47,6 +47,7 @@ def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
         ({"state": "interrupted"}, "The run was interrupted before its end."),
         ({"state": "training", "alive": True}, "The run is still going on."),
         ({"state": "training"}, "its controller died in the state training."),
+        ({"attended": False}, "The run came to its end without its controller, which had died"),
     ],
 )
 def test_a_run_must_reach_its_end(changes: dict[str, Any], reason: str) -> None:

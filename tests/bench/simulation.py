@@ -1,0 +1,215 @@
+"""What a simulated run's CPU time is spent on, and what 10,000 workers need of the memory.
+
+    python tests/bench/simulation.py [updates, default 5000]
+
+The first part is AdaComp's paper-size scenario: 200 workers, the paper's CNN, c = 0.01, on noise of
+MNIST's shape. Everything but gradients, evaluations, the algorithm's two halves and the frame's
+server (which checks every push, live and simulated alike) is the simulator's own machinery: clock,
+links, records, models copied and sent between processes. The second part has 10,000 workers with
+the digits model.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.datasets import Prepared
+from testbed.experiment import Experiment
+from testbed.frame.server import Server
+from testbed.frame.worker import Worker
+from testbed.models import Bound
+from testbed.scenario import dump, load, load_text
+from testbed.scenario.override import Override
+from testbed.scenario.schema import Scenario
+from testbed.simulate.agenda import Agenda
+from testbed.simulate.run import simulate, virtual_clock
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.status import Status
+
+PAPER = Path(__file__).parents[2] / "scenarios/adacomp/waiting-law.yaml"
+CROWD = """
+name: crowd
+runtime: simulated
+algorithm: adacomp
+model: digits-cnn
+dataset: digits
+ps: {link: {down: {rate: 1gbit, delay: 10ms}}}
+workers:
+  count: 10000
+  think: {mean: 10s}
+  classes: {device: {speed: 50ms, link: {up: {rate: 1mbit}, down: {rate: 8mbit}}}}
+stop: {updates: 20000}
+evaluate: {every: 10000, images: 1000}
+"""
+PARTS = ("gradients", "evaluations", "worker half", "server half", "frame")
+SLOTS = 4096
+
+
+class Silent:
+    """An observer that nothing is told."""
+
+    def phase(self, text: str) -> None:
+        """Nothing."""
+
+    def notice(self, text: str) -> None:
+        """Nothing."""
+
+    def status(self, status: Status) -> None:
+        """Nothing."""
+
+
+class Stopwatch:
+    """CPU seconds of what is watched, in this process and all forked from it."""
+
+    def __init__(self) -> None:
+        self._slots = memoryview(mmap.mmap(-1, 8 * SLOTS)).cast("d")
+
+    @property
+    def seconds(self) -> float:
+        """In all processes together."""
+        return sum(self._slots)
+
+    def watch(self, subject: Any, *methods: str) -> None:
+        """Count these methods of an object from now on."""
+        for name in methods:
+            setattr(subject, name, self._counted(getattr(subject, name)))
+
+    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        slots, thread_time, getpid = self._slots, time.thread_time, os.getpid  # it is called often
+
+        def counted(*args: Any, **named: Any) -> Any:
+            begun = thread_time()
+            result = call(*args, **named)
+            slots[getpid() % SLOTS] += thread_time() - begun
+            return result
+
+        return counted
+
+
+class Watched(Experiment):
+    """An experiment whose gradients, evaluations and algorithm are counted."""
+
+    def __init__(self, scenario: Scenario, data: Prepared) -> None:
+        network = scenario.model.build(data.image_shape, data.classes, folder=Path())
+        super().__init__(scenario, data, network)
+        watches = {name: Stopwatch() for name in PARTS}
+        object.__setattr__(self, "watches", watches)
+        bind = network.bind
+
+        def watched(parameters: Any) -> Bound:
+            bound = bind(parameters)
+            watches["gradients"].watch(bound, "loss_and_gradient")
+            watches["evaluations"].watch(bound, "evaluate")
+            return bound
+
+        object.__setattr__(network, "bind", watched)
+
+    watches: dict[str, Stopwatch]
+
+    def server(self) -> Server:
+        server = super().server()
+        self.watches["server half"].watch(server.half, "push", "pull")
+        self.watches["frame"].watch(server, "push", "pull")
+        return server
+
+    def worker(self, index: int, **named: Any) -> Worker:
+        worker = super().worker(index, **named)
+        self.watches["worker half"].watch(worker.half, "receive", "step")
+        return worker
+
+
+def noise(shape: tuple[int, int, int], *, images: int) -> Prepared:
+    """A data set of so many training images that show nothing."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.standard_normal((n, *shape), dtype=np.float32) for n in (images, 10_000)]
+    labels = [rng.integers(0, 10, n) for n in (images, 10_000)]
+    return Prepared(drawn[0], labels[0], drawn[1], labels[1], classes=10, source={})
+
+
+def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
+    """Simulate a scenario; why it ended, and what it took: real seconds and CPU seconds."""
+    experiment = Watched(scenario, data)
+    begun, cpu = time.monotonic(), cpu_seconds()
+    with tempfile.TemporaryDirectory() as runs:
+        classes = ["device"] * scenario.workers.count
+        folder = RunFolder.create(
+            Path(runs), "bench", scenario="bench", text=dump(scenario), classes=classes, now=0.0
+        )
+        agenda = Agenda()
+        with Recorder(folder, time_scale=1.0, clock=virtual_clock(agenda)) as recorder:
+            reason = simulate(experiment, recorder, agenda=agenda, observer=Silent())
+    taken = {"real": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
+    taken |= {name: watch.seconds for name, watch in experiment.watches.items()}
+    taken["frame"] -= taken["server half"]
+    taken["machinery"] = taken["cpu"] - sum(taken[name] for name in PARTS)
+    return reason, taken
+
+
+def print_shares(scenario: Scenario, data: Prepared) -> None:
+    """Simulate, and print what the CPU time of an update went into once the run has begun."""
+    _, begin = measure(replaced(scenario, "stop.updates=1"), data)
+    reason, whole = measure(scenario, data)
+    taken = {name: seconds - begin[name] for name, seconds in whole.items()}
+    updates = scenario.stop.updates or 0
+    real, cpu = taken.pop("real"), taken.pop("cpu")
+    print(f"{scenario.workers.count} workers, {scenario.model.name}: {reason}")
+    print(f"{updates / real:.0f} updates/s, {cpu / updates * 1e3:.2f} ms of CPU each:")
+    for name, seconds in taken.items():
+        print(f"    {name:12} {seconds / updates * 1e3:6.3f} ms  {seconds / cpu:6.1%}")
+
+
+def replaced(scenario: Scenario, *settings: str) -> Scenario:
+    """The scenario with other values."""
+    return load_text(dump(scenario), overrides=[Override.parse(text) for text in settings])
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of its children that have ended."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def print_memory(processes: int) -> None:
+    """What the processes had at their peaks; pages that they share count in each of them."""
+    peaks = [
+        resource.getrusage(who).ru_maxrss * 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    total = peaks[0] + processes * peaks[1]
+    print(
+        f"peak RSS: the clock {peaks[0] / 1e9:.2f} GB, {processes} others at most "
+        f"{peaks[1] / 1e9:.2f} GB each; {total / 1e9:.2f} GB with what they share counted in each"
+    )
+
+
+def main(updates: int) -> None:
+    """Measure both."""
+    import torch
+
+    torch.set_num_threads(1)
+    paper = load(str(PAPER), overrides=[])
+    # Noise cannot be learned: at the scenario's learning rate the model would diverge.
+    paper = replaced(paper, f"stop.updates={updates}", "algorithm.learning_rate=0.001")
+    print_shares(paper, noise((1, 28, 28), images=60_000))
+    child = os.fork()  # so that its memory is its own
+    if child == 0:
+        reason, taken = measure(load_text(CROWD), noise((1, 8, 8), images=100_000))
+        print(f"10,000 workers, digits-cnn: {reason} in {taken['real']:.0f} s")
+        print_memory(len(os.sched_getaffinity(0)))
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5000)

@@ -1,0 +1,53 @@
+"""What a simulation will model, told before it begins."""
+
+from __future__ import annotations
+
+from testbed.scenario import load_text
+from testbed.simulate.outline import LEFT_OUT, ClassOutline, outline
+
+TEXT = """
+name: outlined
+runtime: simulated
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+ps: {link: {down: {rate: 10mbit}}}
+workers:
+  count: 10
+  think: {law: exponential, mean: 90ms}
+  classes:
+    fast: {share: 0.6, speed: 10ms}
+    slow:
+      share: 0.4
+      speed: 310ms
+      link:
+        up: {rate: 1mbit, delay: 20ms, jitter: 2ms, distribution: pareto, loss: 0.015}
+        down: {delay: 40ms}
+stop: {updates: 10}
+"""
+
+
+def test_classes_links_and_pace() -> None:
+    made = outline(load_text(TEXT), parameters=None, processes=2)
+    assert made.classes == (
+        ClassOutline("fast", 6, 0.01, up="takes no time", down="takes no time"),
+        ClassOutline("slow", 4, 0.31, up="1mbit, 20ms ± 2ms pareto, 1.5 % lost", down="40ms"),
+    )
+    assert (made.ps_up, made.ps_down) == ("takes no time", "10mbit")
+    assert made.think == "exponential x 90ms"
+    assert made.updates_per_second == 70.0  # six every 0.1 s and four every 0.4 s
+    assert made.memory_bytes is None
+    assert made.left_out == LEFT_OUT
+
+
+def test_memory_grows_with_workers_and_processes() -> None:
+    scenario = load_text(TEXT)
+    # Three vectors of a million floats for each of 10 workers, and 350 MB a process and the clock.
+    made = outline(scenario, parameters=1_000_000, processes=3)
+    assert made.memory_bytes == 120_000_000 + 4 * 350_000_000
+
+
+def test_no_think_law() -> None:
+    made = outline(load_text(TEXT.replace("  think:", "  #")), parameters=None, processes=1)
+    assert made.think == "none"
+    assert made.updates_per_second == 6 / 0.01 + 4 / 0.31
