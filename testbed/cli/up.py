@@ -235,5 +235,6 @@ def _show(report: Report, folder: Path) -> None:
     if summary["updates"]["total"]:
         print_report(report, folder=folder)
         return
-    click.echo(f"{summary['state']} before any update")
+    why = f": {summary['reason']}" if summary["state"] == "finished" else ""
+    click.echo(f"{summary['state']} before any update{why}")
     click.echo(f"folder: {folder}")

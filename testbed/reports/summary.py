@@ -134,6 +134,7 @@ def _measurements(run: Run, events: Sequence[Event], *, seconds: float | None) -
         alive=run.alive,
         attended=measures.is_attended(events),
         reason=run.state.reason,
+        updates=len(run.updates),
         paced=run.scenario.is_paced,
         busy_share_ratio=None if busy is None else busy.share_ratio,
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),

@@ -70,6 +70,7 @@ class Measurements:
         alive: whether the run is still going on.
         attended: whether its controller lived to its end.
         reason: why it ended.
+        updates: how many were applied.
         paced: whether think times or class speeds pace the workers; else the host may be full.
         busy_share_ratio: share of the training during which the host was more than 90 % busy.
         late_steps_ratio: share of the steps of paced classes that took longer than their class's.
@@ -87,6 +88,7 @@ class Measurements:
     alive: bool = False
     attended: bool = True
     reason: str = ""
+    updates: int | None = None
     paced: bool = True
     busy_share_ratio: float | None = None
     late_steps_ratio: float | None = None
@@ -135,6 +137,8 @@ def _end(measured: Measurements) -> Iterator[str]:
             "The run came to its end without its controller, which had died: what happened to "
             "nodes, links and host from then on is not on record."
         )
+    elif measured.updates == 0:
+        yield f"No update was applied{why}."
 
 
 _PASSIVE = {"failed": "failed", "interrupted": "was interrupted"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,7 +30,6 @@ class LiveRun:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "testbed", *command],
             stdout=subprocess.DEVNULL,
-            env={**os.environ, "XDG_STATE_HOME": str(runs)},
         )
 
     def await_event(self, name: str, count: int = 1) -> list[dict[str, Any]]:
@@ -59,12 +57,15 @@ class LiveRun:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRun]:
-    run = LiveRun(tmp_path_factory.mktemp("runs"))
-    try:
-        run.await_event("brought_up")
-        yield run
-    finally:
-        run.end()
+    runs = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(runs))  # this user may have another run of that name
+        run = LiveRun(runs)
+        try:
+            run.await_event("brought_up")
+            yield run
+        finally:
+            run.end()
 
 
 def net(live: LiveRun, verb: str, *arguments: str) -> int:

@@ -99,14 +99,17 @@ def test_a_worker_whose_push_is_rejected(bed: Any) -> None:
     assert run.state.state == "finished"
 
 
-def test_all_workers_are_rejected(bed: Any) -> None:
+def test_a_training_without_a_finite_number_ends_at_once(bed: Any) -> None:
     up = up_with(bed, "Nan")
     done = up.end()
-    assert done.status == 5
-    assert done.err.startswith("every worker has ended before the training did; the last, w")
-    assert "a value is NaN or infinite" in done.err
-    rejected = [reason for reason in reasons(up) if " was rejected: " in reason]
-    assert sorted(reason[:12] for reason in rejected) == [f"A push of w{n}" for n in range(3)]
+    assert (done.status, done.err) == (6, "")
+    state = up.folder.state()
+    assert state.state == "finished"
+    assert state.reason.startswith("diverged: ")
+    assert state.reason.endswith(" at version 0")
+    assert f"finished before any update: {state.reason}" in done.out.splitlines()
+    assert f"No update was applied: {state.reason}." in reasons(up)
+    assert len(testbed.Run(up.folder.path).updates) == 0
     assert bed.remains(up.name) == []
 
 

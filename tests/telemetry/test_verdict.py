@@ -142,3 +142,10 @@ def test_repetitions_that_arrived_twice_explain_bytes_too_many_but_none_too_few(
 
 def test_nothing_was_carried() -> None:
     assert reasons(ingress=Flow(0, 0, 0, 0, 0), egress=Flow()) == ()
+
+
+def test_a_run_without_an_update_has_shown_nothing() -> None:
+    reason = "diverged: loss is nan at version 0"
+    verdict = judge(Measurements("finished", reason=reason, updates=0))
+    assert verdict.reasons == (f"No update was applied: {reason}.",)
+    assert judge(Measurements("finished", reason=reason, updates=1)).valid
