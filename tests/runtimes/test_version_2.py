@@ -59,7 +59,7 @@ def test_limits_freezing_and_death(
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("-m", "not slow", "-k", f"{ABOUT_GROUPS} or test_enforcement"),
+            *("-m", "not slow and not docker", "-k", f"{ABOUT_GROUPS} or test_enforcement"),
             *(str(here / f"test_{name}.py") for name in files),
         ],
         cwd=here.parents[1],
@@ -90,7 +90,15 @@ def test_an_ordinary_user_has_limits_where_a_part_is_delegated(
         )
         subprocess.run(["chown", user.name, *given], check=True)
         tests = [f"tests/runtimes/test_{name}.py" for name in ("native", "death", "contract")]
-        options = ("-q", "-p", "no:cacheprovider", "-m", "not slow", "-k", ABOUT_GROUPS)
+        options = (
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not slow and not docker",
+            "-k",
+            ABOUT_GROUPS,
+        )
         command = user.command(user.python, "-m", "pytest", *options, *tests)
         done = subprocess.run(
             ["sh", "-c", f'echo 0 > {part}/cgroup.procs; exec "$@"', "sh", *command],
