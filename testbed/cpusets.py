@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 from reprlib import repr as shortened
-from typing import Any, Self
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from typing import ClassVar, Self
 
 from testbed.errors import Unfit
+from testbed.written import Written
 
 _RANGE = "[0-9]{1,4}(?:-[0-9]{1,4})?"
 _LIST = re.compile(f"{_RANGE}(?:,{_RANGE})*")
@@ -19,10 +17,14 @@ _WANTED = "CPUs by number, in quotes, like '0-1,3'"
 _LARGEST = 4095
 
 
-class CpuSet(str):
+class CpuSet(Written, str):
     """Some CPUs of a host, at least one; the shortest text that says so, so that equal is equal."""
 
     __slots__ = ()
+
+    WANTED: ClassVar[str] = _WANTED
+    PATTERN: ClassVar[str] = f"^{_LIST.pattern}$"
+    DESCRIPTION: ClassVar[str] = "CPUs of the host by number, like 0-1,3."
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -61,31 +63,3 @@ class CpuSet(str):
             for first, _, last in ends
             for number in range(int(first), int(last or first) + 1)
         )
-
-    @staticmethod
-    def wanted() -> str:
-        """What is expected where CPUs are wanted, in words."""
-        return _WANTED
-
-    @classmethod
-    def _validate(cls, value: Any) -> Self:
-        if isinstance(value, cls):
-            return value
-        if isinstance(value, str):
-            return cls.parse(value)
-        raise Unfit("", _WANTED)
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: type[Any], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        description = "CPUs of the host by number, like 0-1,3."
-        return {"type": "string", "pattern": f"^{_LIST.pattern}$", "description": description}

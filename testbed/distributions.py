@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass
 from math import isclose
 from reprlib import repr as shortened
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
 from testbed.errors import Unfit
+from testbed.written import Written
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -29,7 +27,7 @@ _LARGEST_DEVIATION = 1 / 3
 
 
 @dataclass(frozen=True)
-class Law:
+class Law(Written):
     """A law with mean 1; what it draws is multiplied by a mean duration.
 
     Attributes:
@@ -37,6 +35,12 @@ class Law:
         first: lower end of a uniform law, mean of a normal law.
         second: upper end of a uniform law, standard deviation of a normal law.
     """
+
+    WANTED: ClassVar[str] = _WANTED
+    PATTERN: ClassVar[str] = (
+        rf"^\s*(constant|exponential|(uniform|normal)\s*\({_NUMBER},{_NUMBER}\))\s*$"
+    )
+    DESCRIPTION: ClassVar[str] = f"A law with mean 1, {_WANTED.removeprefix('a law: ')}."
 
     family: Family
     first: float = 1.0
@@ -92,32 +96,3 @@ class Law:
             return self.family
         first, second = (repr(value).removesuffix(".0") for value in (self.first, self.second))
         return f"{self.family}({first},{second})"
-
-    @staticmethod
-    def wanted() -> str:
-        """What is expected where a law is wanted, in words."""
-        return _WANTED
-
-    @classmethod
-    def _validate(cls, value: Any) -> Self:
-        if isinstance(value, cls):
-            return value
-        if isinstance(value, str):
-            return cls.parse(value)
-        raise Unfit("", _WANTED)
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: type[Any], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        law = rf"(constant|exponential|(uniform|normal)\s*\({_NUMBER},{_NUMBER}\))"
-        description = f"A law with mean 1, {_WANTED.removeprefix('a law: ')}."
-        return {"type": "string", "pattern": rf"^\s*{law}\s*$", "description": description}

@@ -7,6 +7,7 @@ counted elsewhere, at the codec.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -178,7 +179,7 @@ def read_retransmitted_segments(pid: int) -> int:
     return int(numbers[names.index("RetransSegs")])
 
 
-class _Meter:
+class _Meter(ABC):
     """One node: its last readings, kept when it has gone."""
 
     def __init__(self) -> None:
@@ -199,8 +200,9 @@ class _Meter:
             with suppress(FileNotFoundError, ProcessLookupError):
                 self._measure(self._pid)
 
+    @abstractmethod
     def _measure(self, pid: int) -> None:
-        raise NotImplementedError
+        """Read the kernel's counters of the node."""
 
 
 class _ServerMeter(_Meter):

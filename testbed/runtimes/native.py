@@ -106,10 +106,7 @@ class NativeDriver:
 
     def logs(self, folder: RunFolder, node: str) -> bytes:
         """What a node has printed so far."""
-        try:
-            return folder.log(node).read_bytes()
-        except FileNotFoundError:
-            raise NodeError(f"{folder.log(node)}: no such log.") from None
+        return folder.read_log(node)
 
     def state(self, folder: RunFolder) -> HostState:
         """What there is of a run on this host now."""

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from testbed.errors import HostError, Problem, RunNotFound, ScenarioError, TestbedError
+from testbed.errors import HostError, NodeError, Problem, RunNotFound, ScenarioError, TestbedError
 from testbed.telemetry.files import moment, read_json, write_atomically
 
 FORMAT = 1
@@ -179,6 +179,17 @@ class RunFolder:
     def log(self, node: str) -> Path:
         """What one node printed."""
         return self.logs / f"{node}.log"
+
+    def read_log(self, node: str) -> bytes:
+        """What one node has printed so far.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+        try:
+            return self.log(node).read_bytes()
+        except FileNotFoundError:
+            raise NodeError(f"{self.log(node)}: no such log.") from None
 
     @property
     def ps(self) -> Path:
