@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -144,8 +144,16 @@ def _table(rows: Rows) -> pyarrow.Table:
         for name in UPDATE.names or ()
     ]
     schema = pyarrow.schema(fields, metadata={"format": str(FORMAT)})
-    columns = [pyarrow.array(np.ascontiguousarray(rows[field.name])) for field in fields]
+    columns = [_column(rows[field.name], field.type) for field in fields]
     return pyarrow.Table.from_arrays(columns, schema=schema)
+
+
+def _column(values: np.ndarray[Any, np.dtype[Any]], kind: pyarrow.DataType) -> pyarrow.Array:
+    """Values as they lie in memory; ``pyarrow.array`` would import pandas to look at them."""
+    import pyarrow
+
+    buffer = pyarrow.py_buffer(np.ascontiguousarray(values))
+    return pyarrow.Array.from_buffers(kind, len(values), [None, buffer])
 
 
 def _damaged(path: Path, what: str) -> TestbedError:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,18 @@ def test_a_part_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "part-0000.parquet").write_bytes(b"PAR1")
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part cannot be read"):
         count_rows(tmp_path)
+
+
+def test_a_part_is_written_without_pandas(tmp_path: Path) -> None:
+    # It takes a second of CPU, which a controller beside 200 busy workers waits long for.
+    program = (
+        "import sys; from pathlib import Path; import numpy as np;"
+        "from testbed.telemetry.parts import PartWriter;"
+        "from testbed.telemetry.spool import UPDATE;"
+        "writer = PartWriter(Path(sys.argv[1])); writer.add(np.zeros(3, UPDATE), now=0.0);"
+        "writer.close(); print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed == "False\n"
+    assert count_rows(tmp_path) == 3
