@@ -218,7 +218,8 @@ def _leaving(background: Background, display: LiveDisplay, folder: RunFolder) ->
 
 
 def _what_is_left(folder: RunFolder) -> str:
-    if not folder.alive():
+    interrupted = folder.state().state == "interrupted"  # whoever ends the run may hold its lock
+    if interrupted or not folder.alive():
         return "everything is torn down"
     return (
         "kept: its containers are there until you end them\n"

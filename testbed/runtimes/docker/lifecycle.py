@@ -34,6 +34,8 @@ ROLES = (AGENT, "ps", "evaluator", "worker", "probe")
 ALIVE = ("running", "paused")
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
+END_SECONDS = 10
+"""For an agent to end in, which takes it a moment."""
 
 
 @dataclass(frozen=True)
@@ -194,10 +196,9 @@ def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool
     there = False
     while found := containers_of(engine, folder):
         there = True
-        # First, so that nobody looks after nodes that end. It would also have to collect their
-        # roles: without it, the engine does.
         agents = [one for one in found if one.role == AGENT]
         others = [one for one in found if one.role != AGENT]
+        in_parallel(lambda one: _let_end(engine, one), agents)
         refusals = [
             *in_parallel(lambda one: remove(engine, one.identity), agents),
             *in_parallel(lambda one: remove(engine, one.identity), others),
@@ -213,6 +214,27 @@ def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool
             )
         time.sleep(RETRY_SECONDS)
     return there
+
+
+def _let_end(engine: APIClient, agent: Found) -> None:
+    """Ask a run's agent to end, and give it the time to kill its roles and to collect them.
+
+    Roles end with their agent. If the engine kills it, all of them are left to the engine, which
+    takes up to a second over each while it is busy killing a container.
+
+    Raises:
+        HostError: the engine does not answer.
+    """
+    from docker.errors import APIError
+    from requests.exceptions import ConnectionError as Silence
+    from requests.exceptions import ReadTimeout
+
+    if agent.state != "running":  # one that is paused hears nothing
+        return
+    with asking("a run"), suppress(APIError):  # it has just ended
+        engine.kill(agent.identity, "SIGTERM")
+        with suppress(ReadTimeout, Silence):  # whichever way the engine's client calls a timeout
+            engine.wait(agent.identity, timeout=END_SECONDS)
 
 
 def remove(engine: APIClient, identity: str) -> str:

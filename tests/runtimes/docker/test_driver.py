@@ -20,6 +20,7 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.base import Cell, Mount, Start
+from testbed.runtimes.docker.containers import AGENT, FOLDER, ROLE
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import containers_of, image_of_run
@@ -221,6 +222,22 @@ def test_the_agents_container_is_killed(
         run.lifeline.stop()
         assert containers_of(engine, run.folder) == []
         assert not role.alive()
+
+
+def test_an_agent_that_is_to_end_collects_its_roles_itself(
+    driver: Any, start_run: Any, engine: Any
+) -> None:
+    begun = int(time.time())
+    with start_run(detached=True) as run:
+        run.launch("w0", "entries:wait")
+        run.launch("w1", "entries:wait")
+        run.lifeline.close()
+        driver.stop(run.folder)  # from elsewhere: nobody has told the agent anything
+    filters = {"event": ["die"], "label": [f"{FOLDER}={run.folder.path}", f"{ROLE}={AGENT}"]}
+    until = int(time.time()) + 1
+    died = engine.events(since=begun, until=until, filters=filters, decode=True)
+    statuses = [event["Actor"]["Attributes"]["exitCode"] for event in died]
+    assert statuses == ["0"]  # 137 if the engine killed it, and was left with its roles
 
 
 def test_a_run_whose_folder_is_gone_can_still_be_stopped(
