@@ -10,7 +10,7 @@ from itertools import count
 Happening = Callable[[float], None]
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     """A place in the agenda.
 

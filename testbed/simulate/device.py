@@ -7,16 +7,19 @@ before the push is due on the virtual clock, in any process.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
 from testbed.compress.payload import Vector
 from testbed.datasets import Prepared
 from testbed.frame.worker import Arrived, Computed, Loop, Passed, Pull, Push, Step, Think, Worker
-from testbed.models import Bound
+from testbed.models import Bound, Evaluation
 
 
-@dataclass(frozen=True, eq=False)
-class Cycle:
+class Cycle(NamedTuple):
     """What a worker did with a reply.
 
     Attributes:
@@ -55,6 +58,12 @@ class Laboratory:
         self.parameters[:] = at
         images = self.data.train_images[step.samples]
         return self.bound.loss_and_gradient(images, self.data.train_labels[step.samples])[1]
+
+    def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
+        """Evaluate the parameters ``at`` on some test images (indices), or on all."""
+        self.parameters[:] = at
+        chosen = slice(None) if images is None else images
+        return self.bound.evaluate(self.data.test_images[chosen], self.data.test_labels[chosen])
 
 
 @dataclass

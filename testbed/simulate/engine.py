@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from testbed.algorithms.base import Applied, Reply
-from testbed.compress.payload import Dense
+from testbed.algorithms.base import Applied
 from testbed.errors import NodeError, RejectedError
 from testbed.frame.server import Release, Server
 from testbed.models import Evaluation
@@ -80,6 +80,7 @@ class Call:
         blocked: how long the PS held the reply back.
         transfer: how long the call took beside that.
         pulled_bytes: payload of the reply.
+        pushed_bytes: payload of the push that is under way.
     """
 
     began: float = 0.0
@@ -87,6 +88,7 @@ class Call:
     blocked: float = 0.0
     transfer: float = 0.0
     pulled_bytes: int = 0
+    pushed_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,7 @@ class Engine:
     _calls: list[Call] = field(default_factory=list)
     _busy_until: float = 0.0
     _payload: int = 0
-    _rows: Rows = field(default_factory=lambda: np.zeros(BUFFERED_ROWS, UPDATE))
-    _filled: int = 0
+    _rows: list[tuple[float, ...]] = field(default_factory=list)  # as in UPDATE
     _due: int = 0
     _ended: int = 0
 
@@ -167,51 +168,48 @@ class Engine:
             call.blocked = now - call.asked
             call.pulled_bytes = payload_bytes(reply.model)
             self.pool.lend(worker, reply)
-            light = without_values(reply)
-
-            def arrived(now: float, worker: int = worker, reply: Reply = light) -> None:
-                self._begin(worker, reply, now)
-
             seat = self.seats[worker]
             transfer = seat.down.send(call.pulled_bytes, seat.rng)
+            arrived = partial(self._begin, worker)
             self._carry(transfer, seat.down_bucket, self.downlink, done=arrived)
 
-    def _begin(self, worker: int, reply: Reply, now: float) -> None:
+    def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
         call, seat = self._calls[worker], self.seats[worker]
         call.transfer = now - call.began - call.blocked
         think = seat.draw_think()
-        self.pool.begin(worker, reply, now=now, think=think)
-        self.agenda.at(now + seat.step_seconds + think, lambda _: self._finish(worker))
+        self.pool.begin(worker, now=now, think=think)
+        self.agenda.at(now + seat.step_seconds + think, partial(self._finish, worker))
 
-    def _finish(self, worker: int) -> None:
+    def _finish(self, worker: int, now: float) -> None:
         """The earliest moment of the push has come; with several local steps it may be later."""
         cycle = self.pool.finish(worker)
-        if cycle.push_at > self.agenda.now:
-            self.agenda.at(cycle.push_at, lambda _: self._push(cycle))
+        if cycle.push_at > now:
+            self.agenda.at(cycle.push_at, partial(self._push, cycle))
         else:
-            self._push(cycle)
+            self._push(cycle, now)
 
-    def _push(self, cycle: Cycle) -> None:
+    def _push(self, cycle: Cycle, now: float) -> None:
         """Send an update on its way up."""
         seat, call = self.seats[cycle.worker], self._calls[cycle.worker]
-        call.began = self.agenda.now
-        transfer = seat.up.send(payload_bytes(cycle.update.payload), seat.rng)
-
-        def arrived(now: float) -> None:
-            call.asked = now
-            begin = max(now, self._busy_until)
-            self._busy_until = begin + self.service_seconds
-            if self._busy_until > now:
-                self.agenda.at(self._busy_until, lambda _: self._apply(cycle))
-            else:
-                self._apply(cycle)
-
+        call.began = now
+        call.pushed_bytes = payload_bytes(cycle.update.payload)
+        transfer = seat.up.send(call.pushed_bytes, seat.rng)
+        arrived = partial(self._arrive, cycle)
         self._carry(transfer, seat.up_bucket, self.uplink, done=arrived)
 
-    def _apply(self, cycle: Cycle) -> None:
+    def _arrive(self, cycle: Cycle, now: float) -> None:
+        """An update has arrived: the PS deals with it once it is through with those before."""
+        self._calls[cycle.worker].asked = now
+        self._busy_until = max(now, self._busy_until) + self.service_seconds
+        if self._busy_until > now:
+            self.agenda.at(self._busy_until, partial(self._apply, cycle))
+        else:
+            self._apply(cycle, now)
+
+    def _apply(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push."""
-        now, worker = self.agenda.now, cycle.worker
+        worker = cycle.worker
         try:
             applied, releases = self.server.push(
                 worker, cycle.sequence, update=cycle.update, now=now
@@ -226,17 +224,18 @@ class Engine:
             self._examine(now)
 
     def _record(self, cycle: Cycle, applied: Applied) -> None:
-        now, call = self.agenda.now, self._calls[cycle.worker]
-        size = payload_bytes(cycle.update.payload)
-        self._payload += size
-        self._rows[self._filled] = (
-            *(now, now, cycle.worker, cycle.sequence, cycle.update.version, applied.version),
-            *(applied.staleness, applied.sigma_mean, applied.sigma_max, applied.step_scale),
-            *(cycle.update.samples, cycle.update.payload.values.size, size, call.pulled_bytes),
-            *(cycle.compute_seconds, 0.0, cycle.think_seconds, call.transfer, call.blocked),
+        now, call, update = self.agenda.now, self._calls[cycle.worker], cycle.update
+        self._payload += call.pushed_bytes
+        self._rows.append(
+            (
+                *(now, now, cycle.worker, cycle.sequence, update.version, applied.version),
+                *(applied.staleness, applied.sigma_mean, applied.sigma_max, applied.step_scale),
+                *(update.samples, update.payload.values.size),
+                *(call.pushed_bytes, call.pulled_bytes, cycle.compute_seconds, 0.0),
+                *(cycle.think_seconds, call.transfer, call.blocked),
+            )
         )
-        self._filled += 1
-        if self._filled == len(self._rows):
+        if len(self._rows) == BUFFERED_ROWS:
             self._flush()
 
     def _end(self, worker: int, reason: str) -> None:
@@ -294,12 +293,5 @@ class Engine:
         return evaluation
 
     def _flush(self) -> None:
-        self.journal.updates(self._rows[: self._filled].copy())
-        self._filled = 0
-
-
-def without_values(reply: Reply) -> Reply:
-    """The reply without its dense model, which travels apart and is the server's to change."""
-    if not isinstance(reply.model, Dense):
-        return reply
-    return Reply(Dense(reply.model.values[:0]), reply.version, reply.orders)
+        self.journal.updates(np.array(self._rows, UPDATE))
+        self._rows.clear()

@@ -123,6 +123,9 @@ class Bucket:
     def send(self, size: float, *, link: FairLink, done: Done) -> None:
         """Send ``size`` bytes through this bucket and the PS's link, then call ``done``."""
         at_once = self._take(size, link.agenda.now)
+        if at_once == size:
+            link.start(size, cap=inf, done=done)
+            return
 
         def burst_sent(now: float) -> None:
             link.start(size - at_once, cap=self.rate, done=all_sent)
@@ -131,10 +134,7 @@ class Bucket:
             self._tokens, self._settled = 0.0, now
             done(now)
 
-        if at_once < size:
-            link.start(at_once, cap=inf, done=burst_sent)
-        else:
-            link.start(size, cap=inf, done=done)
+        link.start(at_once, cap=inf, done=burst_sent)
 
     def _take(self, size: float, now: float) -> float:
         """Take as many of the tokens as the message needs; returns how many."""

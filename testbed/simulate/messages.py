@@ -1,10 +1,14 @@
 """What the clock's process and those that compute gradients tell each other, kept small.
 
-Arrays travel beside the messages, in the worker's row of the shared memory.
+Arrays travel beside the messages, in a row of the shared memory. What is said for every update goes
+as a few numbers in fixed places, all else as a pickle behind another first byte.
 """
 
 from __future__ import annotations
 
+import pickle
+import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +16,15 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.base import Orders, Update
 from testbed.compress.payload import Dense, Payload, Sparse, Vector
+from testbed.models import Evaluation
 from testbed.simulate.device import Cycle
+
+NO_ORDERS = Orders()
+PICKLED = b"\xff"
+DENSE = -1
+
+_ORDER = struct.Struct("<xqqddq")
+_RESULT = struct.Struct("<xqqdddqqq")
 
 
 class Order(NamedTuple):
@@ -20,14 +32,16 @@ class Order(NamedTuple):
 
     Attributes:
         worker: whose reply it is.
+        row: number of the row that is lent to it until its result is there.
         now: emulated time at which it arrived.
         think: the next draw of the think law.
         version: the reply's version.
         orders: the reply's orders.
-        part: the reply's model where it is not dense; a dense one stands in the worker's row.
+        part: the reply's model where it is not dense; a dense one stands in the row.
     """
 
     worker: int
+    row: int
     now: float
     think: float
     version: int
@@ -36,7 +50,7 @@ class Order(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A cycle, with its update's payload in the worker's row if it fits in there.
+    """A cycle, with its update's payload in the row if it fits in there.
 
     Attributes:
         entries: how many entries of a sparse payload stand in the row, values and then indices;
@@ -57,6 +71,11 @@ class Result(NamedTuple):
     entries: int | None
     payload: Payload | None
 
+    @property
+    def fills_row(self) -> bool:
+        """Whether the update is a dense one, which takes all of the row."""
+        return self.entries is None and self.payload is None
+
 
 class Examine(NamedTuple):
     """Evaluate the model in the process's last row, on this many test images (all if None)."""
@@ -64,8 +83,50 @@ class Examine(NamedTuple):
     images: NDArray[np.int64] | None
 
 
+def orders_bytes(orders: Sequence[Order] | Examine) -> bytes:
+    """Orders as they go through the pipe."""
+    if isinstance(orders, Examine) or not all(_is_plain(order) for order in orders):
+        return PICKLED + pickle.dumps(orders)
+    return b"".join([_ORDER.pack(*order[:5]) for order in orders])
+
+
+def orders_of(data: bytes) -> Sequence[Order] | Examine:
+    """What ``orders_bytes`` made bytes of."""
+    if data[:1] == PICKLED:
+        orders: Sequence[Order] | Examine = pickle.loads(data[1:])
+        return orders
+    return [
+        Order(worker, row, now, think, version, NO_ORDERS, None)
+        for worker, row, now, think, version in _ORDER.iter_unpack(data)
+    ]
+
+
+def results_bytes(results: Sequence[Result] | Evaluation) -> bytes:
+    """Results as they go through the pipe."""
+    if isinstance(results, Evaluation) or any(one.payload is not None for one in results):
+        return PICKLED + pickle.dumps(results)
+    return b"".join(
+        [_RESULT.pack(*one[:7], DENSE if one.entries is None else one.entries) for one in results]
+    )
+
+
+def results_of(data: bytes) -> Sequence[Result] | Evaluation:
+    """What ``results_bytes`` made bytes of."""
+    if data[:1] == PICKLED:
+        results: Sequence[Result] | Evaluation = pickle.loads(data[1:])
+        return results
+    return [
+        Result._make((*numbers, None if entries == DENSE else entries, None))
+        for *numbers, entries in _RESULT.iter_unpack(data)
+    ]
+
+
+def _is_plain(order: Order) -> bool:
+    return order.part is None and order.orders == NO_ORDERS
+
+
 def pack(cycle: Cycle, row: Vector) -> Result:
-    """The cycle as it goes through the pipe; its payload goes through the worker's row."""
+    """The cycle as it goes through the pipe; its payload goes through the row."""
     payload = cycle.update.payload
     entries, apart = None, None
     if isinstance(payload, Dense):

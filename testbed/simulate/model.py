@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,7 @@ MESSAGE_BYTES = 200
 """What gRPC adds to a message: HTTP/2 frames and headers, the message's own fields."""
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """One message on its way.
 
     Attributes:
@@ -85,13 +85,16 @@ class Path:
         """A message with so much payload, as this path carries it."""
         message = payload_bytes + MESSAGE_BYTES
         packets = ceil(message / SEGMENT_BYTES)
-        delay = sum(hop.draw(rng) for hop in self.hops)
+        first, second = self.hops
+        delay = first.draw(rng) + second.draw(rng)
+        wire = float(message + packets * HEADER_BYTES)
+        if not self.loss_ratio:
+            return Transfer(wire, delay)
         repeated, missing = 0, packets
-        while self.loss_ratio and missing:
+        while missing:
             missing = int(rng.binomial(missing, self.loss_ratio))
             repeated += missing
             delay += self.round_trip_seconds if missing else 0.0
-        wire = message + packets * HEADER_BYTES
         return Transfer(wire * (packets + repeated) / packets, delay)
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from testbed.compress.payload import Vector
 from testbed.errors import TestbedError
 from testbed.experiment import Experiment
@@ -164,7 +162,7 @@ def simulate(
     count = processes or len(os.sched_getaffinity(0))
     size = experiment.network.layout.size
     with Pool(
-        lambda number, row: furnish(experiment, number, row, processes=count),
+        lambda number, vector: furnish(experiment, number, vector, processes=count),
         workers=scenario.workers.count,
         size=size,
         processes=count,
@@ -187,13 +185,12 @@ def simulate(
 
 
 def furnish(
-    experiment: Experiment, number: int, row: Vector, *, processes: int
+    experiment: Experiment, number: int, parameters: Vector, *, processes: int
 ) -> tuple[Mapping[int, Device], Laboratory]:
-    """The workers of one process of the pool, and what they compute with."""
+    """The workers of one process of the pool, and what they compute with, at ``parameters``."""
     import torch
 
     torch.set_num_threads(1)
-    parameters = np.zeros_like(row)
     laboratory = Laboratory(experiment.data, parameters, experiment.network.bind(parameters))
     devices, shards = {}, experiment.shards()
     for index in range(number, experiment.scenario.workers.count, processes):

@@ -1,0 +1,152 @@
+"""Processes that compute: what a worker makes of a reply, whoever else has the rows meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.asgd import Asgd
+from testbed.algorithms.base import Orders, Reply
+from testbed.algorithms.comp_asgd import CompAsgd
+from testbed.compress.payload import Dense, Sparse, Vector
+from testbed.datasets import Prepared
+from testbed.frame.worker import Worker
+from testbed.models import Bound, Mlp, Network
+from testbed.simulate.device import Device, Laboratory
+from testbed.simulate.pool import BATCH, IN_FLIGHT, Pool
+
+WORKERS = 2 * IN_FLIGHT + BATCH
+RNG = np.random.default_rng(0)
+DATA = Prepared(
+    RNG.standard_normal((WORKERS, 1, 2, 2), dtype=np.float32),
+    RNG.integers(0, 3, WORKERS),
+    RNG.standard_normal((6, 1, 2, 2), dtype=np.float32),
+    RNG.integers(0, 3, 6),
+    classes=3,
+    source={},
+)
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    """A small one for the images above."""
+    return Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def config(request: pytest.FixtureRequest) -> Asgd | CompAsgd:
+    """An algorithm that pushes whole gradients, and one that pushes the half of them."""
+    if request.param == "dense":
+        return Asgd(name="asgd")
+    return CompAsgd(name="comp-asgd", ratio=0.5)
+
+
+@pytest.fixture(params=[1, 2])
+def pool(
+    request: pytest.FixtureRequest, network: Network, config: Asgd | CompAsgd
+) -> Iterator[Pool]:
+    """Its worker w has the training image w and no other."""
+    layout, processes = network.layout, request.param
+
+    def furnish(number: int, parameters: Vector) -> tuple[Mapping[int, Device], Laboratory]:
+        devices = {}
+        for index in range(number, WORKERS, processes):
+            half = config.worker(layout, WORKERS, rng=np.random.default_rng(0))
+            shard, rng = np.array([index]), np.random.default_rng(0)
+            worker = Worker(half, shard=shard, batch_size=1, think=lambda: 0.0, rng=rng)
+            devices[index] = Device(index, worker, step_seconds=0.5)
+        return devices, Laboratory(DATA, parameters, network.bind(parameters))
+
+    with Pool(furnish, workers=WORKERS, size=layout.size, processes=processes) as made:
+        yield made
+
+
+@pytest.fixture
+def bound(network: Network) -> Bound:
+    """The network at ones, in this process."""
+    return network.bind(np.ones(network.layout.size, np.float32))
+
+
+def lend(pool: Pool, worker: int, values: Vector, version: int) -> None:
+    """Lend a model that the server goes on to change."""
+    model = values.copy()
+    pool.lend(worker, Reply(Dense(model), version, Orders()))
+    model[:] = np.nan
+
+
+def entries(pool: Pool, worker: int, *, size: int, version: int) -> Vector:
+    """What a worker pushes, as a vector with zeros for what is not sent."""
+    cycle = pool.finish(worker)
+    assert cycle.worker == worker
+    assert cycle.update.version == version
+    payload = cycle.update.payload
+    if isinstance(payload, Dense):
+        return payload.values
+    assert isinstance(payload, Sparse)
+    values = np.zeros(size, np.float32)
+    values[payload.indices] = payload.values
+    return values
+
+
+def test_every_worker_computes_at_the_model_it_was_lent(
+    pool: Pool, network: Network, config: Asgd | CompAsgd
+) -> None:
+    """More of them than are sent ahead, asked for in another order, twice over."""
+    size, rng = network.layout.size, np.random.default_rng(1)
+    own = np.zeros(size, np.float32)
+    bound = network.bind(own)
+    for version in (0, 7):
+        models = rng.standard_normal((WORKERS, size), dtype=np.float32)
+        for worker in range(WORKERS):
+            lend(pool, worker, models[worker], version)
+            pool.begin(worker, now=1.0, think=0.0)
+        for worker in rng.permutation(WORKERS):
+            own[:] = models[worker]
+            images, labels = DATA.train_images[[worker]], DATA.train_labels[[worker]]
+            gradient = bound.loss_and_gradient(images, labels)[1]
+            pushed = entries(pool, worker, size=size, version=version)
+            sent = pushed != 0
+            np.testing.assert_array_equal(pushed[sent], gradient[sent])
+            assert sent.sum() == (gradient != 0).sum() or isinstance(config, CompAsgd)
+
+
+def test_an_update_that_is_not_due_outlives_replies_to_others(pool: Pool, network: Network) -> None:
+    """Worker 0 has computed; its row must not be lent before its push is taken out."""
+    size = network.layout.size
+    ones, noise = np.ones(size, np.float32), np.full(size, 1e9, np.float32)
+    lend(pool, 0, ones, 0)
+    pool.begin(0, now=0.0, think=0.0)
+    first = entries(pool, 0, size=size, version=0).copy()
+    for worker in (0, 2):
+        lend(pool, worker, ones, 1)
+        pool.begin(worker, now=1.0, think=0.0)
+    pool.finish(2)  # of the same process, which answers in order: worker 0's result is there too
+    for worker in range(3, 60):
+        lend(pool, worker, noise, 1)
+    np.testing.assert_array_equal(entries(pool, 0, size=size, version=1), first)
+
+
+def test_a_model_is_evaluated_while_orders_are_under_way(
+    pool: Pool, network: Network, bound: Bound
+) -> None:
+    size = network.layout.size
+    for worker in range(WORKERS // 2):
+        lend(pool, worker, np.zeros(size, np.float32), 0)
+        pool.begin(worker, now=0.0, think=0.0)
+    images = np.array([1, 4, 5])
+    ones = np.ones(size, np.float32)
+    some = bound.evaluate(DATA.test_images[images], DATA.test_labels[images])
+    assert pool.examine(ones, images=images) == some
+    assert pool.examine(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
+
+
+def test_a_cycle_takes_the_emulated_time_of_step_and_think(pool: Pool, network: Network) -> None:
+    lend(pool, 5, np.ones(network.layout.size, np.float32), 3)
+    pool.begin(5, now=2.0, think=0.0)
+    cycle = pool.finish(5)
+    assert (cycle.sequence, cycle.push_at) == (1, 2.5)
+    assert (cycle.compute_seconds, cycle.think_seconds) == (0.5, 0.0)
+    assert cycle.update.samples == 1
