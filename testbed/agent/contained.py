@@ -30,6 +30,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,7 +45,7 @@ from testbed.errors import TestbedError
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.runtimes.agents import title_of
-from testbed.runtimes.docker.lifeline import LIFELINE_SOCKET
+from testbed.runtimes.docker.lifeline import LIFELINE_SOCKET, OWN_FAILURE
 from testbed.runtimes.lifeline import AGENT_LOG, AGENT_SOCKET, COMMIT
 from testbed.runtimes.reports import encode_error, report
 from testbed.runtimes.settings import AgentSettings
@@ -73,11 +74,10 @@ def main() -> int:
         return 1
     lifeline, _lock = held  # the lock is held for as long as this process lives
     try:
-        _live(settings, lifeline)
+        return _live(settings, lifeline)
     except (OSError, TestbedError) as error:
         _say(lifeline, error=encode_error(error))
         raise
-    return 0
 
 
 def _print_to(log: Path) -> None:
@@ -128,8 +128,8 @@ def _hand_over(path: Path) -> None:
     os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _live(settings: AgentSettings, lifeline: socket.socket) -> None:
-    """Do what there is to do until the run ends."""
+def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
+    """Do what there is to do until the run ends. Returns the exit status."""
     # Roles are forked two processes away from this one, and end as children of its own.
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _say(lifeline, pid=os.getpid())
@@ -148,7 +148,8 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> None:
     try:
         server.serve()
     finally:
-        _end_all(nodes, cells)
+        left = end_all(nodes, cells)
+    return OWN_FAILURE if left else 0
 
 
 def _stop_on_request(server: Server) -> None:
@@ -156,18 +157,30 @@ def _stop_on_request(server: Server) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: server.stop())
 
 
-def _end_all(nodes: Nodes, cells: GivenCells) -> None:
+def end_all(
+    nodes: Nodes, cells: GivenCells, *, within_seconds: float = CLEANUP_SECONDS
+) -> Sequence[str]:
     """Kill every role and every container, and wait for what are children of this process.
 
     Never more than these: the pid namespace is the host's.
+
+    Returns:
+        The nodes whose roles have not ended in time, which is in the log by then. The engine takes
+        its time over them when it removes their containers.
     """
     nodes.end()
     cells.end()
     nodes.spawner.process.kill()
-    deadline = time.monotonic() + CLEANUP_SECONDS
-    while nodes.running() and time.monotonic() < deadline:
+    deadline = time.monotonic() + within_seconds
+    while (left := nodes.running()) and time.monotonic() < deadline:
         nodes.reap()
         time.sleep(POLL_SECONDS)
+    for name in left:
+        sys.stderr.write(
+            f"{name} (process {nodes.pid(name)}) was killed and has not ended after "
+            f"{within_seconds:g} s: see its state in /proc.\n"
+        )
+    return left
 
 
 def _say(lifeline: socket.socket, **message: object) -> None:

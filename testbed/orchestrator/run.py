@@ -13,6 +13,7 @@ from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
 from testbed.orchestrator.deploy import LOOK_SECONDS, Deployment
 from testbed.orchestrator.down import BY_DOWN, asked_to_end
 from testbed.orchestrator.interrupts import Interrupted, Interrupts
+from testbed.orchestrator.removals import Removals
 from testbed.orchestrator.setup import Setup
 from testbed.orchestrator.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
@@ -148,6 +149,7 @@ class Execution:
             folder=self.setup.folder,
             recorder=self.recorder,
             agent=agent,
+            removals=Removals(self.setup.folder.ps_socket, self.setup.token),
             gauge=Gauge(scenario.stop.updates, scenario.stop.time),
             time_scale=scenario.time_scale,
             observer=self.observer,

@@ -11,6 +11,7 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import HostError, NodeError
+from testbed.orchestrator.removals import Removals
 from testbed.orchestrator.tail import Event, EventTail
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSampler
@@ -32,6 +33,7 @@ class Watch:
         folder: the run's folder.
         recorder: where everything is written down.
         agent: asked for ended nodes and counters.
+        removals: told of workers that have ended, for the parameter server.
         gauge: adds up what is shown.
         time_scale: emulated seconds per real second.
         observer: is shown it.
@@ -46,6 +48,7 @@ class Watch:
     folder: RunFolder
     recorder: Recorder
     agent: AgentClient
+    removals: Removals
     gauge: Gauge
     time_scale: float
     observer: Observer
@@ -76,6 +79,7 @@ class Watch:
         ended = self.agent.exits()  # asked first: what they wrote before is in the files by now
         self._read_spool()
         self._take_exits(ended)
+        self.removals.tell()
         if "started" in self.seen:
             if self.clock() - self._counted >= COUNT_INTERVAL_SECONDS:
                 self.count()
@@ -145,6 +149,7 @@ class Watch:
                     hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
                 )
             self.lost[node.name] = what
+            self.removals.add(node.index, what)
             self.observer.notice(f"{what}; the others go on")
         if len(self.lost) == len(self.plan.workers):
             *_, (name, what) = self.lost.items()

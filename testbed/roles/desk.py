@@ -17,6 +17,7 @@ from testbed.rpc.service import INCOMPLETE, Behaviour, Call, Refusal
 from testbed.rpc.wire import MalformedError
 
 MOST_REFUSALS = 1000  # of one node, written one by one; beyond it they are only counted
+LONGEST_REASON = 1000  # characters
 
 
 @dataclass
@@ -48,7 +49,11 @@ class Desk:
     @property
     def for_management(self) -> Mapping[str, Behaviour]:
         """The methods of Management."""
-        return {methods.SNAPSHOT: self.snapshot, methods.REPORT: self.report}
+        return {
+            methods.SNAPSHOT: self.snapshot,
+            methods.REPORT: self.report,
+            methods.REMOVE: self.remove,
+        }
 
     async def join(self, message: bytes, call: Call) -> bytes:
         """See the contract."""
@@ -117,6 +122,15 @@ class Desk:
             else:
                 self.training.tick(loss=report.loss, accuracy=report.top1)
         return ps_pb2.ReportReply().SerializeToString()
+
+    async def remove(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        request = parse(ps_pb2.RemoveRequest, message)
+        call.node = "controller"
+        if (length := len(request.reason)) > LONGEST_REASON:
+            raise MalformedError(f"a reason of {length} characters, above {LONGEST_REASON}")
+        self.training.remove(request.worker, request.reason)
+        return ps_pb2.RemoveReply().SerializeToString()
 
     def refused(self, refusal: Refusal) -> None:
         """Write down a refusal, with the node's name if it is known."""

@@ -70,6 +70,7 @@ class Training:
         self._started = asyncio.Event()
         self._end: float | None = None  # when the training ended, emulated
         self._present: set[int] = set()  # joined and not left
+        self._removed: set[int] = set()  # and not joined again
         self._told: set[int] = set()  # of the end
         self._waiting: dict[int, _Waiting] = {}
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
@@ -99,11 +100,11 @@ class Training:
         Raises:
             RejectedError: the scenario has no such worker, or it trains another model.
         """
-        if worker >= self._workers:
-            raise RejectedError(f"worker {worker}: the scenario has {self._workers}, from 0 on")
+        self._check_number(worker)
         self._check_fingerprint(worker, fingerprint)
         self._server.join(worker)
         self._latest.pop(worker, None)
+        self._removed.discard(worker)
         if worker not in self._present:
             self._present.add(worker)
             self._told.discard(worker)
@@ -121,11 +122,11 @@ class Training:
 
         Raises:
             RejectedError: the worker has not joined.
-            SupersededError: a newer call of the worker's has overtaken this one.
+            SupersededError: a newer call of the worker's has overtaken this one, or its removal.
         """
+        self._check_order(worker, (0, attempt))
         if worker not in self._present:
             raise RejectedError(f"worker {worker} is unknown: it has not joined")
-        self._check_order(worker, (0, attempt))
         self._latest[worker] = (0, attempt)
         with self._wait(worker) as answer:
             await self._started.wait()
@@ -137,7 +138,7 @@ class Training:
 
         Raises:
             RejectedError: the push does not fit; nothing was applied.
-            SupersededError: a newer call of the worker's has overtaken this one.
+            SupersededError: a newer call of the worker's has overtaken this one, or its removal.
         """
         self._check_fingerprint(push.worker, push.fingerprint)
         self._check_order(push.worker, (push.sequence, push.attempt))
@@ -154,16 +155,33 @@ class Training:
             self.look()
             return await answer
 
-    def leave(self, worker: int) -> None:
-        """A worker takes no part any more. Leaving twice is harmless."""
+    def leave(self, worker: int, *, reason: str | None = None) -> None:
+        """A worker takes no part any more. Leaving twice is harmless.
+
+        Args:
+            worker: which.
+            reason: why, of one that did not say so itself.
+        """
         releases = self._server.leave(worker, self._clock.now)
         self._supersede(worker)
         self._latest.pop(worker, None)
         if worker in self._present:
             self._present.discard(worker)
-            self._journal.write("left", node=self.node(worker))
+            self._journal.write("left", node=self.node(worker), reason=reason)
         self._deliver(releases)
         self.look()
+
+    def remove(self, worker: int, reason: str) -> None:
+        """A worker's process has ended without a word, for this reason: it leaves.
+
+        What of its calls is still on its way changes nothing, until it joins again.
+
+        Raises:
+            RejectedError: the scenario has no such worker.
+        """
+        self._check_number(worker)
+        self._removed.add(worker)
+        self.leave(worker, reason=reason)
 
     def tick(self, *, loss: float | None = None, accuracy: float | None = None) -> None:
         """Time has passed, or the evaluator has measured."""
@@ -206,6 +224,10 @@ class Training:
             parameters=self._server.half.parameters,
         )
 
+    def _check_number(self, worker: int) -> None:
+        if worker >= self._workers:
+            raise RejectedError(f"worker {worker}: the scenario has {self._workers}, from 0 on")
+
     def _check_fingerprint(self, worker: int, fingerprint: int) -> None:
         if fingerprint != self._fingerprint:
             raise RejectedError(
@@ -214,7 +236,9 @@ class Training:
             )
 
     def _check_order(self, worker: int, call: tuple[int, int]) -> None:
-        """A call that was thought lost may arrive after its repetition, and must change nothing."""
+        """A call may arrive after its repetition or its sender's end, and must change nothing."""
+        if worker in self._removed:
+            raise SupersededError(f"worker {worker} was removed: its process has ended")
         if call < self._latest.get(worker, call):
             raise SupersededError(f"worker {worker} has made a newer call")
 

@@ -7,7 +7,6 @@ reads the end of the file and exits; if it dies later, an attached run ends itse
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import subprocess
@@ -23,6 +22,7 @@ from testbed.runtimes.agents import AGENT_MODULE, settings_of, waiting_for
 from testbed.runtimes.base import Fate, Start
 from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
 from testbed.runtimes.environment import agent_environment, python
+from testbed.runtimes.lock import POLL_SECONDS, take_lock
 from testbed.runtimes.process import Process, has_ended
 from testbed.runtimes.reports import ReportPipe
 from testbed.runtimes.roster import Roster
@@ -37,7 +37,6 @@ AGENT_SOCKET = "agent.sock"
 AGENT_LOG = "agent"
 COMMIT = b"commit\n"
 STOP_SECONDS = 30.0
-POLL_SECONDS = 0.02
 
 
 @dataclass
@@ -297,26 +296,6 @@ def _private_folders(users: Users) -> tuple[Path, ...]:
     except KeyError:  # a uid without an account
         return ()
     return (home,) if home.is_absolute() and home != Path("/") else ()
-
-
-def take_lock(folder: RunFolder) -> int:
-    """Take a run's lock and write into it who has it; a descriptor that holds it while open.
-
-    Raises:
-        NodeError: somebody has it.
-        OSError: the folder is missing, or not to be written.
-    """
-    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise NodeError(
-            f"{folder.path} is in use: its lock is held.", hint=f"`testbed down {folder.name}`"
-        ) from None
-    os.ftruncate(lock, 0)
-    os.write(lock, f"{Process.of(os.getpid())}\n".encode())
-    return lock
 
 
 def _process_or_none(pid: int) -> Process | None:

@@ -23,7 +23,6 @@ from testbed.runtimes.cgroups import RunGroups, find_runs
 from testbed.runtimes.environment import python
 from testbed.runtimes.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.runtimes.lifeline import (
-    POLL_SECONDS,
     STOP_SECONDS,
     NativeLifeline,
     clear,
@@ -33,6 +32,7 @@ from testbed.runtimes.lifeline import (
     read_settings,
 )
 from testbed.runtimes.limits import Limits
+from testbed.runtimes.lock import attempts
 from testbed.runtimes.process import Process
 from testbed.runtimes.roster import Roster
 from testbed.runtimes.users import find_users
@@ -73,7 +73,7 @@ class NativeDriver:
     def stop(self, folder: RunFolder) -> None:
         """End a run and remove everything it has on this host, whoever started it."""
         deadline = time.monotonic() + STOP_SECONDS
-        while True:
+        for _ in attempts(folder, within_seconds=STOP_SECONDS):
             groups = self._groups(folder)
             end_agent(_agent_of(folder), groups, deadline=deadline)
             with folder.locked() as mine:
@@ -82,12 +82,6 @@ class NativeDriver:
                     if not all_of(folder.path):
                         return
             # Somebody is about to record an agent, or has not noticed yet that it has ended.
-            if time.monotonic() > deadline:
-                raise NodeError(
-                    f"{folder.lock} is still held after {STOP_SECONDS:g} s.",
-                    hint="End the testbed process that started the run (its pid is in that file).",
-                )
-            time.sleep(POLL_SECONDS)
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
         """Run a command in a node, with the node's restrictions; returns its exit status."""

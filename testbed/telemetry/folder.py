@@ -1,7 +1,8 @@
 """The run folder: where everything about a run lies, and how its state is kept.
 
-``run.json`` is written ahead of everything else, so that whatever happens afterwards there is a
-folder that says what was going on. docs/run-folder.md describes every file.
+A folder is a run's as soon as it has a ``run.json``, which is written when all its other parts are
+there and before anything is started: so whatever happens afterwards, it says what was going on.
+docs/run-folder.md describes every file.
 """
 
 from __future__ import annotations
@@ -101,12 +102,12 @@ class RunFolder:
         except OSError as error:
             message = f"{folder.path}: the run folder cannot be made: {error.strerror}."
             raise HostError(message, hint="Choose another place with --runs.") from None
-        folder._write(
-            RunState(FORMAT, name, scenario, "created", moment(now), classes=tuple(classes))
-        )
         for part in (folder.updates, folder.logs, folder.ps, folder.control):
             part.mkdir()
         write_atomically(folder.scenario, text)
+        folder._write(
+            RunState(FORMAT, name, scenario, "created", moment(now), classes=tuple(classes))
+        )
         return folder
 
     @classmethod
@@ -205,6 +206,11 @@ class RunFolder:
     def ps_events(self) -> Path:
         """``ps/events.jsonl``: the parameter server's own events."""
         return self.ps / "events.jsonl"
+
+    @property
+    def ps_socket(self) -> Path:
+        """``ps/ps.sock``: where the parameter server answers the evaluator and the controller."""
+        return self.ps / "ps.sock"
 
     @property
     def control(self) -> Path:

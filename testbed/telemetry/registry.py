@@ -94,6 +94,8 @@ def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
         )
     if _is_run(Path(text)):
         return RunFolder.open(Path(text))
+    if (runs / text).is_dir():  # as a command leaves it that is killed before anything is started
+        return RunFolder.open(runs / text)
     raise _unknown(text, [path.name for path in known], runs=runs, registry=registry)
 
 

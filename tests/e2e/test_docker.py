@@ -178,6 +178,9 @@ def test_a_worker_whose_container_goes_is_lost_and_the_others_go_on(dock: Dock, 
     up.wait_for(lambda: "exited" in up.events())
     (lost,) = [event for event in read_events(up.folder.events) if event["event"] == "exited"]
     assert (lost["node"], lost["status"], lost["planned"]) == ("w0", -signal.SIGKILL, False)
+    up.wait_for(lambda: "left" in up.events())
+    (left,) = [event for event in read_events(up.folder.events) if event["event"] == "left"]
+    assert (left["node"], left["reason"]) == ("w0", "w0: its container was stopped or removed")
     states = {name: row["condition"] for name, row in dock.bed.nodes(up.name).items()}
     assert states == {name: "ended" if name == "w0" else "running" for name in states}
     assert dock.bed.run("down", up.name).status == 0

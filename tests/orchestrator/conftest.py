@@ -15,6 +15,7 @@ from testbed.agent.launch import Exit, Launch
 from testbed.errors import TestbedError
 from testbed.network.counters import Traffic
 from testbed.orchestrator.plan import plan
+from testbed.orchestrator.removals import Removals
 from testbed.orchestrator.setup import Setup
 from testbed.orchestrator.watch import Watch
 from testbed.runtimes.base import Cell
@@ -145,6 +146,7 @@ class Small:
             folder=self.setup.folder,
             recorder=self.recorder,
             agent=agent,
+            removals=Removals(self.setup.folder.ps_socket, self.setup.token),
             gauge=Gauge(100, None),
             time_scale=1.0,
             observer=self.seen,

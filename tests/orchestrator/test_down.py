@@ -119,6 +119,21 @@ def test_a_run_of_the_same_name_elsewhere_is_not_said_to_have_been_ended(tmp_pat
     assert not end(folder, Host({"r1"}, foreign={"r1"})).acted
 
 
+@pytest.mark.parametrize("part", ["scenario.yaml", "updates", "logs", "ps", "control"])
+def test_a_run_that_lacks_a_part_is_ended_all_the_same(tmp_path: Path, part: str) -> None:
+    folder = make(tmp_path, "r1", "starting")
+    lost = folder.path / part
+    lost.rmdir() if lost.is_dir() else lost.unlink()
+    (one,) = end_every(tmp_path, Registry(tmp_path / "none"), native=Host({"r1"}))
+    assert (one.run, one.acted, one.failure) == ("r1", True, None)
+    assert folder.state().state == "interrupted"
+
+
+def test_what_has_no_state_is_no_run_to_be_ended(tmp_path: Path) -> None:
+    make(tmp_path, "r1", "created").run_file.unlink()
+    assert end_every(tmp_path, Registry(tmp_path / "none"), native=Host()) == []
+
+
 def test_a_controller_that_lives_learns_that_it_was_no_failure(tmp_path: Path) -> None:
     folder = make(tmp_path, "r1", "training")
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT)

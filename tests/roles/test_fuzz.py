@@ -114,6 +114,7 @@ def messages(rng: np.random.Generator) -> Iterator[tuple[str, bytes]]:
         yield methods.SNAPSHOT, NO_FIELD + damaged(snapshot, rng)
         yield methods.PULL, NO_FIELD + rng.bytes(int(rng.integers(0, 20)))
         yield methods.LEAVE, NO_FIELD + rng.bytes(int(rng.integers(0, 20)))
+        yield methods.REMOVE, NO_FIELD + rng.bytes(int(rng.integers(0, 20)))
 
 
 def outcome(channel: grpc.Channel, method: str, data: bytes, *, token: str) -> str:

@@ -179,7 +179,78 @@ def test_a_worker_that_leaves_holds_nobody_up(run: Run) -> None:
             await bench.push(1, 1, 0)
 
     events = run(play, half=Barrier(4)).events()
-    assert [event["node"] for event in events if event["event"] == "left"] == ["w1"]
+    left = [event for event in events if event["event"] == "left"]
+    assert [(event["node"], event["reason"]) for event in left] == [("w1", None)]
+
+
+def test_a_worker_that_is_removed_holds_nobody_up(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        waiting = asyncio.create_task(bench.push(0, 1, 0))
+        await settle()
+        assert not waiting.done()
+        bench.training.remove(1, "w1 was ended by SIGKILL")
+        bench.training.remove(1, "once more")
+        bench.training.leave(1)
+        delivery = await waiting
+        assert delivery.reply is not None
+        assert delivery.reply.version == 1
+
+    events = run(play, half=Barrier(4)).events()
+    left = [event for event in events if event["event"] == "left"]
+    assert [(event["node"], event["reason"]) for event in left] == [
+        ("w1", "w1 was ended by SIGKILL")
+    ]
+
+
+def test_a_worker_that_has_left_may_be_removed(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        bench.training.leave(1)
+        bench.training.remove(1, "w1 exited with status 8")
+        with pytest.raises(RejectedError, match="worker 2: the scenario has 2, from 0 on"):
+            bench.training.remove(2, "gone")
+
+    events = run(play).events()
+    assert [event["event"] for event in events] == ["joined", "joined", "started", "left"]
+    assert events[-1]["reason"] is None
+
+
+def test_what_a_removed_worker_had_sent_changes_nothing(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        bench.training.remove(1, "killed")
+        with pytest.raises(SupersededError, match="worker 1 was removed"):
+            await bench.push(1, 1, 0)
+        with pytest.raises(SupersededError, match="worker 1 was removed"):
+            await bench.pull(1)
+        await bench.push(0, 1, 0)
+
+    bench = run(play)
+    assert bench.rows()["worker"].tolist() == [0]
+    assert bench.half.version == 1
+
+
+def test_a_removed_worker_that_is_started_again_begins_anew(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(1)
+        await bench.push(1, 1, 0)
+        bench.training.remove(1, "killed")
+        bench.join(1)
+        with pytest.raises(RejectedError, match="push 2 is out of order, expected 1"):
+            await bench.push(1, 2, 1)
+        assert (await bench.pull(1)).reply is not None
+        await bench.push(1, 1, 1)
+
+    bench = run(play)
+    assert bench.rows()["sequence"].tolist() == [1, 1]
+    names = [event["event"] for event in bench.events()]
+    assert names == ["joined", "joined", "started", "left", "joined"]
 
 
 def test_training_ends_after_exactly_so_many_updates(run: Run) -> None:
@@ -235,6 +306,18 @@ def test_a_worker_that_leaves_needs_not_be_told(run: Run) -> None:
         assert not bench.training.drained.is_set()
         bench.training.leave(1)
         assert bench.training.drained.is_set()
+
+    run(play, stop=StopRule(updates=1))
+
+
+def test_a_worker_that_is_removed_cannot_be_told(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.push(0, 1, 0)
+        assert (bench.training.untold, bench.training.drained.is_set()) == ([1], False)
+        bench.training.remove(1, "killed")
+        assert (bench.training.untold, bench.training.drained.is_set()) == ([], True)
 
     run(play, stop=StopRule(updates=1))
 

@@ -21,7 +21,7 @@ def test_method_names_are_those_of_the_contract() -> None:
     }
     in_code = (
         *(methods.JOIN, methods.PULL, methods.EXCHANGE, methods.LEAVE),
-        *(methods.SNAPSHOT, methods.REPORT),
+        *(methods.SNAPSHOT, methods.REPORT, methods.REMOVE),
     )
     assert names == set(in_code)
 

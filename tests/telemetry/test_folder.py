@@ -39,6 +39,16 @@ def test_a_new_folder_has_its_state_scenario_and_places(tmp_path: Path) -> None:
     assert not list(folder.path.glob(".*"))
 
 
+def test_what_is_not_made_to_the_end_is_no_run(tmp_path: Path) -> None:
+    text = "name: \ud800"  # which cannot be written
+    with pytest.raises(UnicodeEncodeError):
+        RunFolder.create(tmp_path, "r1", scenario="s", text=text, classes=(), now=NOON)
+    folder = RunFolder(tmp_path / "r1")
+    assert folder.control.is_dir()
+    with pytest.raises(RunNotFound, match=r"it has no run\.json"):
+        folder.state()
+
+
 def test_states_and_their_times(tmp_path: Path) -> None:
     folder = make(tmp_path)
     folder.move("starting", now=NOON + 1)

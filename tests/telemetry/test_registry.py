@@ -79,6 +79,13 @@ def test_a_folder_beside_us_is_found_by_its_bare_name(
     assert find_run("r", runs=Path("runs"), registry=registry).path == path
 
 
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path, registry: Registry) -> None:
+    (tmp_path / "runs" / "r").mkdir(parents=True)
+    with pytest.raises(RunNotFound) as caught:
+        find_run("r", runs=tmp_path / "runs", registry=registry)
+    assert caught.value.message == (f"{tmp_path}/runs/r is not a run folder: it has no run.json.")
+
+
 def test_two_of_a_name_are_both_named(tmp_path: Path, registry: Registry) -> None:
     here, there = make(tmp_path / "x", "r"), make(tmp_path / "y", "r")
     registry.add(here)

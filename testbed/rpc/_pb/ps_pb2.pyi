@@ -158,3 +158,15 @@ class ReportRequest(_message.Message):
 class ReportReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class RemoveRequest(_message.Message):
+    __slots__ = ("worker", "reason")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    reason: str
+    def __init__(self, worker: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RemoveReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

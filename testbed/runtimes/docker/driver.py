@@ -37,7 +37,8 @@ from testbed.runtimes.docker.lifecycle import (
 from testbed.runtimes.docker.lifeline import DockerLifeline, clear
 from testbed.runtimes.docker.refusals import asking
 from testbed.runtimes.docker.session import run_in
-from testbed.runtimes.lifeline import POLL_SECONDS, STOP_SECONDS
+from testbed.runtimes.lifeline import STOP_SECONDS
+from testbed.runtimes.lock import POLL_SECONDS, attempts
 from testbed.telemetry.folder import ENDED, RunFolder, is_gone
 from testbed.topology import NodeSpec, Plan
 
@@ -104,20 +105,13 @@ class DockerDriver:
         """End a run and remove everything it has on this host, whoever started it."""
         with connect(self.address) as engine:
             there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
-            deadline = time.monotonic() + STOP_SECONDS
-            while True:
+            for _ in attempts(folder, within_seconds=STOP_SECONDS):
                 with folder.locked() as mine:
                     if mine:
                         if there or not _is_over(folder):
-                            _remove_late(engine, folder, deadline=deadline)
+                            _remove_late(engine, folder)
                         clear(folder)
                         return
-                if time.monotonic() > deadline:
-                    raise NodeError(
-                        f"{folder.lock} is still held after {STOP_SECONDS:g} s.",
-                        hint="End the testbed process that started the run: its pid is in there.",
-                    )
-                time.sleep(POLL_SECONDS)
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
         """Run a command in a node, with the node's restrictions; returns its exit status."""
@@ -209,14 +203,14 @@ def _is_over(folder: RunFolder) -> bool:
         return False
 
 
-def _remove_late(engine: APIClient, folder: RunFolder, *, deadline: float) -> None:
+def _remove_late(engine: APIClient, folder: RunFolder) -> None:
     """Remove what the engine still makes because a controller asked for it right before it died.
 
     It finishes such work, and tells nobody that it is at it.
     """
     until = time.monotonic() + LATE_SECONDS
     while time.monotonic() < until:
-        remove_run(engine, folder, deadline=deadline)
+        remove_run(engine, folder, deadline=until + STOP_SECONDS)
         time.sleep(POLL_SECONDS)
 
 

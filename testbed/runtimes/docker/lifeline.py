@@ -30,10 +30,9 @@ from testbed.runtimes.lifeline import (
     AGENT_LOG,
     AGENT_SOCKET,
     COMMIT,
-    POLL_SECONDS,
     STOP_SECONDS,
-    take_lock,
 )
+from testbed.runtimes.lock import POLL_SECONDS, take_lock
 from testbed.runtimes.process import Process, has_ended
 from testbed.runtimes.reports import ReportPipe
 from testbed.runtimes.sockets import short_path

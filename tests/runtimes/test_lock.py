@@ -1,0 +1,49 @@
+"""Waiting for a run's lock."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import NodeError
+from testbed.runtimes.lock import attempts, take_lock
+from testbed.telemetry.folder import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path, "r1", scenario="s", text="", classes=(), now=0.0)
+
+
+def test_it_is_had_as_soon_as_it_is_let_go(folder: RunFolder) -> None:
+    lock, found = take_lock(folder), []
+    for _ in attempts(folder, within_seconds=60):
+        with folder.locked() as mine:
+            found.append(mine)
+            if mine:
+                break
+        if len(found) == 2:
+            os.close(lock)
+    assert found == [False, False, True]
+
+
+def test_when_the_time_is_up_it_is_said_whose_it_is(folder: RunFolder) -> None:
+    lock, rounds = take_lock(folder), 0
+    with pytest.raises(NodeError) as late:
+        for _ in attempts(folder, within_seconds=0.0):
+            rounds += 1
+    os.close(lock)
+    assert rounds == 1  # who has no time may still try once
+    assert late.value.message == f"{folder.lock} is still held after 0 s."
+    assert "its pid is in that file" in late.value.hint
+    assert folder.lock.read_text().startswith(f"{os.getpid()} ")
+
+
+def test_it_is_taken_once(folder: RunFolder) -> None:
+    lock = take_lock(folder)
+    with pytest.raises(NodeError, match=r"is in use: its lock is held. `testbed down r1`"):
+        take_lock(folder)
+    os.close(lock)
+    os.close(take_lock(folder))
