@@ -23,6 +23,9 @@ ENVELOPE_BYTES = 64 * 1024  # everything but the payload: far less is needed, ne
 HARD_LIMIT_BYTES = ENTRY_BYTES * int(LARGEST_MODEL) // 4 + ENVELOPE_BYTES
 """What gRPC itself takes. It drops a longer message unseen, so a server's own limit lies below."""
 
+WINDOW_BYTES = 8 * 2**20
+"""What a peer may send ahead of being read: TCP's own windows are what a transfer depends on."""
+
 PING_EVERY_SECONDS = 20.0
 PING_PATIENCE_SECONDS = 20.0
 CONNECT_SECONDS = 20.0  # of one attempt to connect; gRPC calls it the least backoff
@@ -108,4 +111,7 @@ class Limits:
             ("grpc.http2.ping_timeout_ms", patience),  # of every ping; a minute by default
             ("grpc.keepalive_permit_without_calls", 0),
             ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
+            # Without these a window is found by pings beside the data, whose timers wake threads.
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
         ]

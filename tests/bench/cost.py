@@ -32,7 +32,10 @@ from testbed.telemetry.environment import describe_host
 from testbed.telemetry.host import PROC
 
 HERE = Path(__file__).resolve().parent
-ALGORITHMS = {"adacomp": "{adacomp: {ratio: 0.01}}", "asgd": "asgd"}
+ALGORITHMS = {
+    "adacomp": "{adacomp: {ratio: 0.01, learning_rate: 0.01}}",
+    "asgd": "{asgd: {learning_rate: 0.01}}",
+}
 SCENARIO = """
 name: cost
 algorithm: ALGORITHM

@@ -5,9 +5,10 @@
 
 The paper's CNN (211,690 parameters), MNIST, batches of 10, AdaComp with c = 0.01 or ASGD, which
 pushes all 847 KB; no think time, nothing measured but the updates. Every run is what `testbed up`
-makes of a scenario. Shaped links have 100 Mbit/s each way. A run costs its seconds, bring-up and
-tear-down. The reference is in ``references.py``. Needs MNIST in TESTBED_DATA; without it only the
-reference is measured.
+makes of a scenario. Shaped links have 100 Mbit/s each way. Counted is from when every worker has
+pushed three times on average, for so many seconds; a run costs these, what the first pushes take,
+bring-up and tear-down. The reference is in ``references.py``. Needs MNIST in TESTBED_DATA; without
+it only the reference is measured.
 """
 
 from __future__ import annotations
@@ -15,20 +16,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+import numpy as np
 
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.host import PROC
-from testbed.telemetry.spool import UPDATE
+from testbed.telemetry.spool import UPDATE, Rows, SpoolReader
 
 HERE = Path(__file__).resolve().parent
 SCENARIO = """
@@ -39,12 +45,19 @@ dataset: mnist
 workers:
   count: {workers}
   classes: {{device: {{link: {link}}}}}
-stop: {{time: {seconds}s}}
+stop: {{time: {limit_seconds}s}}
 evaluate: {{every: 1000000, images: 100}}
 """
-ALGORITHMS = {"adacomp": "{adacomp: {ratio: 0.01}}", "asgd": "asgd"}
+ALGORITHMS = {
+    "adacomp": "{adacomp: {ratio: 0.01, learning_rate: 0.01}}",
+    "asgd": "{asgd: {learning_rate: 0.01}}",
+}
 LINKS = {"unshaped": "{}", "shaped": "{up: {rate: 100mbit}, down: {rate: 100mbit}}"}
+WORKER = re.compile(r"w\d+")
 PATIENCE_SECONDS = 180.0
+LIMIT_SECONDS = 600.0
+FIRST_UPDATES = 3
+POLL_SECONDS = 0.02
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -60,11 +73,25 @@ class Case:
 
 @dataclass(frozen=True)
 class Moment:
-    """How far a run is: its updates, and what all its processes have taken so far."""
+    """How far a run is.
+
+    Attributes:
+        updates: that were applied.
+        seconds: since the start of the training, at the last of them.
+        cpu_seconds: what all its processes have taken so far.
+    """
 
     updates: int
+    seconds: float
     cpu_seconds: float
-    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: of all processes, what they share counted once; of a worker alone, the median."""
+
+    together: float
+    of_worker: float
 
 
 def main(options: argparse.Namespace) -> None:
@@ -111,22 +138,23 @@ def whole_run(case: Case, seconds: float) -> dict[str, float]:
             algorithm=ALGORITHMS[case.algorithm],
             workers=case.workers,
             link=LINKS[case.links],
-            seconds=seconds,
+            limit_seconds=LIMIT_SECONDS,
         )
         scenario.write_text(text)
         command = [sys.executable, "-m", "testbed", "up", str(scenario), "--runs", folder]
         command += ["--name", run.name, "--runtime", case.runtime]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as up:
-            begun, ended = observe(up, run, case.workers, seconds)
+            try:
+                begun, ended, memory = observe(up, run, case.workers, seconds)
+            finally:
+                up.send_signal(signal.SIGINT)
         summary = json.loads((run / "summary.json").read_text())
     updates = ended.updates - begun.updates
     return {
-        "updates_per_second": summary["updates"]["per_real_second"],
-        "cpu_ms": (ended.cpu_seconds - begun.cpu_seconds) / updates * 1000
-        if updates
-        else float("nan"),
-        "memory_mb": ended.memory_bytes / 1e6,
-        "private_mb": summary["memory"]["worker_private_bytes_median"] / 1e6,
+        "updates_per_second": updates / (ended.seconds - begun.seconds),
+        "cpu_ms": (ended.cpu_seconds - begun.cpu_seconds) / updates * 1000,
+        "memory_mb": memory.together / 1e6,
+        "private_mb": memory.of_worker / 1e6,
         "up_seconds": summary["bring_up_seconds"],
         "down_seconds": summary["tear_down_seconds"],
     }
@@ -134,32 +162,49 @@ def whole_run(case: Case, seconds: float) -> dict[str, float]:
 
 def observe(
     up: subprocess.Popen[bytes], run: Path, workers: int, seconds: float
-) -> tuple[Moment, Moment]:
-    """Two moments of the training, one soon after its start and one soon before its end."""
+) -> tuple[Moment, Moment, Memory]:
+    """Two moments of the training so many seconds apart, and what it had of memory by then."""
+    wait_until(lambda: len(updates_of(run)) >= FIRST_UPDATES * workers, up)
+    nodes = pids_of(run)
+    processes = set(nodes.values()) | set(descendants(up.pid))
+    begun = look(run, processes)
+    wait_until(lambda: updates_of(run)["wall_seconds"][-1] >= begun.seconds + seconds, up)
+    ended = look(run, processes)
+    together = sum(bytes_of(pid, "Pss:") for pid in processes)
+    of_workers = [pid for node, pid in nodes.items() if WORKER.fullmatch(node)]
+    return begun, ended, Memory(together, median(bytes_of(pid, "Private_") for pid in of_workers))
+
+
+def wait_until(true: Callable[[], bool], up: subprocess.Popen[bytes]) -> None:
+    """Look until it is so.
+
+    Raises:
+        RuntimeError: the run has ended before, or it takes too long.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while updates_of(run) < 3 * workers:
+    while not true():
         if up.poll() is not None or time.monotonic() > deadline:
-            up.terminate()
-            raise RuntimeError(f"{run} has not begun to train; its status is {up.wait()}")
-        time.sleep(0.05)
-    begun = look(up, run)
-    time.sleep(0.5 * seconds)
-    return begun, look(up, run)
+            raise RuntimeError(f"the run does not train; its status is {up.poll()}")
+        time.sleep(POLL_SECONDS)
 
 
-def look(up: subprocess.Popen[bytes], run: Path) -> Moment:
-    """The run as it is now: its updates, `testbed up` with all below it, and the nodes."""
-    lines = (run / "events.jsonl").read_text().splitlines()
-    nodes = {event["pid"] for event in map(json.loads, lines) if event["event"] == "launched"}
-    processes = nodes | set(descendants(up.pid))
-    memory = sum(map(proportional_bytes, processes))
-    return Moment(updates_of(run), sum(map(cpu_seconds, processes)), memory)
+def pids_of(run: Path) -> dict[str, int]:
+    """The nodes of a run, which are no descendants of `testbed up` in every runtime."""
+    events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
+    return {event["node"]: event["pid"] for event in events if event["event"] == "launched"}
 
 
-def updates_of(run: Path) -> int:
-    """Rows that the PS has written down."""
+def look(run: Path, processes: set[int]) -> Moment:
+    """The run as it is now."""
+    rows = updates_of(run)
+    spent = sum(map(cpu_seconds, processes))
+    return Moment(len(rows), float(rows["wall_seconds"][-1]), spent)
+
+
+def updates_of(run: Path) -> Rows:
+    """What the PS has written down."""
     spool = run / "ps/updates.bin"
-    return spool.stat().st_size // UPDATE.itemsize if spool.exists() else 0
+    return SpoolReader(spool).read() if spool.exists() else np.empty(0, UPDATE)
 
 
 def descendants(root: int) -> Iterator[int]:
@@ -176,10 +221,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS if fields else 0.0
 
 
-def proportional_bytes(pid: int) -> int:
-    """Memory of a process, what it shares divided by those who share it."""
+def bytes_of(pid: int, kind: str) -> int:
+    """Memory of a process: ``Pss:``, what it shares divided by those who share it, ``Private_``."""
     lines = read(pid, "smaps_rollup").splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
 
 
 def read(pid: int, name: str) -> str:
