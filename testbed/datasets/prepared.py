@@ -57,6 +57,10 @@ class Prepared:
         _, channels, height, width = self.train_images.shape
         return channels, height, width
 
+    def batch(self, samples: NDArray[np.int64]) -> tuple[Images, Labels]:
+        """Training images (b, channels, height, width) and labels (b,) by their numbers (b,)."""
+        return self.train_images[samples], self.train_labels[samples]
+
 
 def prepare_once(target: Path, make: Callable[[], Prepared]) -> Path:
     """Make a prepared folder unless it is there.

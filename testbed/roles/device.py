@@ -141,8 +141,7 @@ class Device:
         What the loop is told of the time is the end of the step as the device class has it.
         """
         self._step_began = self._clock.steady()
-        images, labels = self._data.train_images[samples], self._data.train_labels[samples]
-        _, gradient = self._bound.loss_and_gradient(images, labels)
+        _, gradient = self._bound.loss_and_gradient(*self._data.batch(samples))
         taken = self._clock.emulated(self._clock.steady() - self._step_began)
         return Computed(self._clock.now + max(0.0, (self._speed or 0.0) - taken), gradient)
 

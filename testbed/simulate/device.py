@@ -56,8 +56,7 @@ class Laboratory:
     def gradient(self, at: Vector, step: Step) -> Vector:
         """The gradient at the parameters ``at``; lent until the next call."""
         self.parameters[:] = at
-        images = self.data.train_images[step.samples]
-        return self.bound.loss_and_gradient(images, self.data.train_labels[step.samples])[1]
+        return self.bound.loss_and_gradient(*self.data.batch(step.samples))[1]
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""

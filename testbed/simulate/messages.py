@@ -23,8 +23,24 @@ NO_ORDERS = Orders()
 PICKLED = b"\xff"
 DENSE = -1
 
-_ORDER = struct.Struct("<xqqddq")
+_ORDER = struct.Struct("<xqddqq")
 _RESULT = struct.Struct("<xqqdddqqq")
+
+
+class Loan(NamedTuple):
+    """A reply that was handed to a worker, with a row that is the worker's until its result is out.
+
+    Attributes:
+        row: number of the row.
+        version: the reply's version.
+        orders: the reply's orders.
+        part: the reply's model where it is not dense; a dense one stands in the row.
+    """
+
+    row: int
+    version: int
+    orders: Orders
+    part: Payload | None
 
 
 class Order(NamedTuple):
@@ -32,21 +48,15 @@ class Order(NamedTuple):
 
     Attributes:
         worker: whose reply it is.
-        row: number of the row that is lent to it until its result is there.
         now: emulated time at which it arrived.
         think: the next draw of the think law.
-        version: the reply's version.
-        orders: the reply's orders.
-        part: the reply's model where it is not dense; a dense one stands in the row.
+        loan: the reply.
     """
 
     worker: int
-    row: int
     now: float
     think: float
-    version: int
-    orders: Orders
-    part: Payload | None
+    loan: Loan
 
 
 class Result(NamedTuple):
@@ -87,7 +97,9 @@ def orders_bytes(orders: Sequence[Order] | Examine) -> bytes:
     """Orders as they go through the pipe."""
     if isinstance(orders, Examine) or not all(_is_plain(order) for order in orders):
         return PICKLED + pickle.dumps(orders)
-    return b"".join([_ORDER.pack(*order[:5]) for order in orders])
+    return b"".join(
+        [_ORDER.pack(worker, now, think, *loan[:2]) for worker, now, think, loan in orders]
+    )
 
 
 def orders_of(data: bytes) -> Sequence[Order] | Examine:
@@ -96,8 +108,8 @@ def orders_of(data: bytes) -> Sequence[Order] | Examine:
         orders: Sequence[Order] | Examine = pickle.loads(data[1:])
         return orders
     return [
-        Order(worker, row, now, think, version, NO_ORDERS, None)
-        for worker, row, now, think, version in _ORDER.iter_unpack(data)
+        Order(worker, now, think, Loan(row, version, NO_ORDERS, None))
+        for worker, now, think, row, version in _ORDER.iter_unpack(data)
     ]
 
 
@@ -122,7 +134,7 @@ def results_of(data: bytes) -> Sequence[Result] | Evaluation:
 
 
 def _is_plain(order: Order) -> bool:
-    return order.part is None and order.orders == NO_ORDERS
+    return order.loan.part is None and order.loan.orders == NO_ORDERS
 
 
 def pack(cycle: Cycle, row: Vector) -> Result:

@@ -26,18 +26,19 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.base import Orders, Reply
-from testbed.compress.payload import Dense, Payload, Vector
+from testbed.algorithms.base import Reply
+from testbed.compress.payload import Dense, Vector
 from testbed.errors import NodeError
 from testbed.models import Evaluation
 from testbed.simulate.device import Cycle, Device, Laboratory
 from testbed.simulate.messages import (
     Examine,
+    Loan,
     Order,
     Result,
     orders_bytes,
@@ -105,22 +106,6 @@ class Member:
         return results
 
 
-class Loan(NamedTuple):
-    """A reply on its way to a worker.
-
-    Attributes:
-        row: number of the row that the worker has until its update was taken out.
-        version: the reply's version.
-        orders: the reply's orders.
-        part: the reply's model where it is not dense; a dense one stands in the row.
-    """
-
-    row: int
-    version: int
-    orders: Orders
-    part: Payload | None
-
-
 Furnish = Callable[[int, Vector], tuple[Mapping[int, Device], Laboratory]]
 """Builds the devices of one process: its number and where its network is to be bound are given."""
 
@@ -186,9 +171,8 @@ class Pool:
 
     def begin(self, worker: int, *, now: float, think: float) -> None:
         """The reply that was lent has arrived: compute what the worker does with it."""
-        loan = self._loans[worker]
         member = self._members[worker % len(self._members)]
-        member.add(Order(worker, loan.row, now, think, *loan[1:]))
+        member.add(Order(worker, now, think, self._loans[worker]))
 
     def finish(self, worker: int) -> Cycle:
         """What the worker did; waits for it."""
@@ -243,8 +227,9 @@ def _serve(pipe: Connection, furnish: Furnish, number: int, rows: Rows, workers:
         for order in orders:
             device = devices[order.worker]
             device.next_think = order.think
-            model = Dense(rows[order.row]) if order.part is None else order.part
-            reply = Reply(model, order.version, order.orders)
+            row, version, asked, part = order.loan
+            model = Dense(rows[row]) if part is None else part
+            reply = Reply(model, version, asked)
             cycle = device.advance(reply, now=order.now, laboratory=laboratory)
-            results.append(pack(cycle, rows[order.row]))
+            results.append(pack(cycle, rows[row]))
         pipe.send_bytes(results_bytes(results))

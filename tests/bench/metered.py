@@ -171,7 +171,7 @@ def _differentiate(folder: Path, index: int, sums: NDArray[np.float64], count: i
     meter.total(-1)
     for samples in itertools.islice(batches, count):
         begun = time.thread_time()
-        bound.loss_and_gradient(data.train_images[samples], data.train_labels[samples])
+        bound.loss_and_gradient(*data.batch(samples))
         sums[0] += time.thread_time() - begun
     meter.total(1)
     sums[-1] = _private_bytes(os.getpid())

@@ -3,10 +3,10 @@
     python tests/bench/simulation.py [updates, default 5000]
 
 The first part is AdaComp's paper-size scenario: 200 workers, the paper's CNN, c = 0.01, on noise of
-MNIST's shape. Everything but gradients, evaluations, the algorithm's two halves and the frame's
-server (which checks every push, live and simulated alike) is the simulator's own machinery: clock,
-links, records, models copied and sent between processes. The second part has 10,000 workers with
-the digits model.
+MNIST's shape. Everything but gradients (with the images they are of, as live), evaluations, the
+algorithm's two halves and the frame's server (which checks every push, live and simulated alike) is
+the simulator's own machinery: clock, links, records, models copied and sent between processes. The
+second part has 10,000 workers with the digits model.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -83,9 +84,10 @@ class Stopwatch:
     def watch(self, subject: Any, *methods: str) -> None:
         """Count these methods of an object from now on."""
         for name in methods:
-            setattr(subject, name, self._counted(getattr(subject, name)))
+            setattr(subject, name, self.counted(getattr(subject, name)))
 
-    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same call, counted."""
         slots, thread_time, getpid = self._slots, time.thread_time, os.getpid  # it is called often
 
         def counted(*args: Any, **named: Any) -> Any:
@@ -141,7 +143,8 @@ def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
     """Simulate a scenario; why it ended, and what it took: real seconds and CPU seconds."""
     experiment = Watched(scenario, data)
     begun, cpu = time.monotonic(), cpu_seconds()
-    with tempfile.TemporaryDirectory() as runs:
+    batch = experiment.watches["gradients"].counted(Prepared.batch)
+    with tempfile.TemporaryDirectory() as runs, patch.object(Prepared, "batch", batch):
         classes = ["device"] * scenario.workers.count
         folder = RunFolder.create(
             Path(runs), "bench", scenario="bench", text=dump(scenario), classes=classes, now=0.0

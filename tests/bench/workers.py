@@ -3,12 +3,14 @@
     python tests/bench/workers.py [--workers 10 50 200] [--algorithm adacomp asgd] [--links unshaped
         shaped] [--runtime native docker] [--seconds 10] [--no-reference]
 
-The paper's CNN (211,690 parameters), MNIST, batches of 10, AdaComp with c = 0.01 or ASGD, which
-pushes all 847 KB; no think time, nothing measured but the updates. Every run is what `testbed up`
-makes of a scenario. Shaped links have 100 Mbit/s each way. Counted is from when every worker has
-pushed three times on average, for so many seconds; a run costs these, what the first pushes take,
-bring-up and tear-down. The reference is in ``references.py``. Needs MNIST in TESTBED_DATA; without
-it only the reference is measured.
+Every runtime and number of workers is measured with the first algorithm and the first kind of
+links; each other algorithm or kind of links in the first runtime, with the fewest and the most
+workers. The paper's CNN (211,690 parameters), MNIST, batches of 10, AdaComp with c = 0.01 or
+ASGD, which pushes all 847 KB; no think time, nothing measured but the updates. Every run is what
+`testbed up` makes of a scenario. Shaped links have 100 Mbit/s each way. Counted is from when every
+worker has pushed three times on average, for so many seconds; a run costs these, what the first
+pushes take, bring-up and tear-down. The reference is in ``references.py``. Needs MNIST in
+TESTBED_DATA; without it only the reference is measured.
 """
 
 from __future__ import annotations
@@ -107,10 +109,9 @@ def main(options: argparse.Namespace) -> None:
         for name, rate in document["gradients_per_second"].items():
             print(f"gradients a second, {name:32} {rate:8.0f}")
     document["runs"] = []
-    asked = product(options.runtime, options.algorithm, options.links, sorted(options.workers))
     print(f"{'runtime':8}{'algorithm':10}{'links':10}{'workers':>8}{'updates/s':>10}", end="")
     print(f"{'CPU ms each':>12}{'private MB':>11}{'up s':>6}{'down s':>7}")
-    for case in (Case(*values) for values in asked if "TESTBED_DATA" in os.environ):
+    for case in cases_of(options) if "TESTBED_DATA" in os.environ else ():
         measured = whole_run(case, options.seconds)
         document["runs"].append(asdict(case) | measured)
         print(f"{case.runtime:8}{case.algorithm:10}{case.links:10}{case.workers:8}", end="")
@@ -119,6 +120,17 @@ def main(options: argparse.Namespace) -> None:
     target = Path("benches/workers.json")
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def cases_of(options: argparse.Namespace) -> Iterator[Case]:
+    """The first algorithm and links in every way, the others at the ends; see above."""
+    sizes = sorted(options.workers)
+    first, *others = product(options.algorithm, options.links)
+    yield from (Case(runtime, *first, size) for runtime in options.runtime for size in sizes)
+    for algorithm, links in others:
+        if algorithm == first[0] or links == first[1]:
+            for size in sorted({sizes[0], sizes[-1]}):
+                yield Case(options.runtime[0], algorithm, links, size)
 
 
 def references(workers: int, seconds: float) -> dict[str, float]:

@@ -12,6 +12,7 @@ from testbed.models import Evaluation
 from testbed.simulate.device import Cycle
 from testbed.simulate.messages import (
     Examine,
+    Loan,
     Order,
     Result,
     orders_bytes,
@@ -60,9 +61,9 @@ def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: b
 @pytest.mark.parametrize(
     "order",
     [
-        Order(7, 3, 1.25, 0.1, 40, Orders(), None),
-        Order(7, 3, 1.25, 0.0, 40, Orders(local_steps=3), None),
-        Order(0, 0, float("inf"), 1e-300, 2**62, Orders(batch_size=1), None),
+        Order(7, 1.25, 0.1, Loan(3, 40, Orders(), None)),
+        Order(7, 1.25, 0.0, Loan(3, 40, Orders(local_steps=3), None)),
+        Order(0, float("inf"), 1e-300, Loan(0, 2**62, Orders(batch_size=1), None)),
     ],
 )
 def test_an_order_comes_out_of_its_bytes_as_it_went_in(order: Order) -> None:
@@ -70,13 +71,14 @@ def test_an_order_comes_out_of_its_bytes_as_it_went_in(order: Order) -> None:
 
 
 def test_a_part_of_a_model_travels_with_its_order() -> None:
-    given = [Order(7, 3, 1.25, 0.1, 40, Orders(), sparse(0, 5))]
+    given = [Order(7, 1.25, 0.1, Loan(3, 40, Orders(), sparse(0, 5)))]
     orders = orders_of(orders_bytes(given))
     assert not isinstance(orders, Examine)
     (out,) = orders
-    assert isinstance(out.part, Sparse)
-    np.testing.assert_array_equal(out.part.indices, [0, 5])
-    np.testing.assert_array_equal(out.part.values, np.array([0, -5], np.float32))
+    part = out.loan.part
+    assert isinstance(part, Sparse)
+    np.testing.assert_array_equal(part.indices, [0, 5])
+    np.testing.assert_array_equal(part.values, np.array([0, -5], np.float32))
 
 
 @pytest.mark.parametrize("images", [None, np.array([0, 3, 9])])
