@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from testbed.network.peers import connect
+
 PORT = 5000
 CHUNK_BYTES = 1 << 16
 PATIENCE_SECONDS = 10.0
-RETRY_SECONDS = 0.01
 
 
 def receive(arguments: Mapping[str, str]) -> int:
@@ -36,22 +37,11 @@ def receive(arguments: Mapping[str, str]) -> int:
 def send(arguments: Mapping[str, str]) -> int:
     """Send to the receiver at ``address`` until it has enough."""
     data = bytes(CHUNK_BYTES)
-    with _connect(arguments["address"]) as peer, suppress(BrokenPipeError, ConnectionResetError):
+    receiver = connect(arguments["address"], PORT, patience_seconds=PATIENCE_SECONDS)
+    with receiver, suppress(BrokenPipeError, ConnectionResetError):
         while True:
-            peer.sendall(data)
+            receiver.sendall(data)
     return 0
-
-
-def _connect(address: str) -> socket.socket:
-    """A connection to the receiver, which may not listen yet."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return socket.create_connection((address, PORT), timeout=PATIENCE_SECONDS)
-        except ConnectionRefusedError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(RETRY_SECONDS)
 
 
 def _count(peer: socket.socket, seconds: float) -> int:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from statistics import median
 
+from testbed.network.peers import connect
 from testbed.roles.probing import Stream, datagrams, receive
 
 PORT = 5001
@@ -59,7 +60,8 @@ def reflect(address: str = "") -> None:
 
 def probe(server: str, *, up: float | None, down: float | None) -> dict[str, float | None]:
     """Measure the way to the reflector at ``server`` and back, its rates in bits per second."""
-    with _connect(server) as control, datagrams() as connection:
+    reflector = connect(server, PORT, patience_seconds=CONNECT_SECONDS)
+    with reflector as control, datagrams() as connection:
         control.settimeout(CALL_SECONDS)
         (port,) = PORTS.unpack(_take(control, PORTS.size))
         control.sendall(PORTS.pack(connection.getsockname()[1]))
@@ -72,18 +74,6 @@ def probe(server: str, *, up: float | None, down: float | None) -> dict[str, flo
             "up_bits_per_second": _fill_up(control, connection, (server, port), up),
             "down_bits_per_second": _fill_down(control, connection, down),
         }
-
-
-def _connect(server: str) -> socket.socket:
-    """The reflector may not listen yet."""
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while True:
-        try:
-            return socket.create_connection((server, PORT), timeout=CONNECT_SECONDS)
-        except ConnectionRefusedError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(TRIP_SPACING_SECONDS)
 
 
 def _round_trips(server: str) -> list[float]:
