@@ -13,7 +13,7 @@ from testbed.errors import HostError, NodeError
 from testbed.runtimes.cpusets import check_present, inherit
 from testbed.runtimes.hierarchies import OUTSIDE, Hierarchy
 from testbed.runtimes.limits import Limits, settings
-from testbed.runtimes.process import is_first
+from testbed.runtimes.process import describe, is_first
 from testbed.topology import NodeSpec
 
 PARENT = "testbed"
@@ -371,7 +371,7 @@ def _remove(folder: Path, deadline: float) -> None:
             return
         except OSError as error:
             if time.monotonic() > deadline:
-                pids = ", ".join(str(pid) for pid in _pids(folder)) or "none listed"
+                pids = ", ".join(map(describe, _pids(folder))) or "none listed"
                 raise HostError(
                     f"{folder} cannot be removed: {error.strerror} (processes: {pids}).",
                     hint="End these processes and run `testbed down` again.",

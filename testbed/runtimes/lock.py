@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from testbed.errors import NodeError
 from testbed.runtimes.process import Process
+from testbed.runtimes.remains import not_ended
 from testbed.telemetry.folder import RunFolder
 
 POLL_SECONDS = 0.02
@@ -35,17 +36,14 @@ def take_lock(folder: RunFolder) -> int:
 
 
 def attempts(folder: RunFolder, *, within_seconds: float) -> Iterator[None]:
-    """Comes round again and again for one who tries to take a run's lock; break when it is done.
+    """Comes round again and again for one who ends a run and waits for its lock, until break.
 
     Raises:
-        NodeError: the time is up; says who has to be ended.
+        NodeError: the time is up; says what is left of the run, and how to end that.
     """
     deadline = time.monotonic() + within_seconds
     yield
     while time.monotonic() <= deadline:
         time.sleep(POLL_SECONDS)  # a lock cannot be waited for with a timeout
         yield
-    raise NodeError(
-        f"{folder.lock} is still held after {within_seconds:g} s.",
-        hint="End the testbed process that started the run: its pid is in that file.",
-    )
+    raise not_ended(folder, after_seconds=within_seconds)

@@ -48,9 +48,11 @@ class NativeDriver:
 
     Attributes:
         hierarchies: where control groups are made; None for where this host has them.
+        stop_seconds: how long ``stop`` waits for what is being ended.
     """
 
     hierarchies: tuple[Hierarchy, ...] | None = None
+    stop_seconds: float = STOP_SECONDS
 
     def requests(self, plan: Plan) -> tuple[Request, ...]:
         """What the agent will make for every node. Pure: touches nothing."""
@@ -72,8 +74,8 @@ class NativeDriver:
 
     def stop(self, folder: RunFolder) -> None:
         """End a run and remove everything it has on this host, whoever started it."""
-        deadline = time.monotonic() + STOP_SECONDS
-        for _ in attempts(folder, within_seconds=STOP_SECONDS):
+        deadline = time.monotonic() + self.stop_seconds
+        for _ in attempts(folder, within_seconds=self.stop_seconds):
             groups = self._groups(folder)
             end_agent(_agent_of(folder), groups, deadline=deadline)
             with folder.locked() as mine:

@@ -138,6 +138,14 @@ def name_of(pid: int) -> str:
     return _read(pid, "comm").rstrip("\n")
 
 
+def describe(pid: int) -> str:
+    """A process in words: its pid, and its name while it has one."""
+    try:
+        return f"{pid} ({name_of(pid)})"
+    except ProcessLookupError:
+        return f"{pid} (just ended)"
+
+
 def parent_of(pid: int) -> int:
     """The pid of a process's parent.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from testbed.errors import HostError, NodeError
 from testbed.runtimes.cgroups import RunGroups, find_runs
 from testbed.runtimes.hierarchies import OUTSIDE, Hierarchy, find_delegated, find_hierarchies
 from testbed.runtimes.limits import Limits
+from testbed.runtimes.process import name_of
 from testbed.topology import NodeSpec
 from testbed.units import Size
 
@@ -133,10 +137,13 @@ def test_removal_says_what_is_in_the_way(tmp_path: Path) -> None:
     groups.create()
     folder = tmp_path / "testbed/run/w0"
     folder.mkdir()
-    (folder / "cgroup.procs").write_text("12\n34\n")  # a folder with files cannot be removed
-    assert groups.processes("w0") == [12, 34]
-    assert groups.members() == {12, 34}
-    with pytest.raises(HostError, match=r"w0 cannot be removed: .* \(processes: 12, 34\)"):
+    with subprocess.Popen(["true"]) as ended:
+        pids = [os.getpid(), ended.pid]
+    (folder / "cgroup.procs").write_text("{}\n{}\n".format(*pids))  # one with files stays
+    assert groups.processes("w0") == pids
+    assert groups.members() == {*pids}
+    named = rf"{pids[0]} \({re.escape(name_of(pids[0]))}\), {pids[1]} \(just ended\)"
+    with pytest.raises(HostError, match=rf"w0 cannot be removed: .* \(processes: {named}\)"):
         groups.remove(deadline=time.monotonic())
 
 

@@ -22,7 +22,7 @@ from testbed.runtimes.base import Start
 from testbed.runtimes.hierarchies import find_delegated, find_hierarchies
 from testbed.runtimes.lifeline import read_record
 from testbed.runtimes.native import NativeDriver
-from testbed.runtimes.process import Process
+from testbed.runtimes.process import Process, name_of
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
 
@@ -211,6 +211,25 @@ def test_a_run_whose_folder_is_gone_is_waited_for_when_it_ends_by_itself(
     shutil.rmtree(controller.folder.path)
     controller.kill()
     agent.kill()
+    controller.assert_nothing_is_left(namespaces, own_stop=True)
+
+
+def test_a_controller_that_does_not_react_is_named_and_how_to_end_it(
+    control: Callable[..., Controller],
+) -> None:
+    controller = control("up")
+    controller.wait_until_up()
+    namespaces = controller.namespaces()
+    pid = controller.process.pid
+    controller.process.send_signal(signal.SIGSTOP)
+    with pytest.raises(NodeError) as stuck:
+        NativeDriver(stop_seconds=3.0).stop(controller.folder)
+    assert stuck.value.message == (
+        f"{controller.folder.name} has not ended after 3 s. Left: process {pid} ({name_of(pid)}), "
+        "which started it and holds its lock."
+    )
+    assert stuck.value.hint == f"`kill -9 {pid}`, then `testbed down {controller.folder.name}`."
+    controller.kill()
     controller.assert_nothing_is_left(namespaces, own_stop=True)
 
 

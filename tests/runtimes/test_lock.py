@@ -9,6 +9,7 @@ import pytest
 
 from testbed.errors import NodeError
 from testbed.runtimes.lock import attempts, take_lock
+from testbed.runtimes.process import name_of
 from testbed.telemetry.folder import RunFolder
 
 
@@ -29,16 +30,20 @@ def test_it_is_had_as_soon_as_it_is_let_go(folder: RunFolder) -> None:
     assert found == [False, False, True]
 
 
-def test_when_the_time_is_up_it_is_said_whose_it_is(folder: RunFolder) -> None:
+def test_when_the_time_is_up_it_is_said_who_has_it(folder: RunFolder) -> None:
     lock, rounds = take_lock(folder), 0
     with pytest.raises(NodeError) as late:
         for _ in attempts(folder, within_seconds=0.0):
             rounds += 1
     os.close(lock)
     assert rounds == 1  # who has no time may still try once
-    assert late.value.message == f"{folder.lock} is still held after 0 s."
-    assert "its pid is in that file" in late.value.hint
-    assert folder.lock.read_text().startswith(f"{os.getpid()} ")
+    pid = os.getpid()
+    assert folder.lock.read_text().startswith(f"{pid} ")
+    assert late.value.message == (
+        f"r1 has not ended after 0 s. Left: process {pid} ({name_of(pid)}), which started it and "
+        "holds its lock."
+    )
+    assert late.value.hint == f"`kill -9 {pid}`, then `testbed down r1`."
 
 
 def test_it_is_taken_once(folder: RunFolder) -> None:
