@@ -13,21 +13,30 @@ from math import isfinite
 from reprlib import repr as shortened
 from typing import Any, ClassVar, Self
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
-
 from testbed.errors import Unfit
+from testbed.written import Written
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 
 
-class Quantity(float):
-    """A non-negative, finite number in a base unit that is parsed from and printed with a unit."""
+class Quantity(Written, float):
+    """A non-negative, finite number in a base unit that is parsed from and printed with a unit.
+
+    Attributes:
+        UNITS: how much of the base unit each unit is.
+        NOUN: what it is a quantity of.
+        EXAMPLE: how one is written.
+    """
 
     UNITS: ClassVar[Mapping[str, float]]
     NOUN: ClassVar[str]
     EXAMPLE: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.WANTED = f"a {cls.NOUN} with its unit, like {cls.EXAMPLE}"
+        cls.PATTERN = rf"^\s*{_NUMBER}\s*({'|'.join(cls.UNITS)})\s*$"
+        cls.DESCRIPTION = f"A {cls.NOUN}, like {cls.EXAMPLE}."
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -67,39 +76,10 @@ class Quantity(float):
         return next(unit for unit, scale in cls.UNITS.items() if scale == 1)
 
     @classmethod
-    def wanted(cls) -> str:
-        """What is expected where a quantity of this kind is wanted, in words."""
-        return f"a {cls.NOUN} with its unit, like {cls.EXAMPLE}"
-
-    @classmethod
     def _validate(cls, value: Any) -> Self:
-        if isinstance(value, cls):
-            return value
-        if isinstance(value, str):
-            return cls.parse(value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int | float) and not isinstance(value, bool | cls):
             raise Unfit(f"{shortened(value)}, a number without a unit", cls.wanted())
-        raise Unfit("", cls.wanted())
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: type[Any], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate,
-            serialization=core_schema.plain_serializer_function_ser_schema(str),
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        units = "|".join(cls.UNITS)
-        return {
-            "type": "string",
-            "pattern": rf"^\s*{_NUMBER}\s*({units})\s*$",
-            "description": f"A {cls.NOUN}, like {cls.EXAMPLE}.",
-        }
+        return super()._validate(value)
 
 
 class Rate(Quantity):

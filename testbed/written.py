@@ -1,4 +1,4 @@
-"""Values that a scenario holds as one text, such as a law or a set of CPUs."""
+"""Values that a scenario holds as one text, such as a rate, a law or a set of CPUs."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_huge_text_makes_a_short_message() -> None:
     assert len(str(refused.value)) < 120
 
 
-@pytest.mark.parametrize("value", [5, 5.5, True, None, ["5ms"], {"s": 5}])
+@pytest.mark.parametrize("value", [5, 5.5, True, None, ["5ms"], {"s": 5}, Rate(5)])
 def test_a_field_refuses_bare_numbers_and_everything_that_is_no_text(value: object) -> None:
     class Holder(BaseModel):
         wait: Duration

@@ -11,10 +11,8 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from testbed.cpusets import CpuSet
-from testbed.distributions import Law
 from testbed.family import Named
-from testbed.units import Quantity
+from testbed.written import Written
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,8 @@ class Place:
             return f"a list, each item {item.expected}"
         if kind is dict:
             return "a mapping"
-        if isinstance(kind, type) and issubclass(kind, Law | CpuSet | Quantity):
-            return str(kind.wanted())
+        if isinstance(kind, type) and issubclass(kind, Written):
+            return kind.wanted()
         nouns = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         return nouns.get(kind, "another value") + self._limits()
 
