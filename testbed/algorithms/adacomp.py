@@ -40,7 +40,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts import LearningRate, Ratio, applied, damped, dense, sparse
+from testbed.algorithms.parts import LearningRate, Ratio, applied, damped, dense, divisor, sparse
 from testbed.compress.layout import Layout
 from testbed.compress.payload import Dense, Vector
 from testbed.compress.topk import largest, quotas, sparsify
@@ -104,11 +104,11 @@ class Server(ServerHalf):
         k = sent.indices.astype(np.intp)  # once, and not anew in each line that follows
         touches = self._touches.take(k)
         sigma = touches - self._touches_at_pull[worker].take(k)
-        step = damped(self._learning_rate, sigma) * sent.values
-        self.parameters[k] = self.parameters.take(k) - step
+        by = divisor(sigma)
+        np.subtract.at(self.parameters, k, damped(self._learning_rate, by) * sent.values)
         self._touches[k] = touches + (sent.values != 0)
         self.version += 1
-        return applied(self.version - 1, pulled=update.version, sigma=sigma)
+        return applied(self.version - 1, pulled=update.version, sigma=sigma, divisor=by)
 
     def ready(self, worker: int) -> bool:
         """Always."""

@@ -34,7 +34,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts import LearningRate, applied, damped, dense
+from testbed.algorithms.parts import LearningRate, applied, damped, dense, divisor
 from testbed.compress.layout import Layout
 from testbed.compress.payload import Dense, Vector
 
@@ -89,9 +89,10 @@ class Server(ServerHalf):
         """Θ ← Θ - α / max(1, σ) ΔΘ."""
         gradient = dense(update.payload).values
         sigma = np.array([self.version - update.version])
-        self.parameters -= damped(self._learning_rate, sigma) * gradient
+        by = divisor(sigma)
+        self.parameters -= damped(self._learning_rate, by) * gradient
         self.version += 1
-        return applied(self.version - 1, pulled=update.version, sigma=sigma)
+        return applied(self.version - 1, pulled=update.version, sigma=sigma, divisor=by)
 
     def ready(self, worker: int) -> bool:
         """Always."""

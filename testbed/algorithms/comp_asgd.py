@@ -41,7 +41,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts import LearningRate, Ratio, applied, damped, dense, sparse
+from testbed.algorithms.parts import LearningRate, Ratio, applied, damped, dense, divisor, sparse
 from testbed.compress.layout import Layout
 from testbed.compress.payload import Dense, Indices, Vector
 from testbed.compress.topk import drawn, largest, quotas, sparsify
@@ -110,9 +110,10 @@ class Server(ServerHalf):
         sent = sparse(update.payload)
         k = sent.indices
         sigma = np.full(k.shape, self.version - update.version)
-        self.parameters[k] -= damped(self._learning_rate, sigma) * sent.values
+        by = divisor(sigma)
+        self.parameters[k] -= damped(self._learning_rate, by) * sent.values
         self.version += 1
-        return applied(self.version - 1, pulled=update.version, sigma=sigma)
+        return applied(self.version - 1, pulled=update.version, sigma=sigma, divisor=by)
 
     def ready(self, worker: int) -> bool:
         """Always."""

@@ -16,17 +16,28 @@ LearningRate = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=1, strict=True)]
 
 
-def damped(learning_rate: float, sigma: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+def divisor(sigma: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+    """max(1, sigma): what the learning rate of an entry of staleness sigma is divided by."""
+    divisor: NDArray[np.float32] = np.maximum(1, sigma).astype(np.float32)
+    return divisor
+
+
+def damped(learning_rate: float, divisor: NDArray[np.float32]) -> NDArray[np.float32]:
     """alpha / max(1, sigma), one rate per staleness, in float32 throughout.
 
     A float64 on either side of the division would round some rates differently, and algorithms that
     must agree bit by bit (all of them are plain SGD for one worker) no longer would.
     """
-    divisor: NDArray[np.float32] = np.maximum(1, sigma).astype(np.float32)
     return np.float32(learning_rate) / divisor
 
 
-def applied(version: int, *, pulled: int, sigma: NDArray[np.integer[Any]]) -> Applied:
+def applied(
+    version: int,
+    *,
+    pulled: int,
+    sigma: NDArray[np.integer[Any]],
+    divisor: NDArray[np.float32],
+) -> Applied:
     """The record of an update.
 
     Args:
@@ -34,6 +45,7 @@ def applied(version: int, *, pulled: int, sigma: NDArray[np.integer[Any]]) -> Ap
         pulled: the clock j of the model it was computed on.
         sigma: the staleness that divided the learning rate, of every entry that was sent or of all
             at once; empty for an update without entries.
+        divisor: of the same entries.
     """
     if sigma.size == 0:
         return Applied(version, version - pulled, sigma_mean=0.0, sigma_max=0, step_scale=1.0)
@@ -42,7 +54,7 @@ def applied(version: int, *, pulled: int, sigma: NDArray[np.integer[Any]]) -> Ap
         staleness=version - pulled,
         sigma_mean=float(np.add.reduce(sigma)) / sigma.size,
         sigma_max=int(np.maximum.reduce(sigma)),
-        step_scale=float(np.add.reduce(1 / np.maximum(1, sigma))) / sigma.size,
+        step_scale=float(np.add.reduce(np.reciprocal(divisor))) / sigma.size,
     )
 
 

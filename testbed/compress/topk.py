@@ -24,6 +24,7 @@ from testbed.compress.payload import Indices, Sparse, Vector
 _MAGNITUDE_BITS = np.int32(0x7FFFFFFF)
 _SAMPLE_STRIDE = 61  # prime, so that it does not fall into step with the rows of a matrix
 _WORTH_SAMPLING = 4096
+_EIGHT_TRUE = np.uint64(0x0101010101010101)
 _LEAST = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 
@@ -111,8 +112,8 @@ def _lower_bound(values: Vector, count: int) -> np.float32:
     rank = expected + 3 * isqrt(expected) + 4  # three standard deviations to the safe side
     if rank >= sample.size:
         return _LEAST
-    bits = np.partition(sample, sample.size - rank)[sample.size - rank]
-    return max(_LEAST, np.float32(bits.view(np.float32)))
+    sample.partition(sample.size - rank)
+    return max(_LEAST, sample.view(np.float32)[sample.size - rank])
 
 
 def _reaching(values: Vector, bound: np.float32) -> NDArray[np.intp]:
@@ -121,14 +122,13 @@ def _reaching(values: Vector, bound: np.float32) -> NDArray[np.intp]:
     The gradient is read twice and nothing as large as it is written, and as few entries are found,
     they are looked for among eight at a time.
     """
-    found = np.zeros(-(-values.size // 8) * 8, np.bool_)
-    within = found[: values.size]
+    below = np.ones(-(-values.size // 8) * 8, np.bool_)
+    within = below[: values.size]
     np.less(values, bound, out=within)
     within &= np.greater(values, -bound)
-    np.logical_not(within, out=within)
-    eights = found.view(np.uint64)
-    hit = (eights != 0).nonzero()[0]
-    entries = eights[hit].view(np.bool_).nonzero()[0]
+    eights = below.view(np.uint64)
+    hit = (eights != _EIGHT_TRUE).nonzero()[0]
+    entries = np.logical_not(eights[hit].view(np.bool_)).nonzero()[0]
     reaching: NDArray[np.intp] = (hit[entries >> 3] << 3) + (entries & 7)
     return reaching
 
@@ -137,9 +137,11 @@ def _exactly(
     candidates: NDArray[np.intp], magnitudes: NDArray[np.int32], *, count: int
 ) -> NDArray[np.intp]:
     """The ``count`` largest of more than ``count`` candidates, those of lower index first."""
-    threshold = np.partition(magnitudes, magnitudes.size - count)[magnitudes.size - count]
+    ranked = magnitudes.copy()
+    ranked.partition(magnitudes.size - count)
+    threshold = ranked[magnitudes.size - count]
     keep = magnitudes > threshold
-    tied = np.flatnonzero(magnitudes == threshold)
+    tied = (magnitudes == threshold).nonzero()[0]
     keep[tied[: count - np.count_nonzero(keep)]] = True
     exact: NDArray[np.intp] = candidates[keep]
     return exact
