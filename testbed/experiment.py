@@ -14,6 +14,7 @@ import numpy as np
 from testbed import datasets
 from testbed.datasets import Prepared
 from testbed.frame.server import Server, StopRule
+from testbed.frame.turns import Turns
 from testbed.frame.worker import Samples, Worker
 from testbed.models import Network
 from testbed.scenario.load import load
@@ -65,6 +66,10 @@ class Experiment:
         )
         stop = scenario.stop
         return Server(half, StopRule(updates=stop.updates, time=stop.time, accuracy=stop.accuracy))
+
+    def turns(self) -> Turns:
+        """The queue at the parameter server, empty."""
+        return Turns(float(self.scenario.ps.service or 0.0))
 
     def worker(self, index: int, *, shards: Sequence[Samples] | None = None) -> Worker:
         """The loop of worker ``index``.

@@ -77,7 +77,11 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
     console = Console()
     console.print(table)
     most = f"at most {made.updates_per_second:,.1f} updates/s, transfers not counted"
-    lines = [("think", made.think), ("pace", f"{most} (emulated time)")]
+    lines = [
+        ("think", made.think),
+        ("the PS", made.ps_service),
+        ("pace", f"{most} (emulated time)"),
+    ]
     if made.memory_bytes is not None:
         needed, there = (f"{size / 1e6:,.0f} MB" for size in (made.memory_bytes, host.memory_bytes))
         lines.append(("memory", f"about {needed} of {there}"))

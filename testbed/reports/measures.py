@@ -84,6 +84,13 @@ def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
     return number((late > 0).mean())
 
 
+def late_requests_ratio(events: Sequence[Event]) -> float | None:
+    """Share of the requests that the PS served late; None where it serves as fast as it can."""
+    done = [event for event in events if event["event"] == "done"]
+    served = done[-1].get("served", 0) if done else 0
+    return done[-1]["served_late"] / served if served else None
+
+
 def flow(
     updates: pd.DataFrame, reading: Mapping[str, Any] | None, *, side: Literal["in", "out"]
 ) -> Flow:

@@ -50,7 +50,10 @@ def summarise(run: Run) -> dict[str, Any]:
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
         "staleness": measures.staleness(run.updates),
-        "lateness": {"late_steps_ratio": measured.late_steps_ratio},
+        "lateness": {
+            "late_steps_ratio": measured.late_steps_ratio,
+            "late_requests_ratio": measured.late_requests_ratio,
+        },
         "host": _host(run, seconds=seconds),
         "memory": {"worker_private_bytes_median": measures.private_bytes_median(events)},
     }
@@ -138,6 +141,7 @@ def _measurements(run: Run, events: Sequence[Event], *, seconds: float | None) -
         paced=run.scenario.is_paced,
         busy_share_ratio=None if busy is None else busy.share_ratio,
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
+        late_requests_ratio=measures.late_requests_ratio(events),
         differences=[what for event in links for what in event["differences"]] if links else None,
         rates=[
             RateCheck(

@@ -72,7 +72,10 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"mean {_number(age['mean'], '.2f')}, max {_number(age['max'], ',')}, "
         f"step scale {_number(age['mean_step_scale'], '.4f')}",
     )
-    yield "late steps", _percent(summary["lateness"]["late_steps_ratio"])
+    late = summary["lateness"]
+    yield "late steps", _percent(late["late_steps_ratio"])
+    if late.get("late_requests_ratio") is not None:
+        yield "late requests", _percent(late["late_requests_ratio"])
     yield "host busy", _percent(summary["host"]["busy_ratio"]["mean"])
     yield "memory", _memory(summary["memory"]["worker_private_bytes_median"])
     yield "time", _times(summary)

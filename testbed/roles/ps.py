@@ -12,6 +12,7 @@ from typing import Any
 
 from testbed.experiment import Experiment
 from testbed.frame.server import Server
+from testbed.frame.turns import Turns
 from testbed.roles.arguments import Arguments
 from testbed.roles.clock import Clock
 from testbed.roles.connection import limits
@@ -46,6 +47,7 @@ def _main(arguments: Arguments) -> None:
     arguments.ps_folder.mkdir(exist_ok=True)
     server = ParameterServer(
         experiment.server(),
+        turns=experiment.turns(),
         workers=experiment.scenario.workers.count,
         fingerprint=experiment.network.layout.fingerprint,
         clock=Clock(experiment.scenario.time_scale),
@@ -72,6 +74,7 @@ class ParameterServer:
 
     Args:
         server: the frame's loop.
+        turns: the queue of requests in front of it.
         workers: how many must join before the training starts.
         fingerprint: of the model's layout.
         clock: of the training.
@@ -85,6 +88,7 @@ class ParameterServer:
         self,
         server: Server,
         *,
+        turns: Turns,
         workers: int,
         fingerprint: int,
         clock: Clock,
@@ -98,6 +102,7 @@ class ParameterServer:
         self._snapshots = Snapshots()
         self._training = Training(
             server,
+            turns=turns,
             workers=workers,
             fingerprint=fingerprint,
             clock=clock,

@@ -1,4 +1,4 @@
-"""What becomes of pushes: rows of the spool for those that were applied, sums for the others."""
+"""What becomes of requests: rows of the spool for those that were applied, sums for the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.telemetry.spool import SpoolWriter
 
 @dataclass
 class Tally:
-    """Pushes and their payload, by what became of them.
+    """Pushes and their payload, by what became of them, and how requests were served.
 
     Attributes:
         applied: how many were applied.
@@ -21,6 +21,8 @@ class Tally:
         repeated_bytes: their payload.
         dropped: came after the end.
         dropped_bytes: their payload.
+        served: requests that took their turn at a server that takes time for each.
+        served_late: those that were served later than the one behind them should have been.
     """
 
     applied: int = 0
@@ -29,6 +31,8 @@ class Tally:
     repeated_bytes: int = 0
     dropped: int = 0
     dropped_bytes: int = 0
+    served: int = 0
+    served_late: int = 0
 
 
 @dataclass
@@ -64,6 +68,11 @@ class Record:
         else:
             self.tally.repeated += 1
             self.tally.repeated_bytes += push.payload_bytes
+
+    def served(self, *, late: bool) -> None:
+        """A request has had its turn; late if the host was not fast enough for it."""
+        self.tally.served += 1
+        self.tally.served_late += late
 
     def _row(self, push: Push, applied: Applied) -> tuple[float, ...]:
         """In the order of ``spool.UPDATE``."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from testbed.errors import RejectedError, TestbedError
 from testbed.frame.server import Release, Server
+from testbed.frame.turns import Turns
 from testbed.roles.clock import Clock
 from testbed.roles.journal import Journal
 from testbed.roles.record import Record
@@ -39,6 +40,7 @@ class Training:
 
     Args:
         server: the frame's loop.
+        turns: the queue of requests in front of it.
         workers: how many must join before the training starts.
         fingerprint: of the model's layout.
         clock: started when all have joined.
@@ -51,6 +53,7 @@ class Training:
         self,
         server: Server,
         *,
+        turns: Turns,
         workers: int,
         fingerprint: int,
         clock: Clock,
@@ -61,6 +64,7 @@ class Training:
         self.ended = asyncio.Event()
         self.drained = asyncio.Event()
         self._server = server
+        self._turns = turns
         self._workers = workers
         self._fingerprint = fingerprint
         self._clock = clock
@@ -130,6 +134,8 @@ class Training:
         self._latest[worker] = (0, attempt)
         with self._wait(worker) as answer:
             await self._started.wait()
+            await self._take_turn()
+            self._check_order(worker, (0, attempt))
             self._deliver(self._server.pull(worker, self._clock.now))
             return await answer
 
@@ -140,17 +146,20 @@ class Training:
             RejectedError: the push does not fit; nothing was applied.
             SupersededError: a newer call of the worker's has overtaken this one, or its removal.
         """
+        came, call = self._clock.steady(), (push.sequence, push.attempt)
         self._check_fingerprint(push.worker, push.fingerprint)
-        self._check_order(push.worker, (push.sequence, push.attempt))
+        self._check_order(push.worker, call)
+        await self._take_turn()
+        self._check_order(push.worker, call)
         applied, releases = self._server.push(
             push.worker, push.sequence, update=push.update, now=self._clock.now
         )
-        self._latest[push.worker] = (push.sequence, push.attempt)
+        self._latest[push.worker] = call
         if applied is None:
             self._record.ignored(push, late=bool(self._server.finished))
         else:
             self._record.applied(push, applied)
-        with self._wait(push.worker) as answer:
+        with self._wait(push.worker, since=came) as answer:
             self._deliver(releases)
             self.look()
             return await answer
@@ -242,11 +251,27 @@ class Training:
         if call < self._latest.get(worker, call):
             raise SupersededError(f"worker {worker} has made a newer call")
 
+    async def _take_turn(self) -> None:
+        """Be served after those that came before; the end of the training ends all waiting."""
+        if not self._turns.service_seconds or self.ended.is_set():
+            return
+        served = self._turns.take(self._clock.now)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._clock.real(served - self._clock.now)):
+                await self.ended.wait()
+        self._record.served(late=self._clock.now - served > self._turns.service_seconds)
+
     @contextmanager
-    def _wait(self, worker: int) -> Iterator[asyncio.Future[bytes]]:
-        """The answer to a worker's call, which takes the place of an older one that still waits."""
+    def _wait(self, worker: int, *, since: float | None = None) -> Iterator[asyncio.Future[bytes]]:
+        """The answer to a worker's call, which takes the place of an older one that still waits.
+
+        Args:
+            worker: who called.
+            since: when, on the steady clock; now by default.
+        """
         self._supersede(worker)
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), self._clock.steady())
+        began = self._clock.steady() if since is None else since
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), began)
         self._waiting[worker] = waiting
         try:
             yield waiting.answer

@@ -126,12 +126,15 @@ class ParameterServer(Part):
 
     Attributes:
         link: its link, which all workers share.
+        service: emulated time it is occupied by a worker's pull or push, one after the other in
+            the order they come; the reply goes out after that. None for as fast as the host is.
         cpu: how much CPU it may use, in CPUs.
         cpuset: which CPUs of the host it may use.
         memory: memory it may use.
     """
 
     link: Link = Link()
+    service: PositiveDuration | None = None
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
@@ -266,8 +269,8 @@ class Scenario(Part):
         launch: ``warm`` forks workers from one process that has imported everything, ``cold``
             starts each as a process of its own.
         time_scale: emulated seconds per real second.
-        paced: whether think times and speeds say how fast it goes; false leaves it to the host, and
-            a busy one does not make the run invalid.
+        paced: whether think times, speeds and the parameter server's service say how fast it goes;
+            false leaves it to the host, and a busy one does not make the run invalid.
     """
 
     name: Name
@@ -296,5 +299,5 @@ class Scenario(Part):
     def is_paced(self) -> bool:
         """Whether something else than the host is to say how fast it goes."""
         classes = self.workers.classes.values()
-        thinks = self.workers.think is not None
-        return self.paced and (thinks or any(one.speed is not None for one in classes))
+        paces = [self.workers.think, self.ps.service, *(one.speed for one in classes)]
+        return self.paced and any(pace is not None for pace in paces)

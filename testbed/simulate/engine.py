@@ -17,6 +17,7 @@ import numpy as np
 from testbed.algorithms.base import Applied
 from testbed.errors import NodeError, RejectedError
 from testbed.frame.server import Release, Server
+from testbed.frame.turns import Turns
 from testbed.models import Evaluation
 from testbed.rpc.codec import payload_bytes
 from testbed.simulate.agenda import Agenda
@@ -117,7 +118,7 @@ class Engine:
         agenda: the clock.
         uplink: the PS's link, towards it.
         downlink: the PS's link, from it.
-        service_seconds: emulated seconds the PS takes for a push.
+        turns: the queue at the PS.
         examination: see Examination.
         journal: is told everything.
     """
@@ -128,11 +129,10 @@ class Engine:
     agenda: Agenda
     uplink: FairLink
     downlink: FairLink
-    service_seconds: float
+    turns: Turns
     examination: Examination
     journal: Journal
     _calls: list[Call] = field(default_factory=list)
-    _busy_until: float = 0.0
     _payload: int = 0
     _rows: list[tuple[float, ...]] = field(default_factory=list)  # as in UPDATE
     _due: int = 0
@@ -144,7 +144,7 @@ class Engine:
         for worker in range(len(self.seats)):
             self.server.join(worker)
         for worker in range(len(self.seats)):
-            self._release(self.server.pull(worker, 0.0))
+            self._queue(partial(self._pull, worker), 0.0)
         self._examine(0.0)
         if self.examination.seconds is not None:
             self.agenda.at(self.examination.seconds, self._examine_by_time)
@@ -156,6 +156,18 @@ class Engine:
         if not self.server.finished:
             raise NodeError("nothing is left that could happen, and the stop rule is not met.")
         self._evaluate(None)
+
+    def _queue(self, serve: Callable[[float], None], now: float) -> None:
+        """A request has come: the PS deals with it once it is through with those before."""
+        served = self.turns.take(now)
+        if served > now:
+            self.agenda.at(served, serve)
+        else:
+            serve(now)
+
+    def _pull(self, worker: int, now: float) -> None:
+        """The PS deals with a worker's first request."""
+        self._release(self.server.pull(worker, now))
 
     def _release(self, releases: Sequence[Release]) -> None:
         """Send replies on their way down."""
@@ -199,13 +211,9 @@ class Engine:
         self._carry(transfer, seat.up_bucket, self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
-        """An update has arrived: the PS deals with it once it is through with those before."""
+        """An update has arrived at the PS."""
         self._calls[cycle.worker].asked = now
-        self._busy_until = max(now, self._busy_until) + self.service_seconds
-        if self._busy_until > now:
-            self.agenda.at(self._busy_until, partial(self._apply, cycle))
-        else:
-            self._apply(cycle, now)
+        self._queue(partial(self._apply, cycle), now)
 
     def _apply(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from testbed.scenario.schema import Direction, Link, Scenario
 
@@ -12,7 +13,7 @@ MODELLED = (
     "a message on a link: payload, 200 bytes of gRPC, 66 bytes of headers for every 1,448",
     "a worker's own link: a token bucket as deep as the kernel's, then the rate",
     "a lost packet: its bytes once more, and a round trip until all have arrived",
-    "evaluations and the PS's own computing cost no emulated time",
+    "an evaluation costs no emulated time",
 )
 LEFT_OUT = (
     "TCP's slow start and congestion control",
@@ -57,8 +58,9 @@ class Outline:
         think: the law of the wait between computing and pushing, with its mean.
         ps_up: the PS's link to the workers.
         ps_down: the PS's link from the workers.
-        updates_per_second: the most that steps and thinking allow, emulated; transfers make it
-            fewer.
+        ps_service: how the PS serves requests, in words.
+        updates_per_second: the most that steps, thinking and the PS allow, emulated; transfers make
+            it fewer.
         memory_bytes: about what it needs; None for a model of unknown size.
         modelled: sentences on the rest.
         left_out: what is not modelled.
@@ -68,6 +70,7 @@ class Outline:
     think: str
     ps_up: str
     ps_down: str
+    ps_service: str
     updates_per_second: float
     memory_bytes: int | None
     modelled: tuple[str, ...] = MODELLED
@@ -86,7 +89,8 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     mean = 0.0 if think is None else float(think.mean)
     counts = workers.class_counts()
     steps = {name: float(member.speed or 0.0) for name, member in workers.classes.items()}
-    memory = None
+    cycles = sum(counts[name] / (steps[name] + mean) for name in counts)
+    service, memory = scenario.ps.service, None
     if parameters is not None:
         vectors = VECTORS_PER_WORKER * workers.count * parameters * BYTES_PER_PARAMETER
         memory = vectors + PROCESS_BYTES * (1 + processes)
@@ -98,7 +102,8 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         think="none" if think is None else f"{think.law} x {think.mean}",
         ps_up=_words(scenario.ps.link.up),
         ps_down=_words(scenario.ps.link.down),
-        updates_per_second=sum(counts[name] / (steps[name] + mean) for name in counts),
+        ps_service=f"{service} a request, one after the other" if service else "takes no time",
+        updates_per_second=min(cycles, 1 / service if service else inf),
         memory_bytes=memory,
     )
 

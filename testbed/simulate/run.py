@@ -174,7 +174,7 @@ def simulate(
             agenda=agenda,
             uplink=FairLink(agenda, capacity(scenario.ps.link.down)),
             downlink=FairLink(agenda, capacity(scenario.ps.link.up)),
-            service_seconds=0.0,
+            turns=experiment.turns(),
             examination=examination(experiment),
             journal=diary,
         )

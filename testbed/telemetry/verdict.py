@@ -74,6 +74,7 @@ class Measurements:
         paced: whether think times or class speeds pace the workers; else the host may be full.
         busy_share_ratio: share of the training during which the host was more than 90 % busy.
         late_steps_ratio: share of the steps of paced classes that took longer than their class's.
+        late_requests_ratio: share of the requests that the PS served later than its service allows.
         differences: qdiscs that the kernel has otherwise than configured; None if not read back.
         rates: rates that were measured.
         round_trips: round trips that were measured.
@@ -92,6 +93,7 @@ class Measurements:
     paced: bool = True
     busy_share_ratio: float | None = None
     late_steps_ratio: float | None = None
+    late_requests_ratio: float | None = None
     differences: Sequence[str] | None = None
     rates: Sequence[RateCheck] = ()
     round_trips: Sequence[RoundTripCheck] = ()
@@ -189,6 +191,12 @@ def _lateness(measured: Measurements) -> Iterator[str]:
     if ratio is not None and ratio > LATE_LIMIT_RATIO:
         yield (
             f"{ratio:.2%} of the steps took longer than their class's speed "
+            f"({LATE_LIMIT_RATIO:.0%} is allowed)."
+        )
+    ratio = measured.late_requests_ratio
+    if ratio is not None and ratio > LATE_LIMIT_RATIO:
+        yield (
+            f"The parameter server was late for {ratio:.2%} of the requests, by its service "
             f"({LATE_LIMIT_RATIO:.0%} is allowed)."
         )
 

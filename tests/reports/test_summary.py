@@ -43,7 +43,7 @@ def test_every_number_of_the_small_run(folder: RunFolder) -> None:
         "best_moving_average": None,
     }
     assert summary["loss"] == {"final": 0.375}
-    assert summary["lateness"] == {"late_steps_ratio": 0.5}
+    assert summary["lateness"] == {"late_steps_ratio": 0.5, "late_requests_ratio": None}
     assert summary["memory"] == {"worker_private_bytes_median": 12 * 2**20}
 
 
@@ -127,7 +127,7 @@ def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> No
     assert summary["ingress"]["tcp_bytes"] is None
     assert summary["ingress"]["reconciliation"]["difference_ratio"] is None
     assert set(summary["staleness"].values()) == {None}
-    assert summary["lateness"] == {"late_steps_ratio": None}
+    assert summary["lateness"] == {"late_steps_ratio": None, "late_requests_ratio": None}
     assert summary["host"]["busy_ratio"]["mean"] is None
     assert summary["bring_up_seconds"] is None
     assert summary["verdict"]["reasons"] == [

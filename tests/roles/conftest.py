@@ -22,6 +22,7 @@ from testbed.algorithms.base import ServerHalf, Update
 from testbed.compress.layout import Layout
 from testbed.compress.payload import Dense
 from testbed.frame.server import Server, StopRule
+from testbed.frame.turns import Turns
 from testbed.roles.clock import Clock
 from testbed.roles.journal import Journal
 from testbed.roles.process import TerminatedError
@@ -44,7 +45,15 @@ SCALE = 10.0  # emulated seconds per real one
 class Bench:
     """A training with what a test looks at."""
 
-    def __init__(self, folder: Path, half: ServerHalf, *, workers: int, stop: StopRule) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        half: ServerHalf,
+        *,
+        workers: int,
+        stop: StopRule,
+        service_seconds: float,
+    ) -> None:
         self.seconds = 0.0  # real
         self.clock = Clock(SCALE, steady=lambda: self.seconds)
         self.spool = SpoolWriter(folder / "updates.bin")
@@ -54,6 +63,7 @@ class Bench:
         self.half = half
         self.training = Training(
             Server(half, stop),
+            turns=Turns(service_seconds),
             workers=workers,
             fingerprint=LAYOUT.fingerprint,
             clock=self.clock,
@@ -113,6 +123,7 @@ def run(tmp_path: Path) -> Run:
         half: ServerHalf | None = None,
         workers: int = 2,
         stop: StopRule | None = None,
+        service_seconds: float = 0.0,
     ) -> Bench:
         asgd = Asgd(name="asgd", learning_rate=1.0).server(
             LAYOUT, workers, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
@@ -120,7 +131,10 @@ def run(tmp_path: Path) -> Run:
 
         async def main() -> Bench:
             bench = Bench(
-                tmp_path, half or asgd, workers=workers, stop=stop or StopRule(updates=100)
+                *(tmp_path, half or asgd),
+                workers=workers,
+                stop=stop or StopRule(updates=100),
+                service_seconds=service_seconds,
             )
             with closing(bench.spool), closing(bench.journal):
                 await play(bench)
@@ -145,7 +159,9 @@ class Stage:
 
     token = "secret"
 
-    def __init__(self, folder: Path, layout: Layout, *, updates: int) -> None:
+    def __init__(
+        self, folder: Path, layout: Layout, *, updates: int, service_seconds: float
+    ) -> None:
         rng = np.random.default_rng(1)
         self.half: ServerHalf = AdaComp(name="adacomp").server(
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
@@ -153,6 +169,7 @@ class Stage:
         self.limits = Limits.of(layout.size)
         self.server = ParameterServer(
             Server(self.half, StopRule(updates=updates)),
+            turns=Turns(service_seconds),
             workers=2,
             fingerprint=layout.fingerprint,
             clock=Clock(1.0),
@@ -207,8 +224,8 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     """Starts a parameter server for a model; fails if anything unforeseen happened in it."""
     stages: list[Stage] = []
 
-    def start(layout: Layout, *, updates: int = 10) -> Stage:
-        stages.append(Stage(tmp_path, layout, updates=updates))
+    def start(layout: Layout, *, updates: int = 10, service_seconds: float = 0.0) -> Stage:
+        stages.append(Stage(tmp_path, layout, updates=updates, service_seconds=service_seconds))
         stages[-1].start()
         return stages[-1]
 

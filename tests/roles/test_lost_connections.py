@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from testbed.algorithms.base import Update
 from testbed.compress.layout import Layout
@@ -75,8 +76,11 @@ class Breaker:
             sink.close()
 
 
-def test_every_push_is_applied_once(begin: Callable[..., Any], tmp_path: Path) -> None:
-    stage = begin(LAYOUT, updates=1000)
+@pytest.mark.parametrize("service_seconds", [0.0, 0.005])
+def test_every_push_is_applied_once(
+    begin: Callable[..., Any], tmp_path: Path, service_seconds: float
+) -> None:
+    stage = begin(LAYOUT, updates=1000, service_seconds=service_seconds)
     rng = np.random.default_rng(4)
     # A connection's beginning takes about 500 bytes, a push 500, a reply 20,000.
     breaker = Breaker(stage.address, [int(n) for n in rng.integers(300, 60_000, BREAKS)])

@@ -36,6 +36,7 @@ def test_classes_links_and_pace() -> None:
     assert (made.ps_up, made.ps_down) == ("takes no time", "10mbit")
     assert made.think == "exponential x 90ms"
     assert made.updates_per_second == 70.0  # six every 0.1 s and four every 0.4 s
+    assert made.ps_service == "takes no time"
     assert made.memory_bytes is None
     assert made.left_out == LEFT_OUT
 
@@ -45,6 +46,13 @@ def test_memory_grows_with_workers_and_processes() -> None:
     # Three vectors of a million floats for each of 10 workers, and 350 MB a process and the clock.
     made = outline(scenario, parameters=1_000_000, processes=3)
     assert made.memory_bytes == 120_000_000 + 4 * 350_000_000
+
+
+def test_a_server_that_takes_time_sets_the_pace() -> None:
+    text = TEXT.replace("ps: {", "ps: {service: 25ms, ")
+    made = outline(load_text(text), parameters=None, processes=2)
+    assert made.ps_service == "25ms a request, one after the other"
+    assert made.updates_per_second == 40.0
 
 
 def test_no_think_law() -> None:

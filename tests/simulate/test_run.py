@@ -78,6 +78,22 @@ def test_a_cycle_adds_up(run_simulation: Simulate) -> None:
     assert updates["think_seconds"].between(0.05, 0.15).all()
 
 
+def test_requests_queue_at_the_server_by_hand(run_simulation: Simulate) -> None:
+    """Five equal workers 10 ms a step, nothing on the links, and 30 ms for a request."""
+    run = run_simulation(
+        *("queue", "ps={service: 30ms}", "workers={count: 5, classes: {one: {speed: 10ms}}}"),
+        "stop.updates=10",
+    )
+    updates = run.updates
+    # The five first pulls are served by 30, 60, ... 150 ms. The first worker's push comes at 40 ms,
+    # when four are still before it, and is served at 180 ms; from then on one comes every 30 ms.
+    assert list(updates["worker"]) == [0, 1, 2, 3, 4] * 2
+    assert np.allclose(updates["time_seconds"], [0.18 + 0.03 * i for i in range(10)])
+    assert np.allclose(updates["blocked_seconds"][:5], [0.03, 0.06, 0.09, 0.12, 0.15])
+    assert np.allclose(updates["blocked_seconds"][5:], 0.14)  # three before it, and its own 30 ms
+    assert np.allclose(updates["transfer_seconds"], 0.0)
+
+
 def test_a_time_scale_changes_what_would_be_real_seconds_and_nothing_else(
     run_simulation: Simulate,
 ) -> None:

@@ -12,6 +12,7 @@ GOOD: dict[str, Any] = {
     "state": "finished",
     "busy_share_ratio": 0.0,
     "late_steps_ratio": 0.0,
+    "late_requests_ratio": 0.0,
     "differences": (),
     "ingress": Flow(1000, 1000, 0, 1660, 1660),
     "egress": Flow(1000, 1000, 0, 1660, 1660),
@@ -68,6 +69,14 @@ def test_late_steps() -> None:
     assert reasons(late_steps_ratio=None) == ()
     assert reasons(late_steps_ratio=0.051) == (
         "5.10% of the steps took longer than their class's speed (5% is allowed).",
+    )
+
+
+def test_late_requests() -> None:
+    assert reasons(late_requests_ratio=0.05) == ()
+    assert reasons(late_requests_ratio=None) == ()
+    assert reasons(late_requests_ratio=0.051) == (
+        "The parameter server was late for 5.10% of the requests, by its service (5% is allowed).",
     )
 
 
