@@ -69,6 +69,7 @@ CASES = (
     *(Case(method, "exponential", 0.1) for method in ("asgd", "adacomp", "comp-asgd")),
     *(Case(method, "uniform", 0.02) for method in ("asgd", "comp-asgd", "adacomp")),
     *(Case(method, "normal", 0.1) for method in ("asgd", "adacomp", "comp-asgd")),
+    *(Case(method, "uniform", 0.03) for method in ("asgd", "comp-asgd", "adacomp")),
     *(Case("comp-asgd-random", "uniform", rate) for rate in (0.05, 0.02)),
 )
 

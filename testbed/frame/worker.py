@@ -127,6 +127,7 @@ class Worker:
         while (reply := arrived.reply) is not None:
             self.half.receive(reply, arrived.now)
             self.orders = reply.orders
+            del reply, arrived  # or the gradient would need its memory beside theirs
             update = None
             while update is None:
                 samples = next(batches)
