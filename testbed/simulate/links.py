@@ -52,9 +52,12 @@ class FairLink:
     _next: Entry | None = None
 
     def start(self, size: float, *, cap: float, done: Done) -> None:
-        """Send ``size`` bytes at no more than ``cap`` bytes per second, then call ``done``."""
+        """Send ``size`` bytes at no more than ``cap`` bytes per second, then call ``done``.
+
+        Where neither that nor the PS's link limits them, it is called at once.
+        """
         if cap == inf and self.capacity == inf:
-            self.agenda.at(self.agenda.now, done)
+            done(self.agenda.now)
             return
         self._settle()
         group = self._groups.setdefault(cap, Group(cap))
