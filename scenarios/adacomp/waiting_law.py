@@ -65,12 +65,11 @@ class Case:
 CASES = (
     *(Case(method, "uniform", 0.1) for method in ("adacomp", "asgd", "comp-asgd")),
     Case("comp-asgd-random", "uniform", 0.1),
-    *(Case(method, "uniform", 0.05) for method in ("asgd", "comp-asgd", "adacomp")),
-    *(Case(method, "exponential", 0.1) for method in ("asgd", "adacomp", "comp-asgd")),
-    *(Case(method, "uniform", 0.02) for method in ("asgd", "comp-asgd", "adacomp")),
-    *(Case(method, "normal", 0.1) for method in ("asgd", "adacomp", "comp-asgd")),
-    *(Case(method, "uniform", 0.03) for method in ("asgd", "comp-asgd", "adacomp")),
-    *(Case("comp-asgd-random", "uniform", rate) for rate in (0.05, 0.02)),
+    *(Case(method, "uniform", 0.05) for method in ("adacomp", "asgd", "comp-asgd")),
+    *(Case(method, "uniform", 0.03) for method in ("adacomp", "asgd", "comp-asgd")),
+    *(Case(method, "uniform", 0.02) for method in ("adacomp", "asgd", "comp-asgd")),
+    *(Case(method, "exponential", 0.1) for method in ("adacomp", "asgd", "comp-asgd")),
+    *(Case(method, "normal", 0.1) for method in ("adacomp", "asgd", "comp-asgd")),
 )
 
 
