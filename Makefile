@@ -128,6 +128,8 @@ bench-flower: setup ## the same training in Flower's simulation engine, installe
 waiting-law: $(VENV)/.installed ## the paper's size under three laws of the waiting time, simulated
 	@$(python) scenarios/adacomp/waiting_law.py $(RUNS)/waiting-law
 	$(python) scenarios/adacomp/waiting_law.py $(RUNS)/waiting-law --table
+	$(python) scenarios/adacomp/waiting_curves.py $(RUNS)/waiting-law $(RUNS)/waiting-law/curves.png
+	echo "curves: $(RUNS)/waiting-law/curves.png"
 
 clean: ## remove the environment and all caches, never a run
 	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi
