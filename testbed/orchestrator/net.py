@@ -16,6 +16,7 @@ from testbed.errors import NodeError, Problem, ScenarioError, Unfit
 from testbed.network.qdiscs import qdiscs_of
 from testbed.orchestrator.plan import plan
 from testbed.orchestrator.probe import ClassProbe, Prober, shaped_links
+from testbed.orchestrator.selection import require_containers
 from testbed.runtimes.base import RuntimeDriver
 from testbed.runtimes.choose import driver_of, runtime_of
 from testbed.scenario import load
@@ -140,8 +141,10 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
     """Connect to the agent of a run.
 
     Raises:
+        ScenarioError: it is simulated.
         NodeError: the run does not go on.
     """
+    require_containers(folder)
     scenario = load(folder.scenario)
     deadline = time.monotonic() + CONNECT_SECONDS
     if not (folder.control / "agent.sock").exists():

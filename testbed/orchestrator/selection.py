@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from testbed.errors import Problem, ScenarioError
-from testbed.telemetry.folder import RunState
+from testbed.scenario import load
+from testbed.telemetry.folder import RunFolder, RunState
 
 OTHERS = ("agent", "controller")
 """No nodes, but they have logs too; meant only where they are called by their names."""
@@ -16,6 +17,23 @@ def nodes_of(state: RunState) -> Mapping[str, str]:
     """Every node of a run and its device class, which is empty for the PS and the evaluator."""
     workers = {f"w{index}": name for index, name in enumerate(state.classes)}
     return {"ps": "", "evaluator": "", **workers}
+
+
+def require_containers(folder: RunFolder) -> None:
+    """Refuse what needs a node or a link where there are none.
+
+    Raises:
+        ScenarioError: the run is simulated, whether it goes on or not.
+    """
+    if not load(folder.scenario).simulated:
+        return
+    lines = folder.scenario.read_text(encoding="utf-8").splitlines()
+    line = next(i for i, text in enumerate(lines, 1) if text.startswith("runtime:"))
+    expected = "a run with containers and links: native or docker"
+    hint = "A simulated run is watched with `testbed logs` and `testbed report` alone."
+    raise ScenarioError(
+        [Problem(str(folder.scenario), line, "runtime", "simulated", expected, hint)]
+    )
 
 
 def select(selectors: Sequence[str], state: RunState) -> tuple[str, ...]:
