@@ -56,8 +56,9 @@ def command(first: str, second: str, tolerance: float, runs: Path, as_json: bool
 
 def _print(differences: list[Difference], names: list[str], *, tolerance: float) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from testbed.cli.console import Console
 
     table = Table("measure", *names, "difference", box=box.SIMPLE_HEAD)
     for one in differences:

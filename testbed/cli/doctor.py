@@ -105,9 +105,10 @@ def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
 
 def _print(findings: list[Finding]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from testbed.cli.console import Console
 
     table = Table("check", "", "found", box=box.SIMPLE_HEAD)
     for finding in findings:

@@ -6,21 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from testbed.cli.console import Console
 from testbed.telemetry.status import Status
 
 PLAIN_INTERVAL_SECONDS = 5.0
-
-
-class LiveConsole(Console):
-    """One that raises BrokenPipeError when its reader has gone; rich would end the process."""
-
-    def on_broken_pipe(self) -> None:
-        """See Console."""
-        raise BrokenPipeError
 
 
 @dataclass

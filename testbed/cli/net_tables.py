@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
+
+from testbed.cli.console import Console
 
 Rows = list[dict[str, Any]]
 

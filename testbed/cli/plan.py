@@ -107,8 +107,9 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from testbed.cli.console import Console
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
     links = Table("node", "class", "up", "down", title="links")
@@ -123,9 +124,10 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
 
 def _print_requests(scenario: Scenario, made: Plan, requests: tuple[Request, ...]) -> None:
     """An option that is the same for all of them once, any other for the first of each class."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from testbed.cli.console import Console
 
     name = scenario.runtime.name
     if not requests:

@@ -89,8 +89,9 @@ def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from testbed.cli.console import Console
 
     table = Table(*rows[0], box=box.SIMPLE_HEAD)
     for row in rows:

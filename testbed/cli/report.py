@@ -10,6 +10,7 @@ import click
 from testbed.cli.options import runs_option
 
 if TYPE_CHECKING:
+    from testbed.cli.live import LiveDisplay
     from testbed.reports.remake import Report
 
 
@@ -37,10 +38,30 @@ def command(run: str, runs: Path, as_json: bool) -> None:
         print_report(report, folder=folder.path)
 
 
+def conclude(folder: Path, display: LiveDisplay) -> Report:
+    """End what is shown live, with what came out.
+
+    Of a run that did not come to train: how it ended, and where to look.
+    """
+    from testbed.reports.remake import remake
+
+    try:
+        report = remake(folder)  # before anything is shown: the terminal may be gone
+    finally:
+        display.close()
+    summary = report.summary
+    if summary["updates"]["total"]:
+        print_report(report, folder=folder)
+        return report
+    why = f": {summary['reason']}" if summary["state"] == "finished" else ""
+    click.echo(f"{summary['state']} before any update{why}")
+    click.echo(f"folder: {folder}")
+    return report
+
+
 def print_report(report: Report, *, folder: Path) -> None:
     """The closing table, and where everything lies."""
-    from rich.console import Console
-
+    from testbed.cli.console import Console
     from testbed.reports.table import summary_table
 
     console = Console()

@@ -132,14 +132,15 @@ def _announce(outcome: Started | int) -> int:
 
 
 def _run(request: Request, *, background: Background | None, keep: bool) -> int:
-    from testbed.cli.live import LiveConsole, LiveDisplay
+    from testbed.cli.console import Console
+    from testbed.cli.live import LiveDisplay
     from testbed.errors import RunNotFound
     from testbed.orchestrator.interrupts import Interrupts
     from testbed.orchestrator.prepare import prepare_data
     from testbed.orchestrator.run import Execution, NotTornDown
 
     request, settled, users = _settle(request)
-    display = LiveDisplay(LiveConsole())
+    display = LiveDisplay(Console())
     with Interrupts() as interrupts:
         with interrupts.allowed():
             data = prepare_data(request)
@@ -194,13 +195,9 @@ def _set_up(
 
 
 def _conclude(folder: RunFolder, display: LiveDisplay, *, torn_down: bool = True) -> Report:
-    from testbed.reports.remake import remake
+    from testbed.cli.report import conclude
 
-    try:
-        report = remake(folder.path)  # before anything is shown: the terminal may be gone
-    finally:
-        display.close()
-    _show(report, folder.path)
+    report = conclude(folder.path, display)
     if torn_down:
         click.echo(_what_is_left(folder))
     return report
@@ -226,16 +223,3 @@ def _what_is_left(folder: RunFolder) -> str:
         f"  testbed exec {folder.name} w0 -- COMMAND    runs a command in one of them\n"
         f"  testbed down {folder.name}                  ends them"
     )
-
-
-def _show(report: Report, folder: Path) -> None:
-    """What came out; of a run that did not come to train, how it ended and where to look."""
-    from testbed.cli.report import print_report
-
-    summary = report.summary
-    if summary["updates"]["total"]:
-        print_report(report, folder=folder)
-        return
-    why = f": {summary['reason']}" if summary["state"] == "finished" else ""
-    click.echo(f"{summary['state']} before any update{why}")
-    click.echo(f"folder: {folder}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,14 +20,13 @@ def run_simulation(request: Request) -> int:
     Raises:
         TestbedError: the run could not be begun, or failed; its folder says so too.
     """
-    from rich.console import Console
-
+    from testbed.cli.console import Console
     from testbed.cli.live import LiveDisplay
-    from testbed.cli.report import print_report
+    from testbed.cli.report import conclude
+    from testbed.errors import RunNotFound
     from testbed.experiment import Experiment
     from testbed.orchestrator.interrupts import Interrupts
     from testbed.orchestrator.prepare import prepare_data, prepare_simulation
-    from testbed.reports.remake import remake
     from testbed.simulate.agenda import Agenda
     from testbed.simulate.run import record_simulation
 
@@ -38,10 +38,11 @@ def run_simulation(request: Request) -> int:
         try:
             experiment = Experiment.open(folder.path, data=data)
             record_simulation(experiment, folder, agenda=Agenda(), observer=display)
-        finally:
-            report = remake(folder.path)
-            display.close()
-            print_report(report, folder=folder.path)
+        except BaseException:
+            with suppress(OSError, RunNotFound):  # what went wrong first is what has to be told
+                conclude(folder.path, display)
+            raise
+        report = conclude(folder.path, display)
     return 0 if report.summary["verdict"]["valid"] else INVALID
 
 
@@ -64,8 +65,9 @@ def print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> No
 
 
 def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from testbed.cli.console import Console
 
     table = Table(
         *("class", "workers", "a step", "up", "down"), title=f"{scenario.name}, SIMULATED"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
-from shutil import disk_usage
 
 from testbed.agent.client import AgentClient
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
@@ -17,6 +16,14 @@ from testbed.orchestrator.removals import Removals
 from testbed.orchestrator.setup import Setup
 from testbed.orchestrator.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
+from testbed.telemetry.breakage import (
+    MEND,
+    UNREAD,
+    breakage,
+    deletion,
+    find_gone,
+    shortage,
+)
 from testbed.telemetry.folder import State
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.status import Gauge, Observer
@@ -25,8 +32,6 @@ FINAL_SECONDS = 720.0
 """Once training has ended, longer than the PS itself waits for the last worker and evaluation."""
 
 AGENT_SECONDS = 30.0
-FULL_BYTES = 65_536
-MEND = "Make room, or choose another place with --runs."
 UNFORESEEN = TestbedError.exit_code
 
 
@@ -84,7 +89,7 @@ class Execution:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise self._broken(error) from None
+            raise breakage(self.setup.folder, error) from None
 
     def _carry_out(self) -> None:
         begun = self.clock()
@@ -106,10 +111,10 @@ class Execution:
             self._end("interrupted", f"by {signal}", lifeline)
             raise
         except BrokenPipeError:
-            self._end("interrupted", "nobody reads what it prints any more", lifeline)
+            self._end("interrupted", UNREAD, lifeline)
             raise
         except OSError as error:
-            failure = self._broken(error)
+            failure = breakage(self.setup.folder, error)
             self._end("failed", first_line(failure), lifeline, exit_code=failure.exit_code)
             raise
         except BaseException as error:
@@ -188,33 +193,34 @@ class Execution:
             exit_code = left.exit_code if state == "failed" else exit_code
         finally:
             try:
-                with suppress(RunNotFound):  # the folder was deleted: nobody is there to be told
-                    self.recorder.state(state, reason=reason, exit_code=exit_code)
-                self.recorder.close()
+                self._write_down(state, reason, exit_code)
             finally:
                 if lifeline is not None:
                     lifeline.close()
         if left is not None:
             raise left from None
 
+    def _write_down(self, state: State, reason: str, exit_code: int | None) -> None:
+        """The last records; of a failure they may not come about, and it is told all the same.
+
+        Raises:
+            OSError: the folder does not take the end of a run that had not failed.
+        """
+        untold = suppress(OSError) if state == "failed" else nullcontext()
+        with untold, closing(self.recorder), suppress(RunNotFound):  # deleted: nobody is to be told
+            self.recorder.state(state, reason=reason, exit_code=exit_code)
+
     def _cause(self, error: TestbedError, lifeline: Lifeline | None) -> TestbedError:
         """What those cannot say who were lost: a node whose disk is full has no room for a log."""
-        folder = self.setup.folder.path
-        if not isinstance(error, NodeError) or not folder.is_dir():
+        if not isinstance(error, NodeError | RunNotFound):
             return error
-        free = disk_usage(folder).free
-        if free > FULL_BYTES:
-            return _explained(error, lifeline)
-        return HostError(
-            f"No space left on device: {folder} has {free:,} bytes. {error.message}", hint=MEND
-        )
-
-    def _broken(self, error: OSError) -> HostError:
-        """What the folder, the one thing that this process writes to, could not take."""
-        return HostError(
-            f"the run cannot go on: {error.filename or self.setup.folder.path}: {error.strerror}.",
-            hint=MEND,
-        )
+        gone = find_gone(self.setup.folder)
+        if gone is not None:
+            return deletion(gone)
+        lack = shortage(self.setup.folder)
+        if lack:
+            return HostError(f"No space left on device: {lack}. {error.message}", hint=MEND)
+        return _explained(error, lifeline) if isinstance(error, NodeError) else error
 
     def _is_kept(self, state: State) -> bool:
         return self.keep and state != "interrupted"

@@ -10,9 +10,10 @@ from pathlib import Path
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
-from testbed.errors import HostError, NodeError
+from testbed.errors import NodeError
 from testbed.orchestrator.removals import Removals
 from testbed.orchestrator.tail import Event, EventTail
+from testbed.telemetry.breakage import deletion, find_gone
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
@@ -69,13 +70,11 @@ class Watch:
 
         Raises:
             NodeError: the run cannot go on: the PS, the evaluator or every worker has ended.
-            HostError: the run's folder is gone.
+            HostError: the run's folder is gone, or a part of it.
         """
-        if not self.folder.run_file.exists():  # what the nodes write then is nowhere to be seen
-            raise HostError(
-                f"{self.folder.path} was deleted while the run went on; it has been ended.",
-                hint="Its records are lost. Let `testbed down` end a run before you delete it.",
-            )
+        gone = find_gone(self.folder)
+        if gone is not None:  # what the nodes write then is nowhere to be seen
+            raise deletion(gone)
         ended = self.agent.exits()  # asked first: what they wrote before is in the files by now
         self._read_spool()
         self._take_exits(ended)

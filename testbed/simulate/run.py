@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.compress.payload import Vector
-from testbed.errors import TestbedError
+from testbed.errors import RunNotFound, TestbedError
 from testbed.experiment import Experiment
 from testbed.models import Evaluation
 from testbed.seeds import stream
@@ -19,6 +20,7 @@ from testbed.simulate.engine import Engine, Examination, Seat
 from testbed.simulate.links import Bucket, FairLink
 from testbed.simulate.model import capacity, paths
 from testbed.simulate.pool import Pool
+from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.spool import Rows
@@ -117,21 +119,37 @@ def record_simulation(
 
     Raises:
         NodeError: the run failed: every worker's push was refused, say.
+        HostError: its folder was deleted, or is full.
     """
     folder.lock.touch()
     time_scale = experiment.scenario.time_scale
     clock = virtual_clock(agenda, time_scale=time_scale)
     with folder.locked(), Recorder(folder, time_scale=time_scale, clock=clock) as recorder:
-        recorder.state("training")
         try:
+            recorder.state("training")
             reason = simulate(experiment, recorder, agenda=agenda, observer=observer)
+            recorder.state("finished", reason=reason)
+        except RunNotFound:
+            raise deletion(folder.path) from None
         except TestbedError as error:
-            recorder.state("failed", reason=error.message, exit_code=error.exit_code)
+            _fail(recorder, error)
             raise
+        except BrokenPipeError:
+            recorder.state("interrupted", reason=UNREAD)
+            raise
+        except OSError as error:
+            failure = breakage(folder, error)
+            _fail(recorder, failure)
+            raise failure from None
         except KeyboardInterrupt:
             recorder.state("interrupted", reason="interrupted")
             raise
-        recorder.state("finished", reason=reason)
+
+
+def _fail(recorder: Recorder, error: TestbedError) -> None:
+    """Say in the folder how the run failed, where it can still be written to."""
+    with suppress(OSError, RunNotFound):
+        recorder.state("failed", reason=error.message, exit_code=error.exit_code)
 
 
 def simulate(

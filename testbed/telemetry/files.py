@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,20 +19,33 @@ def moment(seconds: float) -> str:
     return text.replace("+00:00", "Z")
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Put a file in place so that a reader, or a crash, sees the old content or the new one."""
-    data = content.encode() if isinstance(content, str) else content
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Put a file in place so that a reader, or a crash, sees the old content or the new one.
+
+    Yields the path to write the new content to. It is gone if that fails: on a full disk it would
+    take the room that is needed to write down how the run ended.
+    """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
+    try:
+        yield fresh
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        fresh.rename(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a whole file; see ``replacing``."""
+    with replacing(path) as fresh:
+        fresh.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -102,7 +102,7 @@ class RunFolder:
         except OSError as error:
             message = f"{folder.path}: the run folder cannot be made: {error.strerror}."
             raise HostError(message, hint="Choose another place with --runs.") from None
-        for part in (folder.updates, folder.logs, folder.ps, folder.control):
+        for part in folder.parts:
             part.mkdir()
         write_atomically(folder.scenario, text)
         folder._write(
@@ -126,6 +126,11 @@ class RunFolder:
     def name(self) -> str:
         """The run's name."""
         return self.path.name
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        """The folders within it, which are there from its beginning on."""
+        return (self.updates, self.logs, self.ps, self.control)
 
     @property
     def run_file(self) -> Path:

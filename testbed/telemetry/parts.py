@@ -6,7 +6,6 @@ it wrote only one. A part appears under its name when it is complete; a killed r
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from testbed.errors import TestbedError
+from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import FORMAT
 from testbed.telemetry.spool import UPDATE, Rows
 
@@ -68,11 +68,8 @@ class PartWriter:
         import pyarrow.parquet
 
         path = self.folder / f"part-{self._next:04d}.parquet"
-        fresh = path.with_name(f".{path.name}.tmp")
-        pyarrow.parquet.write_table(_table(rows), fresh, compression="zstd")
-        with fresh.open("rb") as file:
-            os.fsync(file.fileno())
-        fresh.rename(path)
+        with replacing(path) as fresh:
+            pyarrow.parquet.write_table(_table(rows), fresh, compression="zstd")
         self._next += 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -114,7 +115,12 @@ class Recorder:
         return None if self._start is None else self._clock.steady() - self._start
 
     def state(self, state: State, *, reason: str = "", exit_code: int | None = None) -> None:
-        """The run has come to another state: ``run.json`` and an event."""
+        """The run has come to another state: ``run.json`` and an event.
+
+        One that says it is finished has all its updates in their place.
+        """
+        if state == "finished":
+            self._parts.close()
         self.folder.move(state, now=self._clock.wall(), reason=reason, exit_code=exit_code)
         self.event("state", state=state, **({"reason": reason} if reason else {}))
 
@@ -226,11 +232,12 @@ class Recorder:
         self._traffic.append(row)
 
     def close(self) -> None:
-        """Write out what is pending and close every file; doing it twice is harmless."""
-        self._parts.close()
-        self._events.close()
-        self._evaluations.close()
-        self._traffic.close()
+        """Write out what is pending and close every file; doing it twice is harmless.
+
+        Every file is closed, also where the pending updates cannot be written.
+        """
+        with closing(self._traffic), closing(self._evaluations), closing(self._events):
+            self._parts.close()
 
     def __enter__(self) -> Self:
         return self
@@ -241,7 +248,9 @@ class Recorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        # After a failure the folder may take nothing any more; what went wrong first is told.
+        with suppress(OSError) if error is not None else nullcontext():
+            self.close()
 
     def _write(self, event: Mapping[str, Any]) -> None:
         self._events.write(event_line(event))

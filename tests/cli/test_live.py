@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from testbed.cli.live import LiveConsole, LiveDisplay, clock_text, describe
+from testbed.cli.console import Console
+from testbed.cli.live import LiveDisplay, clock_text, describe
 from testbed.telemetry.status import Status
 
 GLANCE = Status(
@@ -32,7 +33,7 @@ class Shown:
     now: float = 0.0
 
     def display(self, *, terminal: bool, width: int = 80) -> LiveDisplay:
-        console = LiveConsole(file=self.file, force_terminal=terminal, width=width)
+        console = Console(file=self.file, force_terminal=terminal, width=width)
         return LiveDisplay(console, clock=lambda: self.now)
 
     def lines(self) -> list[str]:
@@ -96,4 +97,4 @@ class Gone(io.StringIO):
 
 def test_a_reader_that_has_gone_is_said() -> None:
     with pytest.raises(BrokenPipeError):
-        LiveDisplay(LiveConsole(file=Gone())).phase("training")
+        LiveDisplay(Console(file=Gone())).phase("training")

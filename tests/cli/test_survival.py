@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from testbed.cli import BROKEN_PIPE
+
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 ENDED = (0, 6)
 ENDLESS = ("--set", "stop.updates=1000000")
@@ -53,14 +55,36 @@ def test_a_read_only_folder_of_runs(bed: Any, name: str, tmpfs: Callable[[str], 
     assert "cannot be written to" in doctor.stdout
 
 
-def test_a_run_folder_that_is_deleted(bed: Any, name: str) -> None:
-    up = bed.start("up", bed.scenario, "--name", name, *ENDLESS)
+@pytest.mark.parametrize("evaluations", [0, 3], ids=["at once", "with updates to write down"])
+@pytest.mark.parametrize("runtime", ["native", "simulated"])
+def test_a_run_folder_that_is_deleted(bed: Any, name: str, runtime: str, evaluations: int) -> None:
+    up = bed.start("up", bed.scenario, "--runtime", runtime, "--name", name, *ENDLESS)
     bed.wait_until_training(name)
+    rows = bed.runs / name / "evaluations.csv"
+    bed.wait_until(lambda: len(rows.read_text().splitlines()) > evaluations)
     shutil.rmtree(bed.runs / name)
     _, errors = up.communicate(timeout=30)
     assert up.returncode == 3
     assert "was deleted while the run went on" in errors
     assert bed.leftovers(name) == []
+
+
+@pytest.mark.parametrize("runtime", ["native", "simulated"])
+def test_a_reader_that_goes_away(bed: Any, name: str, runtime: str) -> None:
+    with bed.start("up", bed.scenario, "--runtime", runtime, "--name", name, *ENDLESS) as up:
+        bed.wait_until_training(name)
+        up.stdout.close()
+        assert up.stderr.read() == ""
+    assert up.returncode == BROKEN_PIPE
+    assert bed.state(name) == "interrupted"
+
+
+def test_a_simulation_on_a_full_disk(bed: Any, name: str, tmpfs: Callable[[str], Path]) -> None:
+    tmpfs("size=100k")
+    up = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, *ENDLESS, status=3)
+    assert "No space left on device" in up.stderr
+    assert "Traceback" not in up.stderr
+    assert bed.state(name) != "finished"
 
 
 def test_five_runs_at_once(bed: Any, name: str) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from testbed.errors import HostError, NodeError
+from testbed.errors import HostError, NodeError, RunNotFound
 from testbed.orchestrator.interrupts import Interrupted, Interrupts
 from testbed.orchestrator.run import Execution, NotTornDown, first_line
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.spool import UPDATE
 
 
 @dataclass
@@ -181,6 +185,29 @@ def test_a_reader_that_has_gone_is_no_failure_of_the_run(small: Any) -> None:
     state = small.setup.folder.state()
     assert (state.state, state.reason) == ("interrupted", "nobody reads what it prints any more")
     assert lifeline.done[-1] == ("close", "interrupted")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [NodeError("ps exited with status 1."), FileNotFoundError(2, "no"), RunNotFound("no run.json")],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_folder_that_is_deleted_is_what_is_told_whatever_is_met_first(
+    small: Any, failure: Exception
+) -> None:
+    """Also with updates that wait for their place in it."""
+    folder = small.setup.folder
+
+    class Deletion(Training):
+        def train(self) -> str:
+            small.recorder.updates(np.zeros(3, UPDATE))
+            shutil.rmtree(folder.path)
+            return super().train()
+
+    small = replace(small, recorder=Recorder(folder, time_scale=1.0))
+    with pytest.raises(HostError) as failed:
+        carry_out(small, Driver(), Deletion(failure))
+    assert failed.value.message.startswith(f"{folder.path} was deleted while the run went on")
 
 
 def test_a_signal_in_the_training_and_more_in_the_tear_down(small: Any) -> None:

@@ -1,0 +1,16 @@
+"""What tables, notices and the live line are written to."""
+
+from __future__ import annotations
+
+from rich import console
+
+
+class Console(console.Console):
+    """One that raises BrokenPipeError when its reader has gone; rich would end the process.
+
+    A run has to be torn down then, and every verb ends with the same status, as after ``| head``.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """See rich."""
+        raise BrokenPipeError

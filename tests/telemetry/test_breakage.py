@@ -1,0 +1,139 @@
+"""A run whose folder is deleted under it, or full: what is told, and what is still written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.telemetry.breakage import breakage, find_gone, shortage
+from testbed.telemetry.files import replacing, write_atomically
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.parts import PartWriter
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.spool import UPDATE
+
+PENDING = np.zeros(3, UPDATE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path, "r", scenario="s", text="", classes=[], now=0.0)
+
+
+def missing(path: Path) -> OSError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def failure_of(act: Callable[[], None]) -> OSError:
+    with pytest.raises(OSError) as failed:
+        act()
+    return failed.value
+
+
+def test_nothing_is_gone_of_a_run_that_goes_on(folder: RunFolder) -> None:
+    assert find_gone(folder) is None
+    assert shortage(folder) == ""
+
+
+def test_a_folder_without_its_state_is_gone_as_a_whole(folder: RunFolder) -> None:
+    folder.run_file.unlink()
+    assert find_gone(folder) == folder.path
+
+
+@pytest.mark.parametrize("part", ["updates", "logs", "ps", "control"])
+def test_a_part_that_is_gone_is_named(folder: RunFolder, part: str) -> None:
+    shutil.rmtree(folder.path / part)
+    assert find_gone(folder) == folder.path / part
+
+
+def test_what_cannot_be_written_into_a_deleted_folder_is_told_as_its_deletion(
+    folder: RunFolder,
+) -> None:
+    """Deleting takes the parts one after the other: ``run.json`` may be there meanwhile."""
+    writer = PartWriter(folder.updates)
+    writer.add(PENDING, now=0.0)
+    shutil.rmtree(folder.updates)
+    failure = failure_of(writer.close)
+    told = breakage(folder, failure).message
+    assert told == f"{folder.updates} was deleted while the run went on; it has been ended."
+
+
+def test_a_file_that_vanishes_before_it_is_put_in_place(folder: RunFolder) -> None:
+    """Between the writing of a part and its renaming, in a folder that is still there."""
+
+    def write() -> None:
+        with replacing(folder.updates / "part") as fresh:
+            fresh.touch()
+            fresh.unlink()
+
+    failure = failure_of(write)
+    assert find_gone(folder) is None
+    assert f"{failure.filename} was deleted while" in breakage(folder, failure).message
+
+
+def test_what_is_missing_elsewhere_is_no_deletion(folder: RunFolder, tmp_path: Path) -> None:
+    told = breakage(folder, missing(tmp_path / "elsewhere")).message
+    assert told == f"the run cannot go on: {tmp_path}/elsewhere: No such file or directory."
+
+
+def test_a_full_disk_names_the_folder_and_what_to_do(folder: RunFolder) -> None:
+    told = breakage(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert told.message == f"the run cannot go on: {folder.path}: No space left on device."
+    assert "--runs" in told.hint
+
+
+def test_room_in_a_folder_that_is_gone_is_no_matter(folder: RunFolder) -> None:
+    shutil.rmtree(folder.path)
+    assert shortage(folder) == ""
+
+
+def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_atomically(path, "{}")
+
+    def write() -> None:
+        with replacing(path) as fresh:
+            fresh.write_text("half of")
+            raise OSError(errno.ENOSPC, "full")
+
+    failure_of(write)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
+    assert path.read_text() == "{}"
+
+
+def test_every_file_of_a_recording_is_closed_though_its_updates_have_no_place(
+    folder: RunFolder,
+) -> None:
+    recorder = Recorder(folder, time_scale=1.0)
+    recorder.updates(PENDING)
+    shutil.rmtree(folder.path)
+    failure_of(recorder.close)
+    with pytest.raises(ValueError, match="closed file"):
+        recorder.event("noted")
+
+
+def test_a_run_whose_last_updates_have_no_place_does_not_say_that_it_is_finished(
+    folder: RunFolder,
+) -> None:
+    recorder = Recorder(folder, time_scale=1.0)
+    recorder.updates(PENDING)
+    shutil.rmtree(folder.updates)
+    failure_of(lambda: recorder.state("finished"))
+    failure_of(recorder.close)
+    assert folder.state().state == "created"
+
+
+def test_a_failure_is_told_rather_than_what_its_recording_lost(folder: RunFolder) -> None:
+    with (
+        pytest.raises(KeyError, match="the failure"),
+        Recorder(folder, time_scale=1.0) as recorder,
+    ):
+        recorder.updates(PENDING)
+        shutil.rmtree(folder.path)
+        raise KeyError("the failure")
