@@ -131,6 +131,7 @@ class Pool:
         self._in_rows: dict[int, Result] = {}
         self._evaluations: deque[Evaluation] = deque()
         self._workers = workers
+        self._frozen = not gc.get_freeze_count()  # else somebody has seen to it, for longer than we
         gc.collect()
         gc.freeze()  # what is there stays: collecting garbage need not look at it, nor copy it
         context = multiprocessing.get_context("fork")
@@ -158,7 +159,8 @@ class Pool:
             member.process.kill()
             member.process.join()
             member.pipe.close()
-        gc.unfreeze()
+        if self._frozen:
+            gc.unfreeze()
 
     def lend(self, worker: int, reply: Reply) -> None:
         """Take a reply over; its dense model is copied, before the server changes it."""
