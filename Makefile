@@ -25,7 +25,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check bench bench-flower clean soak waiting-law
+	types contracts protos protos-check schema schema-check bench bench-flower clean soak waiting-law leap
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -130,6 +130,15 @@ waiting-law: $(VENV)/.installed ## the paper's size under three laws of the wait
 	$(python) scenarios/adacomp/waiting_law.py $(RUNS)/waiting-law --table
 	$(python) scenarios/adacomp/waiting_curves.py $(RUNS)/waiting-law $(RUNS)/waiting-law/curves.png
 	echo "curves: $(RUNS)/waiting-law/curves.png"
+
+# ASGD under normal waits, up to its leap at update 100,000 and evaluated often: minutes of two CPUs.
+LEAP := --set "algorithm={asgd: {learning_rate: 0.1}}" --set "workers.think.law=normal(1,0.1)" \
+	--set stop.updates=101500 --set evaluate.every=20 --set evaluate.images=300
+
+leap: $(VENV)/.installed ## how the loss swings before the accuracy leaps, simulated
+	@[ -e $(RUNS)/leap ] || $(python) -m testbed up scenarios/adacomp/waiting-law.yaml --name leap --runs $(RUNS) $(LEAP)
+	$(python) scenarios/adacomp/leap.py $(RUNS)/leap 97000 101500 $(RUNS)/leap/leap.png
+	echo "curves: $(RUNS)/leap/leap.png"
 
 clean: ## remove the environment and all caches, never a run
 	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi
