@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from waiting_law import CASES, LAWS, TARGET_RATIO, Case, ended
+from waiting_law import CASES, LAWS, METHODS, TARGET_RATIO, Case, ended
 
 from testbed import Run
 from testbed.reports.measures import WINDOW, moving_average
@@ -68,6 +68,13 @@ def draw(runs: Path) -> Figure:
         axes.set_xlabel("updates (thousands)", color=INK)
     for axes in grid[::COLUMNS]:
         axes.set_ylabel(f"accuracy (%), mean of {WINDOW}", color=INK)
+    lines = {
+        line.get_label(): line for axes in grid for line in axes.get_legend_handles_labels()[0]
+    }
+    figure.legend(
+        handles=list(lines.values()), loc="outside lower center", ncols=len(METHODS),
+        frameon=False, labelcolor=INK,
+    )  # fmt: skip
     return figure
 
 
@@ -88,7 +95,6 @@ def _draw_panel(axes: Axes, cases: Sequence[Case], runs: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SOFT)
     axes.tick_params(colors=INK, length=3)
-    axes.legend(loc="lower right", frameon=False, labelcolor=INK, fontsize=9)
 
 
 if __name__ == "__main__":
