@@ -9,7 +9,6 @@ its own updates lets expect (``testbed.reports.stability``); draws loss and accu
 
 from __future__ import annotations
 
-import io
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -20,11 +19,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from waiting_curves import INK, SOFT
 
 from testbed import Run
+from testbed.reports.figures import BLUE, INK, SOFT, dress, write_picture
 from testbed.reports.stability import Verge, verge
-from testbed.telemetry.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 ASIDE = 5
 """A maximum is the highest of so many evaluations on each side, as a few images leave noise."""
 
-LINE, WASH = "#1768ac", "#e4e7eb"
 INCHES = (9.0, 5.0)
 
 
@@ -46,6 +43,11 @@ def main() -> int:
     arguments = parser.parse_args()
     run = Run(arguments.run)
     every, updates = run.evaluations, run.updates
+    reached = every["version"].max() if len(every) else 0
+    if reached < arguments.last:
+        parser.error(
+            f"{arguments.run} ends at {reached:,}: delete it, and run it again"
+        )
     seen = every[~every["final"] & every["version"].between(arguments.first, arguments.last)]
     applied = updates["version_applied"].between(arguments.first, arguments.last)
     expected = verge(updates.loc[applied, "staleness"].to_numpy())
@@ -53,9 +55,7 @@ def main() -> int:
     sys.stdout.writelines(
         f"{line}\n" for line in report(seen["version"].to_numpy()[maxima], expected)
     )
-    image = io.BytesIO()
-    draw(seen, maxima).savefig(image, format="png", dpi=100)
-    write_atomically(arguments.picture, image.getvalue())
+    write_picture(arguments.picture, draw(seen, maxima))
     return 0
 
 
@@ -90,19 +90,15 @@ def draw(seen: pd.DataFrame, maxima: NDArray[np.int64]) -> Figure:
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True)
     versions = seen["version"] / 1000
-    above.semilogy(versions, seen["loss"], color=LINE, lw=1.6)
-    below.plot(versions, 100 * seen["top1"], color=LINE, lw=1.6)
+    above.semilogy(versions, seen["loss"], color=BLUE, lw=1.6)
+    below.plot(versions, 100 * seen["top1"], color=BLUE, lw=1.6)
     above.set_ylabel("loss", color=INK)
     below.set_ylabel("accuracy (%)", color=INK)
     below.set_xlabel("updates (thousands)", color=INK)
     for axes in (above, below):
         for version in versions.to_numpy()[maxima]:
             axes.axvline(version, color=SOFT, linewidth=0.8, linestyle=":")
-        axes.grid(color=WASH, linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(SOFT)
-        axes.tick_params(colors=INK, length=3)
+        dress(axes)
     return figure
 
 

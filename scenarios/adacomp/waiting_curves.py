@@ -5,7 +5,6 @@ python scenarios/adacomp/waiting_curves.py RUNS PICTURE
 
 from __future__ import annotations
 
-import io
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -17,16 +16,15 @@ from matplotlib.figure import Figure
 from waiting_law import CASES, LAWS, METHODS, TARGET_RATIO, Case, ended
 
 from testbed import Run
+from testbed.reports.figures import BLUE, INK, ORANGE, SOFT, dress, write_picture
 from testbed.reports.measures import WINDOW, moving_average
-from testbed.telemetry.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, SOFT = "#1f2933", "#7b8794"
 COLOURS = {
-    "adacomp": "#1768ac",
-    "asgd": "#e07a1f",
+    "adacomp": BLUE,
+    "asgd": ORANGE,
     "comp-asgd": "#3f8f5b",
     "comp-asgd-random": "#9b5fa5",
 }
@@ -42,9 +40,7 @@ def main() -> int:
     parser.add_argument("runs", type=Path, metavar="RUNS")
     parser.add_argument("picture", type=Path, metavar="PICTURE")
     arguments = parser.parse_args()
-    image = io.BytesIO()
-    draw(arguments.runs).savefig(image, format="png", dpi=100)
-    write_atomically(arguments.picture, image.getvalue())
+    write_picture(arguments.picture, draw(arguments.runs))
     return 0
 
 
@@ -90,11 +86,7 @@ def _draw_panel(axes: Axes, cases: Sequence[Case], runs: Path) -> None:
     axes.axhline(100 * TARGET_RATIO, color=SOFT, linewidth=0.8, linestyle="--")
     axes.set_ylim(*PERCENT)
     axes.set_xlim(left=0)
-    axes.grid(color="#e4e7eb", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(SOFT)
-    axes.tick_params(colors=INK, length=3)
+    dress(axes)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.reports.measures import WINDOW
@@ -32,10 +33,24 @@ def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
     """Draw accuracy against ingress into the run's folder; False if nothing was ever evaluated."""
     if run.evaluations.empty:
         return False
-    image = io.BytesIO()
-    accuracy_against_ingress(run.evaluations, summary).savefig(image, format="png", dpi=DPI)
-    write_atomically(run.folder.figure, image.getvalue())
+    write_picture(run.folder.figure, accuracy_against_ingress(run.evaluations, summary))
     return True
+
+
+def write_picture(path: Path, figure: Figure) -> None:
+    """Put a figure in place as PNG."""
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=DPI)
+    write_atomically(path, image.getvalue())
+
+
+def dress(axes: Axes) -> None:
+    """What all figures have in common: a light grid behind the curves, and two spines."""
+    axes.grid(color="#e4e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(colors=INK, length=3)
 
 
 def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, Any]) -> Figure:
@@ -56,7 +71,8 @@ def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, An
     last = evaluations[evaluations["final"]]
     if len(last):
         _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last["top1"].iloc[-1] * 100)
-    _dress(axes, unit=unit)
+    _label(axes, unit=unit)
+    dress(axes)
     figure.text(0.095, 0.925, _title(summary), color=INK, size=14, weight="bold")
     figure.text(0.095, 0.085, _caption(summary), color=SOFT, size=9, va="top", linespacing=1.5)
     return figure
@@ -78,16 +94,11 @@ def _draw_final(axes: Axes, ingress: float, percent: float) -> None:
     )  # fmt: skip
 
 
-def _dress(axes: Axes, *, unit: str) -> None:
+def _label(axes: Axes, *, unit: str) -> None:
     axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
     axes.set_ylabel("top-1 accuracy (%)", color=INK)
     axes.set_xlim(left=0)
     axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
-    axes.grid(color="#e4e7eb", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(SOFT)
-    axes.tick_params(colors=INK, length=3)
     axes.legend(loc="best", frameon=False, labelcolor=INK)
 
 

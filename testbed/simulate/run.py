@@ -21,7 +21,7 @@ from testbed.simulate.links import Bucket, FairLink
 from testbed.simulate.model import capacity, paths
 from testbed.simulate.pool import Pool
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
-from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder import RunFolder, State
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.spool import Rows
 from testbed.telemetry.status import Gauge, Observer
@@ -132,24 +132,26 @@ def record_simulation(
         except RunNotFound:
             raise deletion(folder.path) from None
         except TestbedError as error:
-            _fail(recorder, error)
+            _break_off(recorder, "failed", error.message, exit_code=error.exit_code)
             raise
         except BrokenPipeError:
-            recorder.state("interrupted", reason=UNREAD)
+            _break_off(recorder, "interrupted", UNREAD)
             raise
         except OSError as error:
             failure = breakage(folder, error)
-            _fail(recorder, failure)
+            _break_off(recorder, "failed", failure.message, exit_code=failure.exit_code)
             raise failure from None
         except KeyboardInterrupt:
-            recorder.state("interrupted", reason="interrupted")
+            _break_off(recorder, "interrupted", "interrupted")
             raise
 
 
-def _fail(recorder: Recorder, error: TestbedError) -> None:
-    """Say in the folder how the run failed, where it can still be written to."""
+def _break_off(
+    recorder: Recorder, state: State, reason: str, *, exit_code: int | None = None
+) -> None:
+    """Say in the folder how the run was broken off, where it can still be written to."""
     with suppress(OSError, RunNotFound):
-        recorder.state("failed", reason=error.message, exit_code=error.exit_code)
+        recorder.state(state, reason=reason, exit_code=exit_code)
 
 
 def simulate(
