@@ -45,9 +45,7 @@ def main() -> int:
     every, updates = run.evaluations, run.updates
     reached = every["version"].max() if len(every) else 0
     if reached < arguments.last:
-        parser.error(
-            f"{arguments.run} ends at {reached:,}: delete it, and run it again"
-        )
+        parser.error(f"{arguments.run} ends at {reached:,}: delete it, and run it again")
     seen = every[~every["final"] & every["version"].between(arguments.first, arguments.last)]
     applied = updates["version_applied"].between(arguments.first, arguments.last)
     expected = verge(updates.loc[applied, "staleness"].to_numpy())
