@@ -6,7 +6,8 @@
     ├── DataError              4   a data set is missing or damaged
     ├── NodeError              5   a node or the bring-up failed
     ├── RunNotFound            7   no such run
-    └── RejectedError          8   a peer sent something that was refused (roles)
+    ├── RejectedError          8   a peer sent something that was refused (roles)
+    └── AlgorithmError        10   an algorithm did what its contract forbids
 
 Exit codes 6 and 9 are no errors: a run reached its end, but its verdict is not valid; two runs that
 were compared differ by more than the tolerance. 130 is Ctrl-C.
@@ -108,6 +109,12 @@ class NodeError(TestbedError):
     """A node failed, or the run could not be brought up or carried to its end."""
 
     exit_code = 5
+
+
+class AlgorithmError(TestbedError):
+    """An algorithm's half did what its contract forbids; names it, and what it did."""
+
+    exit_code = 10
 
 
 class RunNotFound(TestbedError):  # noqa: N818 - a noun of the user's, not of the implementation

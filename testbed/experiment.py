@@ -12,14 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from testbed import datasets
+from testbed.algorithms.base import Samples, Stream
 from testbed.datasets import Prepared
-from testbed.frame.server import Server, StopRule
-from testbed.frame.turns import Turns
-from testbed.frame.worker import Samples, Worker
+from testbed.frame.evaluation import Schedule
+from testbed.frame.server import Server
+from testbed.frame.service_queue import ServiceQueue
+from testbed.frame.stop import StopRule
+from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
 from testbed.scenario.load import load
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
+from testbed.values.units import Duration
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +68,23 @@ class Experiment:
             parameters=self.network.initial(stream(scenario.seed, "model")),
             rng=stream(scenario.seed, "ps", "algorithm"),
         )
-        stop = scenario.stop
-        return Server(half, StopRule(updates=stop.updates, time=stop.time, accuracy=stop.accuracy))
+        return Server(
+            half,
+            StopRule(**dict(scenario.stop)),
+            obeys=scenario.algorithm.OBEYS,
+            sends_orders=scenario.algorithm.SENDS_ORDERS,
+        )
 
-    def turns(self) -> Turns:
+    def schedule(self) -> Schedule:
+        """When the model is evaluated during training."""
+        every = self.scenario.evaluate.every
+        if isinstance(every, Duration):
+            return Schedule(updates=None, seconds=float(every))
+        return Schedule(updates=int(every), seconds=None)
+
+    def service_queue(self) -> ServiceQueue:
         """The queue at the parameter server, empty."""
-        return Turns(float(self.scenario.ps.service or 0.0))
+        return ServiceQueue(float(self.scenario.ps.service or 0.0))
 
     def worker(self, index: int, *, shards: Sequence[Samples] | None = None) -> Worker:
         """The loop of worker ``index``.
@@ -86,10 +101,9 @@ class Experiment:
         )
         return Worker(
             half,
-            shard=(shards or self.shards())[index],
-            batch_size=scenario.workers.batch_size,
+            stream=Stream(scenario.workers.batch_size),
+            source=Shard((shards or self.shards())[index], stream(scenario.seed, name, "order")),
             think=self.think(index),
-            rng=stream(scenario.seed, name, "order"),
         )
 
     def think(self, index: int) -> Callable[[], float]:

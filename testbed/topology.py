@@ -7,17 +7,26 @@ Everything here is in real units: rates and durations have been scaled by the sc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from testbed.cpusets import CpuSet
-from testbed.units import Duration, Rate, Size
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.units import Duration, Rate, Size
 
-Role = Literal["ps", "evaluator", "worker", "probe"]
+Part = Literal["server", "client", "aside"]
+"""What a node is to the training: all the others talk to the server; what clients send it, and get,
+is the run's traffic; whatever else there is stands aside."""
+
+End = Literal["fatal", "noticed", "expected"]
+"""What a node's end before that of the training means: the run's end too; a notice, and the others
+go on; or nothing, if it has gone well."""
+
 Launch = Literal["warm", "cold"]
 Missing = Literal["fail", "warn"]
 Offload = Literal["auto", "on", "off"]
 Distribution = Literal["normal", "uniform", "pareto", "paretonormal"]
+
+THIS_HOST = "localhost"
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class NodeSpec:
 
     Attributes:
         name: unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``.
-        role: what it executes; a ``probe`` measures a link and is no part of the plan.
+        role: what kind of node it is, by the name that testbed.nodes has for it.
         index: number of a worker, 0 for the others.
         device_class: the worker's class; empty for the others.
         link: None for a node without ``eth0``.
@@ -84,10 +93,14 @@ class NodeSpec:
         uid: the unprivileged uid and gid the role runs under.
         cpuset: the CPUs it may use, or None for all.
         gpus: how many of the host's GPUs it has to itself.
+        host: name of the host that it runs on.
+        part: see Part.
+        end: see End.
+        command: what it executes, where its role has no entry point of ours.
     """
 
     name: str
-    role: Role
+    role: str
     index: int
     device_class: str
     link: LinkSpec | None
@@ -97,6 +110,10 @@ class NodeSpec:
     uid: int
     cpuset: CpuSet | None = None
     gpus: int = 0
+    host: str = THIS_HOST
+    part: Part = "aside"
+    end: End = "fatal"
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,15 +132,29 @@ class NetworkSpec:
 
 
 @dataclass(frozen=True)
+class HostSpec:
+    """A machine that nodes run on; there is one for now, which the user's command runs on too.
+
+    Attributes:
+        name: unique in the run.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything a runtime needs to bring a run up, and nothing it has to compute itself.
 
     Attributes:
         run: the run's name, unique among the user's runs.
-        nodes: the PS first, then the evaluator, then the workers by index.
+        nodes: in the order of their start: the PS first, the workers by index.
         network: see NetworkSpec.
         launch: how roles start: forked from a warm template, or as cold processes.
         labels: shown by and searched in every runtime (``run``, ``scenario``).
+        runtime: what makes the containers: its name, and its options.
+        time_scale: emulated seconds per real second, by which everything here was scaled.
+        hosts: what the nodes run on.
     """
 
     run: str
@@ -131,6 +162,13 @@ class Plan:
     network: NetworkSpec
     launch: Launch
     labels: Mapping[str, str]
+    runtime: Mapping[str, str] = field(default_factory=dict)
+    time_scale: float = 1.0
+    hosts: tuple[HostSpec, ...] = (HostSpec(THIS_HOST),)
+
+    def named(self, run: str) -> Plan:
+        """The same plan for a run of another name."""
+        return replace(self, run=run, labels={**self.labels, "run": run})
 
     def node(self, name: str) -> NodeSpec:
         """The node of that name.
@@ -146,9 +184,9 @@ class Plan:
     @property
     def ps(self) -> NodeSpec:
         """The parameter server."""
-        return self.nodes[0]
+        return next(node for node in self.nodes if node.part == "server")
 
     @property
     def workers(self) -> tuple[NodeSpec, ...]:
         """The workers, by index."""
-        return tuple(node for node in self.nodes if node.role == "worker")
+        return tuple(node for node in self.nodes if node.part == "client")

@@ -48,7 +48,7 @@ def lacks_namespaces() -> str:
     if os.geteuid() == 0:
         return lacks_root()
     from testbed.errors import HostError
-    from testbed.runtimes.users import find_users
+    from testbed.host.users import find_users
 
     try:
         find_users()
@@ -132,6 +132,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 STARTED_SECONDS = 60.0
+SEEN_SECONDS = 20.0
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -263,3 +264,29 @@ def own_engine() -> Callable[..., AbstractContextManager[OwnEngine]]:
             engine.close()
 
     return start
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], Any]], Any]:
+    """Looks again and again until there is something to see, and returns it."""
+
+    def look_until_seen(look: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + SEEN_SECONDS
+        while not (found := look()):
+            assert time.monotonic() < deadline, "nothing to see in time"
+            time.sleep(0.005)
+        return found
+
+    return look_until_seen
+
+
+@pytest.fixture(scope="session")
+def trees() -> Any:
+    """Where this user can make control groups; a test that needs them is skipped without."""
+    from testbed.host.hierarchies import find_delegated, find_hierarchies
+    from testbed.host.users import find_users
+
+    found = find_delegated() if find_users().namespace else find_hierarchies()
+    if not found:
+        pytest.skip("needs control groups: root, or a delegated part of version 2")
+    return found

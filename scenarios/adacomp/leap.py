@@ -4,7 +4,7 @@
 
 RUN is a run's folder; between the versions FIRST and LAST of its model it was evaluated often.
 Prints the mean distance of the maxima of its loss between them, and the one that the staleness of
-its own updates lets expect (``testbed.reports.stability``); draws loss and accuracy.
+its own updates lets expect (``stability.py``); draws loss and accuracy.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from stability import Verge, verge
 
 from testbed import Run
 from testbed.reports.figures import BLUE, INK, SOFT, dress, write_picture
-from testbed.reports.stability import Verge, verge
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,14 +12,14 @@ import os
 import sys
 from contextlib import suppress
 
-from testbed.agent import syscalls
-from testbed.agent.role import end_with
-from testbed.agent.user_namespace import enter_user_namespace
+from testbed.agent.discovery import title_of
+from testbed.agent.settings import AgentSettings
 from testbed.errors import HostError
-from testbed.runtimes.agents import title_of
-from testbed.runtimes.refusals import explain
-from testbed.runtimes.reports import encode_error, report
-from testbed.runtimes.settings import AgentSettings
+from testbed.host import syscalls
+from testbed.host.process import end_with
+from testbed.host.refusals import explain
+from testbed.host.reports import encode_error, report
+from testbed.host.user_namespace import enter_user_namespace
 
 
 def main() -> int:

@@ -1,37 +1,61 @@
-"""The controller's end of the control protocol."""
+"""The controller's end of the control service: see protos/testbed/v1/agent.proto."""
 
 from __future__ import annotations
 
 import errno
+import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from testbed.agent.launch import EXITS, LAUNCH, Exit, Launch
-from testbed.agent.link_changes import CHANGES, LINK, SHAPE, LinkChange
-from testbed.agent.protocol import Connection, Message
-from testbed.errors import NodeError
+from google.protobuf.message import Message
+
+from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, Launch
+from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
+from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE
+from testbed.errors import NodeError, TestbedError
+from testbed.host.process import child_of
+from testbed.host.reports import decode_error
+from testbed.host.sockets import pid_of_listener, short_path
 from testbed.network.counters import Traffic
-from testbed.runtimes.reports import decode_error
-from testbed.runtimes.sockets import short_path
+from testbed.rpc._pb import agent_pb2 as pb
+from testbed.rpc.addresses import unix_address
+from testbed.rpc.methods import TOKEN_KEY
 from testbed.topology import LinkSpec, Shape
+
+if TYPE_CHECKING:
+    import grpc
 
 CALL_SECONDS = 30.0
 LAUNCH_SECONDS = 90.0
 POLL_SECONDS = 0.02
 
+Reply = TypeVar("Reply", bound=Message)
+
 
 class AgentClient:
-    """One connection to a run's agent; one request at a time.
+    """A connection to a run's agent.
 
     Every method raises NodeError if the agent has ended or does not answer in time, and whatever
     HostError or NodeError the agent met.
+
+    Args:
+        place: of the agent's socket, on which it listens; may be longer than an address can be.
+        pid: the agent's, as this process's pid namespace has it.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, place: Path, pid: int) -> None:
+        import grpc
+
+        self._agent = pid
+        self._metadata = ((TOKEN_KEY, (place.parent / AGENT_TOKEN).read_text()),)
+        self._held = ExitStack()
+        address = self._held.enter_context(unix_address(place))
+        channel = grpc.insecure_channel(address, options=CONTROL_LIMITS.channel_options())
+        self._channel = self._held.enter_context(channel)
         self._exits_seen = 0
         self._changes_seen = 0
 
@@ -47,13 +71,14 @@ class AgentClient:
             NodeError: it does not.
         """
         while True:
-            peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                with short_path(socket_path) as name:
-                    peer.connect(name)
-                return cls(Connection(peer))
+                # Unlike gRPC's, a socket of one's own tells whose the other end is.
+                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+                    with short_path(socket_path) as name:
+                        peer.connect(name)
+                    pid = pid_of_listener(peer)
+                return cls(socket_path, pid)
             except OSError as error:
-                peer.close()
                 waiting = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
                 if not waiting or time.monotonic() > deadline:
                     raise NodeError(f"{socket_path}: {error.strerror}.") from None
@@ -61,7 +86,7 @@ class AgentClient:
 
     def close(self) -> None:
         """Close the connection; the run goes on."""
-        self._connection.close()
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self
@@ -69,58 +94,63 @@ class AgentClient:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def launch(self, launch: Launch) -> int:
+    def launch(self, launch: Launch) -> int | None:
         """Bring a node up.
 
         Returns:
-            The pid of its role, as this process's pid namespace has it. The role runs.
+            The pid of its role, as this process's pid namespace has it; None if the role, which
+            ran, has ended by now.
         """
-        content = LAUNCH.dump_python(launch, mode="json")
-        return self._exchange("launch", LAUNCH_SECONDS, {"launch": content}).pid
-
-    def pid(self, node: str) -> int:
-        """The pid of a running node's role, as this process's pid namespace has it."""
-        return self._exchange("pid", CALL_SECONDS, {"node": node}).pid
+        request = pb.LaunchRequest(launch=LAUNCH.dump_json(launch).decode())
+        reply = self._call("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)
+        return child_of(self._agent, reply.pid)
 
     def running(self) -> list[str]:
         """The names of the nodes that run, in the order of their launches."""
-        names: list[str] = self._call("running")
-        return names
+        return list(self._call("Running", pb.RunningRequest(), pb.NodesReply).nodes)
+
+    def frozen(self) -> list[str]:
+        """The names of those that stand still, whoever stopped them."""
+        return list(self._call("Frozen", pb.FrozenRequest(), pb.NodesReply).nodes)
 
     def exits(self) -> list[Exit]:
         """The nodes that have ended since this client last asked."""
-        new = EXITS.validate_python(self._call("exits", since=self._exits_seen))
-        self._exits_seen += len(new)
-        return list(new)
+        reply = self._call("Exits", pb.HistoryRequest(since=self._exits_seen), pb.ExitsReply)
+        self._exits_seen += len(reply.exits)
+        return [
+            Exit(one.node, one.status, one.out_of_memory, one.container_ended)
+            for one in reply.exits
+        ]
 
     def signal(self, node: str, number: int) -> None:
         """Send a signal to a node's role."""
-        self._call("signal", node=node, number=int(number))
+        self._call("Signal", pb.SignalRequest(node=node, number=int(number)), pb.Done)
 
     def freeze(self, node: str) -> None:
         """Stop a node's processes where they are."""
-        self._call("freeze", node=node)
+        self._call("Freeze", pb.NodeRequest(node=node), pb.Done)
 
     def thaw(self, node: str) -> None:
         """Let a frozen node go on."""
-        self._call("thaw", node=node)
+        self._call("Thaw", pb.NodeRequest(node=node), pb.Done)
 
     def private_bytes(self, node: str) -> int:
         """Memory of a node's role that it shares with no other process."""
-        return int(self._call("private_bytes", node=node))
+        request = pb.NodeRequest(node=node)
+        return self._call("PrivateBytes", request, pb.PrivateBytesReply).private_bytes
 
     def count(self) -> Traffic:
         """What the links have carried so far."""
-        return Traffic(**self._call("count"))
+        return TRAFFIC.validate_json(self._read("Count", pb.CountRequest()))
 
     def links(self) -> list[Mapping[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""
-        links: list[Mapping[str, Any]] = self._call("links")
+        links: list[Mapping[str, Any]] = json.loads(self._read("Links", pb.LinksRequest()))
         return links
 
     def link(self, node: str) -> LinkSpec:
         """A running node's link as it is now, with what was changed since it was planned."""
-        return LINK.validate_python(self._call("link", node=node))
+        return LINK.validate_json(self._read("Link", pb.NodeRequest(node=node)))
 
     def reshape(
         self,
@@ -134,47 +164,55 @@ class AgentClient:
 
         The agent ends the change when its time has come, whether anybody is connected or not.
         """
-        shapes = {
-            name: SHAPE.dump_python(shape, mode="json")
-            for name, shape in {"up": up, "down": down}.items()
-        }
-        change = self._call("reshape", nodes=list(nodes), seconds=seconds, **shapes)
-        return CHANGES.validate_python([change])[0]
+        request = pb.ReshapeRequest(nodes=nodes, seconds=seconds)
+        for direction, shape in {"up": up, "down": down}.items():
+            if shape is not None:
+                setattr(request, direction, SHAPE.dump_json(shape).decode())
+        return CHANGE.validate_json(self._read("Reshape", request))
 
     def reset_links(self, nodes: Sequence[str]) -> LinkChange:
         """Give nodes the plan's links again."""
-        return CHANGES.validate_python([self._call("reset_links", nodes=list(nodes))])[0]
+        return CHANGE.validate_json(self._read("ResetLinks", pb.NodesRequest(nodes=nodes)))
 
     def link_changes(self) -> list[LinkChange]:
         """The changes of links since this client last asked, whoever made them."""
-        new = CHANGES.validate_python(self._call("link_changes", since=self._changes_seen))
+        request = pb.HistoryRequest(since=self._changes_seen)
+        new = CHANGES.validate_json(self._read("LinkChanges", request))
         self._changes_seen += len(new)
         return list(new)
 
-    def _call(self, operation: str, **arguments: Any) -> Any:
-        return self._exchange(operation, CALL_SECONDS, arguments).content.get("result")
+    def _read(self, method: str, request: Message) -> str:
+        return self._call(method, request, pb.Document).json
 
-    def _exchange(
-        self, operation: str, within_seconds: float, arguments: Mapping[str, Any]
-    ) -> Message:
+    def _call(
+        self,
+        method: str,
+        request: Message,
+        reply: type[Reply],
+        *,
+        within_seconds: float = CALL_SECONDS,
+    ) -> Reply:
         """Send a request and wait for its answer."""
-        deadline = time.monotonic() + within_seconds
-        answer = None
+        import grpc
+
+        ask = self._channel.unary_unary(
+            f"{SERVICE}{method}", type(request).SerializeToString, reply.FromString
+        )
         try:
-            self._connection.socket.settimeout(within_seconds)
-            self._connection.send(Message({"operation": operation, **arguments}))
-            while answer is None:
-                self._connection.socket.settimeout(max(0.001, deadline - time.monotonic()))
-                answer = self._connection.receive()
-        except TimeoutError:
-            # An answer that came later would be taken for that of the next request.
-            self.close()
-            raise NodeError(f"the agent did not answer {operation!r} in time.") from None
-        except (OSError, EOFError):
-            self.close()
-            raise NodeError(
-                f"the agent has ended, asked for {operation!r}.", hint="See logs/agent.log."
-            ) from None
-        if "error" in answer.content:
-            raise decode_error(answer.content["error"])
-        return answer
+            found: Reply = ask(request, timeout=within_seconds, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise _explain(method, error) from None
+        return found
+
+
+def _explain(method: str, error: grpc.RpcError) -> TestbedError:
+    from grpc import StatusCode
+
+    code, details = error.code(), str(error.details())
+    if code is StatusCode.FAILED_PRECONDITION:
+        return decode_error(json.loads(details))
+    if code is StatusCode.DEADLINE_EXCEEDED:
+        return NodeError(f"the agent did not answer {method} in time.")
+    if code in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED):
+        return NodeError(f"the agent has ended, asked for {method}.", hint="See logs/agent.log.")
+    return NodeError(f"the agent refused {method}: {details} ({code.name}).")

@@ -34,21 +34,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.agent import syscalls
-from testbed.agent.cells import GivenCells
+from testbed.agent.containers import GivenContainers
+from testbed.agent.discovery import title_of
+from testbed.agent.lifeline import start_service
+from testbed.agent.loop import Loop
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
-from testbed.agent.role import end_with
-from testbed.agent.server import Server, listen
-from testbed.agent.service import take_orders
+from testbed.agent.settings import (
+    AGENT_LOG,
+    AGENT_SOCKET,
+    AGENT_TOKEN,
+    COMMIT,
+    LIFELINE_SOCKET,
+    OWN_FAILURE,
+    AgentSettings,
+)
 from testbed.agent.spawner import Spawner
 from testbed.errors import TestbedError
+from testbed.host import syscalls
+from testbed.host.process import end_with
+from testbed.host.reports import encode_error, report
+from testbed.host.sockets import short_path
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
-from testbed.runtimes.agents import title_of
-from testbed.runtimes.docker.lifeline import LIFELINE_SOCKET, OWN_FAILURE
-from testbed.runtimes.lifeline import AGENT_LOG, AGENT_SOCKET, COMMIT
-from testbed.runtimes.reports import encode_error, report
-from testbed.runtimes.settings import AgentSettings
 from testbed.telemetry.folder import RunFolder
 
 CONNECT_SECONDS = 60.0
@@ -116,8 +123,12 @@ def _listen_for_owner(place: Path) -> socket.socket:
     """Whoever finds the socket there may connect to it, if the run is theirs."""
     unready = place.with_name(f".{place.name}")
     unready.unlink(missing_ok=True)
-    listener = listen(unready)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with short_path(unready) as name:
+        listener.bind(name)
+    unready.chmod(0o600)
     _hand_over(unready)
+    listener.listen()
     unready.rename(place)
     return listener
 
@@ -134,31 +145,32 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _say(lifeline, pid=os.getpid())
     folder = RunFolder(settings.folder)
-    cells = GivenCells()
+    containers = GivenContainers()
     spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
-    nodes = Nodes(cells, spawner, Switch.build(), TrafficMeter())
-    server = take_orders(
+    nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
+    loop = start_service(
         settings,
         nodes,
         lifeline=lifeline.fileno(),
         say=lambda **message: _say(lifeline, **message),
     )
-    _hand_over(folder.control / AGENT_SOCKET)
-    _stop_on_request(server)
+    for name in (AGENT_SOCKET, AGENT_TOKEN):
+        _hand_over(folder.control / name)
+    _stop_on_request(loop)
     try:
-        server.serve()
+        loop.run()
     finally:
-        left = end_all(nodes, cells)
+        left = end_all(nodes, containers)
     return OWN_FAILURE if left else 0
 
 
-def _stop_on_request(server: Server) -> None:
+def _stop_on_request(loop: Loop) -> None:
     """As the engine's ``stop`` asks for it."""
-    signal.signal(signal.SIGTERM, lambda number, frame: server.stop())
+    signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
 
 
 def end_all(
-    nodes: Nodes, cells: GivenCells, *, within_seconds: float = CLEANUP_SECONDS
+    nodes: Nodes, containers: GivenContainers, *, within_seconds: float = CLEANUP_SECONDS
 ) -> Sequence[str]:
     """Kill every role and every container, and wait for what are children of this process.
 
@@ -169,7 +181,7 @@ def end_all(
         its time over them when it removes their containers.
     """
     nodes.end()
-    cells.end()
+    containers.end()
     nodes.spawner.process.kill()
     deadline = time.monotonic() + within_seconds
     while (left := nodes.running()) and time.monotonic() < deadline:

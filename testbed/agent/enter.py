@@ -13,11 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.agent import syscalls
-from testbed.agent.confine import confine, keep_only
-from testbed.agent.role import end_with
 from testbed.errors import NodeError
-from testbed.runtimes.process import Process
+from testbed.host import syscalls
+from testbed.host.confine import confine, keep_only
+from testbed.host.process import Process, end_with, environment_of
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -36,7 +35,7 @@ def main() -> int:
     # Now that this process is in the same user namespace: there it may read all of the role, and
     # the uid has the number that it has for the role itself.
     uid = _uid(role.pid)
-    environment = _environment(role.pid)
+    environment = environment_of(role.pid)
     # Only children are moved into a pid namespace.
     syscalls.setns(pidfd, syscalls.CLONE_NEWPID)
     child = os.fork()
@@ -89,13 +88,6 @@ def _is_foreign(pid: int) -> bool:
 def _uid(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Uid:"))
-
-
-def _environment(pid: int) -> dict[str, str]:
-    """What a process was started with."""
-    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    pairs = (entry.partition(b"=") for entry in entries if entry)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
 if __name__ == "__main__":

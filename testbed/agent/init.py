@@ -9,22 +9,20 @@ import sys
 import time
 from contextlib import suppress
 
-from testbed.agent import syscalls
-from testbed.agent.cells import OwnCells
+from testbed.agent.containers import OwnContainers
+from testbed.agent.lifeline import start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
-from testbed.agent.service import take_orders
+from testbed.agent.records import NodeRecords
+from testbed.agent.settings import AGENT_LOG, COMMIT, AgentSettings
 from testbed.agent.spawner import Spawner
-from testbed.agent.user_namespace import forbid_more
-from testbed.agent.view import PROC_FLAGS
 from testbed.errors import TestbedError
+from testbed.host import syscalls
+from testbed.host.cgroups import AGENT_GROUP, RunGroups
+from testbed.host.limits import PIDS_LIMIT, Limits
+from testbed.host.reports import encode_error, report
+from testbed.host.user_namespace import forbid_more
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
-from testbed.runtimes.cgroups import AGENT_GROUP, RunGroups
-from testbed.runtimes.lifeline import AGENT_LOG, COMMIT
-from testbed.runtimes.limits import PIDS_LIMIT, Limits
-from testbed.runtimes.reports import encode_error, report
-from testbed.runtimes.roster import Roster
-from testbed.runtimes.settings import AgentSettings
 from testbed.telemetry.folder import RunFolder
 
 LIFELINE = 0
@@ -76,20 +74,20 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
     syscalls.unshare(syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
     socket.sethostname(groups.run[:HOSTNAME_BYTES])
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-    syscalls.mount("proc", "/proc", "proc", flags=PROC_FLAGS)
+    syscalls.mount("proc", "/proc", "proc", flags=syscalls.PROC_FLAGS)
     if settings.users.namespace:
         forbid_more()
     log = RunFolder(settings.folder).log(AGENT_LOG)
     spawner = Spawner.start(settings, agent_log=log)
-    roster = Roster(RunFolder(settings.folder))
-    roster.create()
-    return Nodes(OwnCells(groups, roster), spawner, Switch.build(), TrafficMeter())
+    records = NodeRecords(RunFolder(settings.folder))
+    records.create()
+    return Nodes(OwnContainers(groups, records), spawner, Switch.build(), TrafficMeter())
 
 
 def _live(settings: AgentSettings, groups: RunGroups) -> None:
     """Do what there is to do until the run ends."""
     nodes = _bring_up(settings, groups)
-    take_orders(settings, nodes, lifeline=LIFELINE, say=_say_at_last).serve()
+    start_service(settings, nodes, lifeline=LIFELINE, say=_say_at_last).run()
 
 
 def _end_all_others(groups: RunGroups) -> None:

@@ -2,7 +2,7 @@
 
 Two things can hide it. A folder on the way may be closed to others: an interpreter in a home folder
 of mode 0700. And a folder may be covered in a node, as /tmp is by the node's own. Either way the
-folder gets a tmpfs over it, in which what is needed stands again at its own path.
+folder gets a tmpfs over it, and what is needed is mounted again at its own path.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class Cover:
     """A folder that is covered by a tmpfs in a node.
 
     Attributes:
-        folder: it.
-        trees: files and folders below it that stand there again, read-only; none in another.
-        links: symbolic links below it that stand there again: where, and what they say.
+        folder: which one.
+        trees: files and folders below it that are mounted there again, read-only; none lies in
+            another.
+        links: symbolic links below it that are made there again: their paths and targets.
     """
 
     folder: Path
@@ -84,7 +85,7 @@ def find_needs() -> tuple[tuple[Path, ...], tuple[Path, ...]]:
 def find_covers(
     covered: Iterable[Path], uid: int, *, must: Iterable[Path], may: Iterable[Path]
 ) -> tuple[Cover, ...]:
-    """What has to be covered for a uid, and what has to stand there again.
+    """What has to be covered for a uid, and what has to be mounted there again.
 
     Args:
         covered: folders that are covered anyway.

@@ -10,11 +10,26 @@ from pydantic import TypeAdapter
 
 from testbed import topology
 from testbed.errors import NodeError
+from testbed.network.counters import Traffic
 from testbed.network.ends import Neighbour
-from testbed.runtimes.base import Mount
 from testbed.topology import NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or folder of the host that a node sees.
+
+    Attributes:
+        source: on the host.
+        target: in the node, below /run/testbed.
+        writable: whether the node may write there.
+    """
+
+    source: Path
+    target: Path
+    writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -24,7 +39,7 @@ class Launch:
     Attributes:
         node: its place in the plan.
         network: the switch its link goes to.
-        entry: what it executes, as ``module:function``.
+        entry: what it executes, as ``module:function``; empty where the node has a command.
         arguments: what the function is called with.
         log: file that its output is appended to.
         mounts: what it sees of the host, besides a read-only root; no target lies in another.
@@ -81,4 +96,4 @@ class Exit:
 
 
 LAUNCH = TypeAdapter(Launch)
-EXITS = TypeAdapter(tuple[Exit, ...])
+TRAFFIC = TypeAdapter(Traffic)

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from testbed.agent.cells import Cell, Cells
+from testbed.agent.containers import Container, Containers
 from testbed.agent.launch import Exit, Launch
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
 from testbed.errors import NodeError
+from testbed.host.process import Process, has_ended
+from testbed.host.stopping import is_stopped
 from testbed.network.counters import Traffic, TrafficMeter
 from testbed.network.switch import Switch
-from testbed.runtimes.process import Process, has_ended
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Role
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part
 
 CLEANUP_SECONDS = 5.0
 
@@ -33,14 +34,14 @@ class RunningNode:
         network: what its link was made for.
         pid: its role's, in this pid namespace.
         anchor: pid of a process in its network namespace.
-        cell: what it lives in.
+        container: what it lives in.
     """
 
     spec: NodeSpec
     network: NetworkSpec
     pid: int
     anchor: int
-    cell: Cell
+    container: Container
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Nodes:
     """Every node that was launched.
 
     Attributes:
-        cells: what nodes live in.
+        containers: what nodes live in.
         spawner: makes their processes.
         switch: where their links meet.
         meter: counts what the links carry.
@@ -56,7 +57,7 @@ class Nodes:
         changes: what was changed at their links.
     """
 
-    cells: Cells
+    containers: Containers
     spawner: Spawner
     switch: Switch
     meter: TrafficMeter
@@ -64,7 +65,7 @@ class Nodes:
     changes: LinkChanges = field(default_factory=LinkChanges)
     _running: dict[str, RunningNode] = field(default_factory=dict)
     _linked: dict[str, Process] = field(default_factory=dict)
-    _leaving: dict[str, tuple[float, Cell]] = field(default_factory=dict)
+    _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
 
     def launch(self, launch: Launch) -> int:
         """Bring a node up; returns the role's pid in this pid namespace, the role running.
@@ -76,23 +77,23 @@ class Nodes:
         if name in self._running:
             raise NodeError(f"{name} runs already.")
         launch.check()
-        cell = self.cells(launch)
+        container = self.containers(launch)
         self._leaving.pop(name, None)  # an earlier role's, and perhaps the same container's
         pid = None
         try:
-            with self.spawner.spawn(launch, cell.prepare()) as newborn:
-                pid = newborn.pid()
-                anchor = cell.move_in(pid)
+            with self.spawner.spawn(launch, container.prepare()) as spawned:
+                pid = spawned.pid()
+                anchor = container.move_in(pid)
                 self._connect(launch, anchor)
-                newborn.let_go()
+                spawned.release()
         except BaseException as failure:
-            short = cell.ran_out_of_memory()
-            _undo(cell, pid)
+            short = container.ran_out_of_memory()
+            _undo(container, pid)
             if short:
                 how = f"the kernel killed it at its limit of {launch.node.memory}"
                 raise NodeError(f"{name} ran out of memory: {how}.") from failure
             raise
-        self._running[name] = RunningNode(launch.node, launch.network, pid, anchor.pid, cell)
+        self._running[name] = RunningNode(launch.node, launch.network, pid, anchor.pid, container)
         return pid
 
     def pid(self, name: str) -> int:
@@ -108,13 +109,21 @@ class Nodes:
             state = f"ended with status {ended.status}" if ended else "was never launched"
             raise NodeError(f"{name} {state}.") from None
 
-    def pids(self, role: Role) -> list[int]:
-        """The pids of the running nodes of a role, in this pid namespace."""
-        return [node.pid for node in self._running.values() if node.spec.role == role]
+    def pids(self, part: Part) -> list[int]:
+        """The pids of the running nodes with this part in the training, in this pid namespace."""
+        return [node.pid for node in self._running.values() if node.spec.part == part]
 
     def running(self) -> list[str]:
         """The names of the nodes that run, in the order of their launches."""
         return list(self._running)
+
+    def frozen(self) -> list[str]:
+        """The names of those that run and stand still, whoever stopped them."""
+        return [
+            name
+            for name, node in self._running.items()
+            if is_stopped(node.pid) or node.container.is_frozen()
+        ]
 
     def reap(self) -> None:
         """Take notice of every child that has ended."""
@@ -125,9 +134,9 @@ class Nodes:
                 self.meter.release(name)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if name is not None:
-                cell = self._running.pop(name).cell
-                self.exits.append(Exit(name, status, cell.ran_out_of_memory(), cell.has_ended()))
-                self._leaving[name] = (time.monotonic() + cell.linger_seconds, cell)
+                left = self._running.pop(name).container
+                self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
+                self._leaving[name] = (time.monotonic() + left.linger_seconds, left)
         self._move_out()
 
     def due_in_seconds(self) -> float | None:
@@ -150,12 +159,12 @@ class Nodes:
     def freeze(self, name: str) -> None:
         """Stop a node's processes where they are."""
         role = self.pid(name)
-        self._running[name].cell.freeze(role)
+        self._running[name].container.freeze(role)
 
     def thaw(self, name: str) -> None:
         """Let a frozen node go on."""
         role = self.pid(name)
-        self._running[name].cell.thaw(role)
+        self._running[name].container.thaw(role)
 
     def private_bytes(self, name: str) -> int:
         """Memory of a node's role that it shares with no other process.
@@ -215,8 +224,8 @@ class Nodes:
     def _move_out(self) -> None:
         now = time.monotonic()
         for name in [name for name, (moment, _) in self._leaving.items() if moment <= now]:
-            _, cell = self._leaving.pop(name)
-            cell.move_out()
+            _, container = self._leaving.pop(name)
+            container.move_out()
 
     def _connect(self, launch: Launch, anchor: Process) -> None:
         node = launch.node
@@ -229,15 +238,15 @@ class Nodes:
                 node, pid=anchor.pid, network=launch.network, neighbours=launch.neighbours
             )
             self._linked[node.name] = anchor
-        if node.role != "probe":  # what measures a link is no part of what the run carried
-            self.meter.watch(node.name, pid=anchor.pid, is_server=node.role == "ps")
+        if node.part != "aside":
+            self.meter.watch(node.name, pid=anchor.pid, is_server=node.part == "server")
 
 
-def _undo(cell: Cell, pid: int | None) -> None:
+def _undo(container: Container, pid: int | None) -> None:
     deadline = time.monotonic() + CLEANUP_SECONDS
     if pid is not None:
         _kill(pid, deadline - time.monotonic())
-    cell.abandon(deadline=deadline)
+    container.abandon(deadline=deadline)
 
 
 def _kill(pid: int, within_seconds: float) -> None:

@@ -1,131 +1,133 @@
-"""What a client may ask of the agent: one entry of the table, one operation."""
+"""What a controller may ask of the agent: one entry of the table, one method of the service."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+import json
+import math
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from testbed.agent.launch import LAUNCH
-from testbed.agent.link_changes import CHANGES, LINK, SHAPE, LinkChange
+from google.protobuf.message import DecodeError, Message
+
+from testbed.agent.launch import LAUNCH, TRAFFIC
+from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE
 from testbed.agent.nodes import Nodes
-from testbed.agent.protocol import Message
+from testbed.agent.settings import SERVICE
 from testbed.errors import NodeError, TestbedError
-from testbed.runtimes.reports import encode_error
+from testbed.rpc._pb import agent_pb2 as pb
+from testbed.rpc.wire import MalformedError
 
-Request = Mapping[str, Any]
+Act = Callable[[Nodes, Any], Message | None]
+"""Does what a request asks for and makes the reply; None for one that says only that it is done."""
 
 
-def answer(request: Request, nodes: Nodes) -> Message:
-    """Do what a request asks for; an error is an answer too."""
-    operation = OPERATIONS.get(str(request.get("operation")))
-    if operation is None:
-        error = NodeError(f"the agent knows no operation {request.get('operation')!r}.")
-        return Message({"error": encode_error(error)})
+@dataclass(frozen=True)
+class Operation:
+    """One method.
+
+    Attributes:
+        request: the class of its requests.
+        act: see Act.
+    """
+
+    request: type[Message]
+    act: Act
+
+    def answer(self, message: bytes, nodes: Nodes) -> bytes:
+        """Do what a request asks for.
+
+        Raises:
+            MalformedError: it is no such request, or holds what nobody can mean.
+            OSError, TestbedError: it could not be done; names the node.
+        """
+        try:
+            request = self.request.FromString(message)
+            with _naming(getattr(request, "node", "")):
+                reply = self.act(nodes, request)
+        except (DecodeError, ValueError) as error:
+            raise MalformedError(str(error)) from None
+        return (pb.Done() if reply is None else reply).SerializeToString()
+
+
+@contextmanager
+def _naming(node: str) -> Iterator[None]:
+    """Inside, a failure gets the node's name in front, where it does not say it."""
     try:
-        return operation(nodes, request)
+        yield
     except (OSError, TestbedError) as failure:
-        return Message({"error": encode_error(_named(failure, request))})
+        known = failure if isinstance(failure, TestbedError) else NodeError(f"{failure}.")
+        if not node or known.message.startswith((f"{node}:", f"{node} ")):
+            raise known from failure.__cause__
+        raise type(known)(f"{node}: {known.message}", hint=known.hint) from failure
 
 
-def _named(failure: OSError | TestbedError, request: Request) -> OSError | TestbedError:
-    """The failure with the node's name in front, where it does not say it."""
-    launch = request.get("launch")
-    node = launch["node"]["name"] if launch else request.get("node")
-    text = failure.message if isinstance(failure, TestbedError) else f"{failure}."
-    if node is None or text.startswith((f"{node}:", f"{node} ")):
-        return failure
-    hint = failure.hint if isinstance(failure, TestbedError) else ""
-    kind = type(failure) if isinstance(failure, TestbedError) else NodeError
-    return kind(f"{node}: {text}", hint=hint)
+def _launch(nodes: Nodes, request: pb.LaunchRequest) -> pb.LaunchReply:
+    launch = LAUNCH.validate_json(request.launch)
+    with _naming(launch.node.name):
+        return pb.LaunchReply(pid=nodes.launch(launch))
 
 
-def _launch(nodes: Nodes, request: Request) -> Message:
-    return Message({}, nodes.launch(LAUNCH.validate_python(request["launch"], strict=False)))
-
-
-def _pid(nodes: Nodes, request: Request) -> Message:
-    return Message({}, nodes.pid(request["node"]))
-
-
-def _running(nodes: Nodes, _: Request) -> Message:
-    return Message({"result": nodes.running()})
-
-
-def _exits(nodes: Nodes, request: Request) -> Message:
+def _exits(nodes: Nodes, request: pb.HistoryRequest) -> pb.ExitsReply:
     nodes.reap()
-    return Message({"result": [asdict(one) for one in nodes.exits[request["since"] :]]})
+    return pb.ExitsReply(exits=[pb.Exit(**asdict(one)) for one in nodes.exits[request.since :]])
 
 
-def _signal(nodes: Nodes, request: Request) -> Message:
-    nodes.send_signal(request["node"], request["number"])
-    return Message({})
+def _signal(nodes: Nodes, request: pb.SignalRequest) -> None:
+    nodes.send_signal(request.node, signal.Signals(request.number))
 
 
-def _freeze(nodes: Nodes, request: Request) -> Message:
-    nodes.freeze(request["node"])
-    return Message({})
+def _private_bytes(nodes: Nodes, request: pb.NodeRequest) -> pb.PrivateBytesReply:
+    return pb.PrivateBytesReply(private_bytes=nodes.private_bytes(request.node))
 
 
-def _thaw(nodes: Nodes, request: Request) -> Message:
-    nodes.thaw(request["node"])
-    return Message({})
+def _link(nodes: Nodes, request: pb.NodeRequest) -> pb.Document:
+    return _document(LINK.dump_json(nodes.links_of([request.node])[request.node]))
 
 
-def _private_bytes(nodes: Nodes, request: Request) -> Message:
-    return Message({"result": nodes.private_bytes(request["node"])})
-
-
-def _count(nodes: Nodes, _: Request) -> Message:
-    return Message({"result": asdict(nodes.count())})
-
-
-def _links(nodes: Nodes, _: Request) -> Message:
-    return Message({"result": nodes.links()})
-
-
-def _reshape(nodes: Nodes, request: Request) -> Message:
+def _reshape(nodes: Nodes, request: pb.ReshapeRequest) -> pb.Document:
+    if not 0 <= request.seconds < math.inf:
+        raise MalformedError(f"a change for {request.seconds} seconds")
     change = nodes.changes.set(
-        nodes.links_of(request["nodes"]),
-        up=SHAPE.validate_python(request["up"]),
-        down=SHAPE.validate_python(request["down"]),
-        seconds=request["seconds"],
+        nodes.links_of(request.nodes),
+        up=SHAPE.validate_json(request.up) if request.HasField("up") else None,
+        down=SHAPE.validate_json(request.down) if request.HasField("down") else None,
+        seconds=request.seconds if request.HasField("seconds") else None,
         relink=nodes.relink,
     )
-    return Message({"result": _as_data([change])[0]})
+    return _document(CHANGE.dump_json(change))
 
 
-def _link(nodes: Nodes, request: Request) -> Message:
-    links = nodes.links_of([request["node"]])
-    return Message({"result": LINK.dump_python(links[request["node"]], mode="json")})
+def _reset_links(nodes: Nodes, request: pb.NodesRequest) -> pb.Document:
+    return _document(CHANGE.dump_json(nodes.changes.reset(request.nodes, relink=nodes.relink)))
 
 
-def _reset_links(nodes: Nodes, request: Request) -> Message:
-    change = nodes.changes.reset(request["nodes"], relink=nodes.relink)
-    return Message({"result": _as_data([change])[0]})
+def _link_changes(nodes: Nodes, request: pb.HistoryRequest) -> pb.Document:
+    return _document(CHANGES.dump_json(tuple(nodes.changes.done[request.since :])))
 
 
-def _link_changes(nodes: Nodes, request: Request) -> Message:
-    return Message({"result": _as_data(nodes.changes.done[request["since"] :])})
+def _document(data: bytes) -> pb.Document:
+    return pb.Document(json=data.decode())
 
 
-def _as_data(changes: list[LinkChange]) -> Any:
-    return CHANGES.dump_python(tuple(changes), mode="json")
-
-
-OPERATIONS: Mapping[str, Callable[[Nodes, Request], Message]] = {
-    "launch": _launch,
-    "pid": _pid,
-    "running": _running,
-    "exits": _exits,
-    "signal": _signal,
-    "freeze": _freeze,
-    "thaw": _thaw,
-    "private_bytes": _private_bytes,
-    "count": _count,
-    "links": _links,
-    "link": _link,
-    "reshape": _reshape,
-    "reset_links": _reset_links,
-    "link_changes": _link_changes,
+_ACTS: Mapping[str, tuple[type[Message], Act]] = {
+    "Launch": (pb.LaunchRequest, _launch),
+    "Running": (pb.RunningRequest, lambda nodes, _: pb.NodesReply(nodes=nodes.running())),
+    "Frozen": (pb.FrozenRequest, lambda nodes, _: pb.NodesReply(nodes=nodes.frozen())),
+    "Exits": (pb.HistoryRequest, _exits),
+    "Signal": (pb.SignalRequest, _signal),
+    "Freeze": (pb.NodeRequest, lambda nodes, request: nodes.freeze(request.node)),
+    "Thaw": (pb.NodeRequest, lambda nodes, request: nodes.thaw(request.node)),
+    "PrivateBytes": (pb.NodeRequest, _private_bytes),
+    "Count": (pb.CountRequest, lambda nodes, _: _document(TRAFFIC.dump_json(nodes.count()))),
+    "Links": (pb.LinksRequest, lambda nodes, _: _document(json.dumps(nodes.links()).encode())),
+    "Link": (pb.NodeRequest, _link),
+    "Reshape": (pb.ReshapeRequest, _reshape),
+    "ResetLinks": (pb.NodesRequest, _reset_links),
+    "LinkChanges": (pb.HistoryRequest, _link_changes),
 }
+
+OPERATIONS = {f"{SERVICE}{name}": Operation(*both) for name, both in _ACTS.items()}
+"""By the full name of the method."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.agent import syscalls
+from testbed.host import syscalls
 
 NAMESPACES = ("ipc", "mnt", "net", "pid", "uts", "user")
 LIMITS = ("RLIMIT_CORE", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_STACK")

@@ -12,12 +12,12 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import NoReturn
 
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import NodeError
+from testbed.host.process import end_with
 
 Entry = Callable[[Mapping[str, str]], int]
 
@@ -45,29 +45,6 @@ def end_on_signals() -> None:
     """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
-
-
-def end_with(work: Callable[[], int]) -> NoReturn:
-    """Do the work and end the process with its status, whatever happens.
-
-    A TestbedError is printed as one message and gives its exit code; any other exception is printed
-    with its traceback and gives 1.
-    """
-    status = 1
-    try:
-        status = work()
-    except TestbedError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - the node's log
-        status = error.exit_code
-    except SystemExit as request:
-        status = request.code if isinstance(request.code, int) else int(request.code is not None)
-    finally:
-        # No way leads back from here: a fork must never go on with the work of its parent.
-        if sys.exc_info()[0] is not None:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status & 0xFF)
 
 
 def main() -> NoReturn:

@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from testbed.agent.launch import Launch
-from testbed.agent.order import Delivery, Order, Way
+from testbed.agent.settings import AgentSettings
+from testbed.agent.spawn_request import Placement, SpawnMessage, SpawnRequest
 from testbed.errors import NodeError
-from testbed.runtimes.environment import python
-from testbed.runtimes.reports import ReportPipe
-from testbed.runtimes.settings import AgentSettings
+from testbed.host.environment import python
+from testbed.host.reports import ReportPipe
 
 SETUP_SECONDS = 30.0
 ONLY_UID = 0
 """The user's own, as a user namespace with one uid has it."""
 
 
-class Newborn:
+class Spawned:
     """A node whose processes exist, and whose role waits to be let go."""
 
     def __init__(self, reports: ReportPipe, gate: int, *, deadline: float) -> None:
@@ -41,7 +41,7 @@ class Newborn:
         """
         return int(self._reports.expect("pid", deadline=self._deadline))
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Wait until the node is ready for its role, and let that run.
 
         Raises:
@@ -98,12 +98,12 @@ class Spawner:
         pipe.expect("ready", deadline=time.monotonic())
 
     @contextmanager
-    def spawn(self, launch: Launch, way: Way) -> Iterator[Newborn]:
+    def spawn(self, launch: Launch, placement: Placement) -> Iterator[Spawned]:
         """Have a node made. It lives on only if it is let go before the body ends.
 
         Args:
             launch: what the controller asked for.
-            way: see Order.
+            placement: see SpawnRequest.
 
         Raises:
             NodeError: the template has ended.
@@ -112,38 +112,38 @@ class Spawner:
         name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS
         log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        order = self._order(launch, way)
+        request = self._request(launch, placement)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
         try:
             try:
-                self._send(Delivery(order, report_writer, gate_reader, log), name)
+                self._send(SpawnMessage(request, report_writer, gate_reader, log), name)
             finally:
                 for descriptor in (report_writer, gate_reader, log):
                     os.close(descriptor)
             reports = ReportPipe(report_reader, whose=name, log=launch.log)
-            yield Newborn(reports, gate_writer, deadline=deadline)
+            yield Spawned(reports, gate_writer, deadline=deadline)
         finally:
             os.close(report_reader)
             os.close(gate_writer)
 
-    def _order(self, launch: Launch, way: Way) -> Order:
+    def _request(self, launch: Launch, placement: Placement) -> SpawnRequest:
         node = launch.node
         if self.settings.users.kind == "one":
             node = replace(node, uid=ONLY_UID)
         for mount in launch.mounts:
             if mount.writable and node.uid != ONLY_UID:
                 share(mount.source, node.uid)
-        return Order(
+        return SpawnRequest(
             launch=replace(launch, node=node, neighbours=()),
-            way=way,
+            placement=placement,
             run_folder=self.settings.folder,
             private=self.settings.private,
         )
 
-    def _send(self, delivery: Delivery, name: str) -> None:
+    def _send(self, message: SpawnMessage, name: str) -> None:
         try:
-            delivery.send(self._channel)
+            message.send(self._channel)
         except (BrokenPipeError, ConnectionResetError):
             raise NodeError(
                 f"{name}: the template has ended, no node can be started any more.",

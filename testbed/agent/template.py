@@ -14,18 +14,19 @@ import socket
 import sys
 from pathlib import Path
 
-from testbed.agent.container import become_node
-from testbed.agent.order import Delivery
-from testbed.agent.role import end_with, resolve
+from testbed.agent.node_process import become_node
+from testbed.agent.role import resolve
+from testbed.agent.settings import Template
+from testbed.agent.spawn_request import SpawnMessage
 from testbed.errors import NodeError
-from testbed.runtimes.base import Template
-from testbed.runtimes.reports import encode_error, report
+from testbed.host.process import end_with
+from testbed.host.reports import encode_error, report
 
 
 def main() -> int:
-    """Prepare, say so on standard output, then fork a node for every order that arrives.
+    """Prepare, say so on standard output, then fork a node for every request that arrives.
 
-    Command line: descriptor of the socket that orders arrive on, and the Template as JSON.
+    Command line: descriptor of the socket that requests arrive on, and the Template as JSON.
     """
     channel = socket.socket(fileno=int(sys.argv[1]))
     ready = os.dup(sys.stdout.fileno())
@@ -34,8 +35,8 @@ def main() -> int:
     prepare(Template(tuple(content["preload"]), content["warm_up"], content["arguments"]))
     report(ready, ready=True)
     os.close(ready)
-    while (delivery := Delivery.receive(channel)) is not None:
-        fork_node(delivery, channel)
+    while (message := SpawnMessage.receive(channel)) is not None:
+        fork_node(message, channel)
     return 0
 
 
@@ -51,19 +52,19 @@ def prepare(template: Template) -> None:
     gc.freeze()
 
 
-def fork_node(delivery: Delivery, channel: socket.socket) -> None:
+def fork_node(message: SpawnMessage, channel: socket.socket) -> None:
     """Fork the first process of a node, and wait until that has forked the role."""
     try:
-        check_threads(delivery.order.launch.node.name)
+        check_threads(message.request.launch.node.name)
         child = os.fork()
         if child == 0:
             channel.close()
-            end_with(lambda: become_node(delivery))
+            end_with(lambda: become_node(message))
         os.waitpid(child, 0)
     except (OSError, NodeError) as error:
-        report(delivery.report, error=encode_error(error))
+        report(message.report, error=encode_error(error))
     finally:
-        for descriptor in (delivery.report, delivery.gate, delivery.log):
+        for descriptor in (message.report, message.gate, message.log):
             os.close(descriptor)
 
 

@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from testbed.agent import syscalls
 from testbed.agent.interpreter import Cover, find_covers, find_needs
-from testbed.agent.launch import MOUNT_ROOT
-from testbed.runtimes.base import Mount
+from testbed.agent.launch import MOUNT_ROOT, Mount
+from testbed.host import syscalls
 
 SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 """Where a node may write, into memory of its own."""
@@ -17,7 +16,6 @@ SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 SCRATCH_OPTIONS = "size=16m,mode=1777"
 COVER_OPTIONS = "size=1m,mode=755"
 TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
-PROC_FLAGS = TMPFS_FLAGS | syscalls.MS_NOEXEC
 
 
 def make_view(
@@ -29,7 +27,7 @@ def make_view(
         mounts: what is shown below /run/testbed.
         uid: the role's; decides what of the interpreter would be closed to it.
         run_folder: hidden: it holds what other nodes wrote.
-        private: folders that are covered as well; what the interpreter needs stands there again.
+        private: folders that are covered too, but for what the interpreter needs of them.
 
     Raises:
         HostError: the interpreter is closed to the uid, or the kernel is too old.
@@ -41,7 +39,7 @@ def make_view(
     # Opened before anything is covered: from then on only these descriptors lead there.
     sources = _open(mount.source for mount in mounts)
     trees = _open(tree for cover in covers for tree in cover.trees)
-    syscalls.mount("proc", "/proc", "proc", flags=PROC_FLAGS)
+    syscalls.mount("proc", "/proc", "proc", flags=syscalls.PROC_FLAGS)
     # A mount of its own, so that it stays read-only: its network settings belong to uid 0 in here.
     syscalls.mount("/proc/sys", "/proc/sys", flags=syscalls.MS_BIND)
     for cover in covers:

@@ -26,6 +26,7 @@ are not sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -35,15 +36,18 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import (
     AlgorithmConfig,
     Applied,
+    Halves,
     Reply,
     ServerHalf,
     Update,
     WorkerHalf,
+    expect,
 )
-from testbed.algorithms.parts import LearningRate, Ratio, applied, damped, dense, divisor, sparse
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Dense, Vector
+from testbed.algorithms.parts.damping import applied, damped, divisor
+from testbed.algorithms.parts.options import LearningRate, Ratio
 from testbed.compress.topk import largest, quotas, sparsify
+from testbed.payloads import Sparse, Vector
+from testbed.payloads.layout import Layout
 
 
 class AdaComp(AlgorithmConfig):
@@ -58,72 +62,54 @@ class AdaComp(AlgorithmConfig):
     learning_rate: LearningRate = 0.1
     ratio: Ratio = 0.01
 
-    def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf:
+    def halves(self) -> Halves:
         """See base."""
-        return Worker(self, layout)
-
-    def server(
-        self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator
-    ) -> ServerHalf:
-        """See base."""
-        return Server(self, parameters)
+        return Worker, Server
 
 
-class Worker(WorkerHalf):
+class Worker(WorkerHalf[AdaComp]):
     """Pushes the largest entries of every tensor's gradient; the others are dropped."""
 
-    def __init__(self, config: AdaComp, layout: Layout) -> None:
-        self.parameters = np.zeros(layout.size, np.float32)
-        self._version = 0
+    def __init__(self, config: AdaComp, layout: Layout, workers: int, rng: Generator) -> None:
+        super().__init__(config, layout, workers, rng)
         self._quotas = quotas(layout.sizes, config.ratio)
-
-    def receive(self, reply: Reply, now: float) -> None:
-        """Θ, j ← pull."""
-        self.parameters[:] = dense(reply.model).values
-        self._version = reply.version
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """ΔΘ~ ← select_grad(ΔΘ, c); push ΔΘ~, j."""
         selected = sparsify(gradient, self._quotas, choose=largest)
-        return Update(selected, self._version, samples)
+        return Update(selected, self.version, samples)
 
 
-class Server(ServerHalf):
+class Server(ServerHalf[AdaComp]):
     """Applies updates in the order of their arrival; nobody waits for anybody."""
 
-    def __init__(self, config: AdaComp, parameters: Vector) -> None:
-        self.parameters = parameters
-        self.version = 0
-        self._learning_rate = config.learning_rate
+    def __init__(
+        self, config: AdaComp, layout: Layout, workers: int, rng: Generator, parameters: Vector
+    ) -> None:
+        super().__init__(config, layout, workers, rng, parameters)
         self._touches = np.zeros(parameters.shape, np.int32)
         self._touches_at_pull: dict[int, NDArray[np.int32]] = {}
 
-    def push(self, worker: int, update: Update, now: float) -> Applied:
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Θ_k ← Θ_k - α / max(1, σ_k) ΔΘ~_k."""
-        sent = sparse(update.payload)
+        sent = expect(Sparse, update.payload)
         k = sent.indices.astype(np.intp)  # once, and not anew in each line that follows
         touches = self._touches.take(k)
         sigma = touches - self._touches_at_pull[worker].take(k)
         by = divisor(sigma)
-        np.subtract.at(self.parameters, k, damped(self._learning_rate, by) * sent.values)
+        np.subtract.at(self.parameters, k, damped(self.config.learning_rate, by) * sent.values)
         self._touches[k] = touches + (sent.values != 0)
         self.version += 1
-        return applied(self.version - 1, pulled=update.version, sigma=sigma, divisor=by)
-
-    def ready(self, worker: int) -> bool:
-        """Always."""
-        return True
+        return [applied(worker, self.version - 1, pulled=update.version, sigma=sigma, divisor=by)]
 
     def pull(self, worker: int, now: float) -> Reply:
         """Θ, i; from now on the worker's σ_k are counted."""
         if worker not in self._touches_at_pull:
             self._touches_at_pull[worker] = np.empty_like(self._touches)
         self._touches_at_pull[worker][:] = self._touches
-        return Reply(Dense(self.parameters), self.version)
+        return super().pull(worker, now)
 
-    def join(self, worker: int) -> None:
-        """The counts at its pull are taken at its pull; one that joins again keeps them."""
-
-    def leave(self, worker: int) -> None:
+    def leave(self, worker: int, now: float) -> Sequence[Applied]:
         """Frees the 4 N bytes of its counts."""
         self._touches_at_pull.pop(worker, None)
+        return ()

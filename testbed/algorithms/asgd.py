@@ -21,22 +21,23 @@ Deviations: none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.random import Generator
 
 from testbed.algorithms.base import (
     AlgorithmConfig,
     Applied,
-    Reply,
+    Halves,
     ServerHalf,
     Update,
     WorkerHalf,
+    expect,
 )
-from testbed.algorithms.parts import LearningRate, applied, damped, dense, divisor
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Dense, Vector
+from testbed.algorithms.parts.damping import applied, damped, divisor
+from testbed.algorithms.parts.options import LearningRate
+from testbed.payloads import Dense, Vector
 
 
 class Asgd(AlgorithmConfig):
@@ -49,61 +50,27 @@ class Asgd(AlgorithmConfig):
     name: Literal["asgd"]
     learning_rate: LearningRate = 0.1
 
-    def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf:
+    def halves(self) -> Halves:
         """See base."""
-        return Worker(layout)
-
-    def server(
-        self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator
-    ) -> ServerHalf:
-        """See base."""
-        return Server(self, parameters)
+        return Worker, Server
 
 
-class Worker(WorkerHalf):
+class Worker(WorkerHalf[Asgd]):
     """Pushes every gradient as it is."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.parameters = np.zeros(layout.size, np.float32)
-        self._version = 0
-
-    def receive(self, reply: Reply, now: float) -> None:
-        """Θ, j ← pull."""
-        self.parameters[:] = dense(reply.model).values
-        self._version = reply.version
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """Push ΔΘ, j."""
-        return Update(Dense(gradient.copy()), self._version, samples)
+        return Update(Dense(gradient.copy()), self.version, samples)
 
 
-class Server(ServerHalf):
+class Server(ServerHalf[Asgd]):
     """Applies updates in the order of their arrival; nobody waits for anybody."""
 
-    def __init__(self, config: Asgd, parameters: Vector) -> None:
-        self.parameters = parameters
-        self.version = 0
-        self._learning_rate = config.learning_rate
-
-    def push(self, worker: int, update: Update, now: float) -> Applied:
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Θ ← Θ - α / max(1, σ) ΔΘ."""
-        gradient = dense(update.payload).values
+        gradient = expect(Dense, update.payload).values
         sigma = np.array([self.version - update.version])
         by = divisor(sigma)
-        self.parameters -= damped(self._learning_rate, by) * gradient
+        self.parameters -= damped(self.config.learning_rate, by) * gradient
         self.version += 1
-        return applied(self.version - 1, pulled=update.version, sigma=sigma, divisor=by)
-
-    def ready(self, worker: int) -> bool:
-        """Always."""
-        return True
-
-    def pull(self, worker: int, now: float) -> Reply:
-        """Θ, i."""
-        return Reply(Dense(self.parameters), self.version)
-
-    def join(self, worker: int) -> None:
-        """Nothing is kept of a worker."""
-
-    def leave(self, worker: int) -> None:
-        """Nothing is kept of a worker."""
+        return [applied(worker, self.version - 1, pulled=update.version, sigma=sigma, divisor=by)]

@@ -4,106 +4,104 @@ An algorithm is one file: a config (what stands in the scenario), a worker half 
 It is pure. Time (``now``, emulated seconds since the training began) and randomness are arguments,
 nothing blocks or counts bytes, nothing knows whether it runs in containers or in a simulation.
 
-    worker half                               server half
-      receive(reply, now)          <──────      pull(worker, now) -> Reply
-      step(gradient, samples, now) ──────>      push(worker, update, now) -> Applied
-                                                ready(worker): may this worker have its reply?
+    worker half                                server half
+      obey(orders, now)             <──────      tick(now) -> Ticked(applied, orders by worker)
+      receive(reply, now)           <──────      pull(worker, now) -> Reply
+      demand(stream, now) -> count
+      taken(samples, now)           ──────>      push(worker, update, now) -> Applied, ...
+      step(gradient, samples, now)  ──────>      ready(worker): may this worker have its reply?
 
-Blocking is the frame's work: after every push, tick and leave it asks ``ready`` for each worker
-that waits, and releases together all that are.
+What an asynchronous algorithm with one step a push does not need has a default here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from math import inf
+from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 from numpy.random import Generator
 from pydantic import BaseModel, ConfigDict
 
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Payload, Vector
+from testbed.algorithms.messages import (
+    NO_ORDERS,
+    Applied,
+    Measured,
+    Orders,
+    Reply,
+    Samples,
+    Stream,
+    Ticked,
+    Update,
+)
+from testbed.errors import RejectedError
+from testbed.payloads import Dense, Payload, Vector
+from testbed.payloads.layout import Layout
+
+__all__ = [
+    "NO_ORDERS",
+    "AlgorithmConfig",
+    "Applied",
+    "Halves",
+    "Measured",
+    "Orders",
+    "Reply",
+    "Samples",
+    "ServerHalf",
+    "Stream",
+    "Ticked",
+    "Update",
+    "WorkerHalf",
+    "expect",
+]
+
+C = TypeVar("C", bound="AlgorithmConfig")
 
 
-@dataclass(frozen=True)
-class Orders:
-    """What the server asks of a worker until it says otherwise.
-
-    Attributes:
-        local_steps: mini-batches between two pushes; None leaves it to the worker half.
-        commit_interval: emulated seconds between two pushes; None for no such rule.
-        batch_size: samples of a mini-batch; None for the scenario's.
-    """
-
-    local_steps: int | None = None
-    commit_interval: float | None = None
-    batch_size: int | None = None
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a pull brings to a worker.
-
-    Attributes:
-        model: the whole model (Dense) or a part of it (Sparse).
-        version: the server's clock, the number of updates applied so far.
-        orders: see Orders.
-    """
-
-    model: Payload
-    version: int
-    orders: Orders = field(default_factory=Orders)
-
-
-@dataclass(frozen=True)
-class Update:
-    """What a worker pushes.
-
-    Attributes:
-        payload: the algorithm's choice of what to send.
-        version: version of the reply that the worker last received.
-        samples: training samples that went into it.
-    """
-
-    payload: Payload
-    version: int
-    samples: int
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What applying one update did, for the record.
+class WorkerHalf(ABC, Generic[C]):
+    """What one worker does with replies, samples and gradients.
 
     Attributes:
-        version: the clock i at which the update was applied; the model is at i + 1 afterwards.
-        staleness: i - j, with j the version the worker had pulled.
-        sigma_mean: mean over the sent entries of the staleness that divided the learning rate;
-            0 for an update without entries.
-        sigma_max: the largest of them.
-        step_scale: mean over the sent entries of 1 / max(1, sigma); 1 for an empty update.
-    """
-
-    version: int
-    staleness: int
-    sigma_mean: float
-    sigma_max: int
-    step_scale: float
-
-
-class WorkerHalf(ABC):
-    """What one worker does with replies and gradients.
-
-    Attributes:
+        config: the algorithm's options.
         parameters: float32, shape (N,): the worker's model. The frame computes gradients at these
             values, in place; only the worker half writes to them.
+        version: of the last reply.
+        orders: those in force.
     """
 
-    parameters: Vector
+    def __init__(self, config: C, layout: Layout, workers: int, rng: Generator) -> None:
+        self.config = config
+        self.parameters: Vector = np.zeros(layout.size, np.float32)
+        self.version = 0
+        self.orders = NO_ORDERS
 
-    @abstractmethod
-    def receive(self, reply: Reply, now: float) -> None:
-        """Take a reply over into ``parameters``. The reply's arrays are only lent: copy them."""
+    def obey(self, orders: Orders, now: float) -> None:
+        """From now on these orders are in force; they have come with a reply or between two."""
+        self.orders = orders
+
+    def receive(self, reply: Reply, now: float) -> Update | None:
+        """Take a reply over into ``parameters``. The reply's arrays are only lent: copy them.
+
+        Returns:
+            An update to send at once, without a step, or None to go on.
+        """
+        self.parameters[:] = expect(Dense, reply.model).values
+        self.version = reply.version
+        return None
+
+    def demand(self, stream: Stream, now: float) -> int:
+        """How many samples the next step takes; at least 1."""
+        return self.orders.batch_size or stream.batch_size
+
+    def taken(self, samples: Samples, now: float) -> Update | None:
+        """The samples are there, and nothing is computed yet.
+
+        Returns:
+            An update to send before that, such as a vote, or None to go on.
+        """
+        return None
 
     @abstractmethod
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
@@ -115,57 +113,126 @@ class WorkerHalf(ABC):
         """
 
 
-class ServerHalf(ABC):
+class ServerHalf(ABC, Generic[C]):
     """What the parameter server does; called by one thread.
 
     Attributes:
+        config: the algorithm's options.
+        workers: how many the scenario has.
         parameters: float32, shape (N,): the global model. Only the server half writes to it.
-        version: number of updates applied so far, the clock i.
+        version: number of updates in the model, the clock i.
     """
 
-    parameters: Vector
-    version: int
+    def __init__(
+        self, config: C, layout: Layout, workers: int, rng: Generator, parameters: Vector
+    ) -> None:
+        self.config = config
+        self.workers = workers
+        self.parameters = parameters
+        self.version = 0
 
     @abstractmethod
-    def push(self, worker: int, update: Update, now: float) -> Applied:
-        """Apply one update. The frame has checked its sizes, indices, values and version.
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        """Take one update; the frame has checked its sizes, indices, values and version.
+
+        The update may be kept and applied later; its arrays are its own.
+
+        Returns:
+            The updates that are in the model because of it: this one, a whole round, or none yet.
+            ``version`` has grown by as many.
 
         Raises:
             RejectedError: the payload is of a kind this algorithm does not send; nothing changed.
         """
 
-    @abstractmethod
-    def ready(self, worker: int) -> bool:
-        """Whether a worker that waits for a reply may have it now."""
-
-    @abstractmethod
-    def pull(self, worker: int, now: float) -> Reply:
-        """The reply for a worker that is ready. The model in it is lent until the next push."""
-
-    @abstractmethod
     def join(self, worker: int) -> None:
         """A worker takes part from now on. Joining twice is harmless."""
 
-    @abstractmethod
-    def leave(self, worker: int) -> None:
-        """A worker is gone for good; without this a crashed worker would hang every barrier."""
+    def leave(self, worker: int, now: float) -> Sequence[Applied]:
+        """A worker is gone for good: nobody may go on waiting for it. Returns what ``push`` does.
 
-    def tick(self, now: float, loss: float | None) -> Mapping[int, Orders]:
-        """Time passes, or a loss was measured. Returns orders that must reach workers at once."""
-        return {}
+        What it has pushed before is in the next model all the same.
+        """
+        return ()
+
+    def ready(self, worker: int) -> bool:
+        """Whether a worker that waits for a reply may have it now."""
+        return True
+
+    def awaited(self) -> Collection[int]:
+        """Whom those wait for that are not ready."""
+        return ()
+
+    def pull(self, worker: int, now: float) -> Reply:
+        """The reply for a worker that is ready; the same when it is asked for again.
+
+        The model in it is lent until the next call.
+        """
+        return Reply(Dense(self.parameters), self.version)
+
+    def next_tick(self, now: float) -> float:
+        """When ``tick`` is to be called; asked after every call. Never before ``now``."""
+        return inf
+
+    def tick(self, now: float) -> Ticked:
+        """The time that ``next_tick`` named has come.
+
+        A half that sends orders names its ticks ahead: the workers of a simulation have computed up
+        to the next one.
+        """
+        return Ticked()
+
+    def wants_loss(self) -> bool:
+        """Whether the loss of the model as it is now is to be measured; asked after every call."""
+        return False
+
+    def measured(self, measured: Measured) -> None:
+        """An evaluation is there, whether this half wanted it or not."""
+
+
+Halves = tuple[type[WorkerHalf[Any]], type[ServerHalf[Any]]]
 
 
 class AlgorithmConfig(BaseModel, ABC):
-    """Base of every algorithm's options in a scenario; ``name`` selects the member."""
+    """Base of every algorithm's options in a scenario; ``name`` selects the member.
+
+    Attributes:
+        OBEYS: fields of Orders that its worker half enforces. Others may not be ordered.
+        SENDS_ORDERS: whether its server half sends orders between replies.
+        SENDS_MESSAGES: whether its worker half sends updates without a step.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    @abstractmethod
-    def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf:
-        """The worker half, for one of ``workers`` workers."""
+    OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
+    SENDS_ORDERS: ClassVar[bool] = False
+    SENDS_MESSAGES: ClassVar[bool] = False
 
     @abstractmethod
+    def halves(self) -> Halves:
+        """The classes of its worker half and its server half."""
+
+    def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf[Any]:
+        """The worker half, for one of ``workers`` workers."""
+        return self.halves()[0](self, layout, workers, rng)
+
     def server(
         self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator
-    ) -> ServerHalf:
+    ) -> ServerHalf[Any]:
         """The server half, which owns ``parameters`` (the initial model) from now on."""
+        return self.halves()[1](self, layout, workers, rng, parameters)
+
+
+P = TypeVar("P", bound=Payload)
+
+
+def expect(kind: type[P], payload: Payload) -> P:
+    """The payload, if it is of the kind that the algorithm sends.
+
+    Raises:
+        RejectedError: it is of another.
+    """
+    if not isinstance(payload, kind):
+        found = type(payload).__name__
+        raise RejectedError(f"a {found} payload, expected a {kind.__name__} one")
+    return payload

@@ -26,7 +26,7 @@ zero are not sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
@@ -36,15 +36,17 @@ from numpy.random import Generator
 from testbed.algorithms.base import (
     AlgorithmConfig,
     Applied,
-    Reply,
+    Halves,
     ServerHalf,
     Update,
     WorkerHalf,
+    expect,
 )
-from testbed.algorithms.parts import LearningRate, Ratio, applied, damped, dense, divisor, sparse
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Dense, Indices, Vector
+from testbed.algorithms.parts.damping import applied, damped, divisor
+from testbed.algorithms.parts.options import LearningRate, Ratio
 from testbed.compress.topk import drawn, largest, quotas, sparsify
+from testbed.payloads import Indices, Sparse, Vector
+from testbed.payloads.layout import Layout
 
 
 class CompAsgd(AlgorithmConfig):
@@ -63,68 +65,37 @@ class CompAsgd(AlgorithmConfig):
     select: Literal["largest", "random"] = "largest"
     scope: Literal["global", "per_tensor"] = "global"
 
-    def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf:
+    def halves(self) -> Halves:
         """See base."""
-        return Worker(self, layout, rng=rng)
-
-    def server(
-        self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator
-    ) -> ServerHalf:
-        """See base."""
-        return Server(self, parameters)
+        return Worker, Server
 
 
-class Worker(WorkerHalf):
+class Worker(WorkerHalf[CompAsgd]):
     """Pushes the selected entries of every gradient; the others are dropped."""
 
-    def __init__(self, config: CompAsgd, layout: Layout, *, rng: Generator) -> None:
+    def __init__(self, config: CompAsgd, layout: Layout, workers: int, rng: Generator) -> None:
+        super().__init__(config, layout, workers, rng)
         sizes = (layout.size,) if config.scope == "global" else layout.sizes
-        self.parameters = np.zeros(layout.size, np.float32)
-        self._version = 0
         self._quotas = quotas(sizes, config.ratio)
         self._choose: Callable[[Vector, int], Indices] = (
             largest if config.select == "largest" else partial(drawn, rng=rng)
         )
 
-    def receive(self, reply: Reply, now: float) -> None:
-        """Θ, j ← pull."""
-        self.parameters[:] = dense(reply.model).values
-        self._version = reply.version
-
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """ΔΘ~ ← select(ΔΘ, c); push ΔΘ~, j."""
         selected = sparsify(gradient, self._quotas, choose=self._choose)
-        return Update(selected, self._version, samples)
+        return Update(selected, self.version, samples)
 
 
-class Server(ServerHalf):
+class Server(ServerHalf[CompAsgd]):
     """Applies updates in the order of their arrival; nobody waits for anybody."""
 
-    def __init__(self, config: CompAsgd, parameters: Vector) -> None:
-        self.parameters = parameters
-        self.version = 0
-        self._learning_rate = config.learning_rate
-
-    def push(self, worker: int, update: Update, now: float) -> Applied:
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Θ_k ← Θ_k - α / max(1, σ) ΔΘ~_k."""
-        sent = sparse(update.payload)
+        sent = expect(Sparse, update.payload)
         k = sent.indices
         sigma = np.full(k.shape, self.version - update.version)
         by = divisor(sigma)
-        self.parameters[k] -= damped(self._learning_rate, by) * sent.values
+        self.parameters[k] -= damped(self.config.learning_rate, by) * sent.values
         self.version += 1
-        return applied(self.version - 1, pulled=update.version, sigma=sigma, divisor=by)
-
-    def ready(self, worker: int) -> bool:
-        """Always."""
-        return True
-
-    def pull(self, worker: int, now: float) -> Reply:
-        """Θ, i."""
-        return Reply(Dense(self.parameters), self.version)
-
-    def join(self, worker: int) -> None:
-        """Nothing is kept of a worker."""
-
-    def leave(self, worker: int) -> None:
-        """Nothing is kept of a worker."""
+        return [applied(worker, self.version - 1, pulled=update.version, sigma=sigma, divisor=by)]

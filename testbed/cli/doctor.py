@@ -10,8 +10,8 @@ import click
 from testbed.cli.options import runs_option, runtime_option
 
 if TYPE_CHECKING:
-    from testbed.orchestrator.doctor.findings import Case, Finding
-    from testbed.runtimes.choose import Real
+    from testbed.run.doctor.findings import Case, Finding
+    from testbed.runtimes import Real
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 MISSING = 3
@@ -36,7 +36,7 @@ def command(
     from dataclasses import asdict
 
     from testbed.cli.host import require_linux
-    from testbed.orchestrator.doctor.examine import examine
+    from testbed.run.doctor.examine import examine
 
     require_linux("doctor")
     case, taken, findings = _case(file, runtime, workers=workers, runs=runs)
@@ -56,16 +56,16 @@ def _case(
 
     from testbed.cli.overrides import overrides
     from testbed.datasets import user_cache
-    from testbed.orchestrator.budget import budget
-    from testbed.orchestrator.doctor.findings import Case
-    from testbed.orchestrator.model_size import count_parameters
-    from testbed.orchestrator.plan import plan
+    from testbed.plan.budget import budget, count_parameters
+    from testbed.plan.make import plan
+    from testbed.run.doctor.findings import Case
     from testbed.scenario import load
 
     cache = user_cache(os.environ)
     if file is None:
         taken, findings = _settle(_runtime(runtime), gpu=False)
-        case = Case(workers or DEFAULT_WORKERS, runs, os.environ, cache, runtime=taken.name)
+        kept = taken.capabilities.container_bytes
+        case = Case(workers or DEFAULT_WORKERS, runs, os.environ, cache, container_bytes=kept)
         return case, taken, findings
     scenario = load(file, overrides=overrides((), workers=workers, runtime=runtime))
     made = plan(scenario, scenario.name)
@@ -73,7 +73,7 @@ def _case(
     settled = scenario.model_copy(update={"runtime": taken})
     needs = budget(settled, made, count_parameters(settled))
     many = len(made.workers)
-    case = Case(many, runs, os.environ, cache, plan=made, budget=needs, runtime=taken.name)
+    case = Case(many, runs, os.environ, cache, plan=made, budget=needs)
     return case, taken, findings
 
 
@@ -93,7 +93,7 @@ def _runtime(text: str | None) -> Any:
 
 def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
     """A simulation needs no containers; what is examined then is what another run would need."""
-    from testbed.orchestrator.doctor.findings import Finding
+    from testbed.run.doctor.findings import Finding
     from testbed.runtimes import Auto, Native, Simulated
     from testbed.runtimes.choose import choose
 

@@ -11,7 +11,7 @@ import click
 from testbed.cli.options import runs_option
 
 if TYPE_CHECKING:
-    from testbed.orchestrator.down import Ended
+    from testbed.run.down import Ended
 
 
 @click.command("down")
@@ -29,8 +29,9 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
     import time
 
     from testbed.cli.host import require_linux
-    from testbed.orchestrator.down import end_all, end_runs
-    from testbed.runtimes.choose import driver_of, drivers, runtime_of
+    from testbed.run.down import end_all, end_runs
+    from testbed.run.runtime import runtime_of
+    from testbed.runtimes.choose import drivers
     from testbed.telemetry.registry import Registry, find_run
 
     if bool(run) == everything:
@@ -50,7 +51,7 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
         ended = [
             one
             for folder in folders
-            for one in end_runs([folder], driver_of(runtime_of(folder)), clock=time.time)
+            for one in end_runs([folder], runtime_of(folder).driver(), clock=time.time)
         ]
     if as_json:
         click.echo(json.dumps([_as_dict(one) for one in ended], indent=2))

@@ -23,17 +23,14 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     import os
 
     from testbed.cli.host import require_linux
-    from testbed.errors import Problem, ScenarioError
-    from testbed.orchestrator.selection import nodes_of, require_containers
-    from testbed.runtimes.choose import driver_of, runtime_of
+    from testbed.plan.selection import find_node
+    from testbed.plan.written import read_plan
+    from testbed.run.runtime import driver_for
     from testbed.telemetry.registry import Registry, find_run
 
     require_linux("exec")
     registry = Registry.of_user(os.environ, Path.home())
     folder = find_run(run, runs=runs, registry=registry)
-    require_containers(folder)
-    nodes = nodes_of(folder.state())
-    if node not in nodes:
-        expected = f"one node of this run: ps, evaluator, w0 to w{len(nodes) - 3}"
-        raise ScenarioError([Problem("node", 0, "", repr(node), expected)])
-    return driver_of(runtime_of(folder)).exec(folder, node, words)
+    plan = read_plan(folder)
+    driver = driver_for(folder, plan)
+    return driver.exec(folder, find_node(node, plan).name, words)

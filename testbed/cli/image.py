@@ -33,7 +33,7 @@ def build(gpu: bool, base: str, offline: bool, verbose: bool) -> None:
     Online it is built on a Python image and with pip. Where no registry answers, mmdebstrap makes
     the base and pip downloads the packages on this host; that needs no network but package mirrors.
     """
-    from testbed.orchestrator.interrupts import Interrupts
+    from testbed.run.interrupts import Interrupts
     from testbed.runtimes.docker.build import build_image
     from testbed.runtimes.docker.inputs import Variant
 

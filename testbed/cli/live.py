@@ -10,48 +10,83 @@ from rich.live import Live
 from rich.text import Text
 
 from testbed.cli.console import Console
-from testbed.telemetry.status import Status
+from testbed.events.entry import Entry
+from testbed.events.kinds import Evaluated, Exited, Phase, Rejected, Started
+from testbed.events.rows import Rows
+from testbed.events.sink import Sink
+from testbed.telemetry.status import Progress, Status
 
+TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
 
 
 @dataclass
-class LiveDisplay:
-    """An Observer that writes to a console.
+class LiveDisplay(Sink):
+    """A sink that writes to a console what somebody who waits wants to know.
 
     Attributes:
         console: where to.
-        clock: monotonic seconds, to space the plain lines.
+        progress: adds up what is shown.
+        clock: monotonic seconds.
     """
 
     console: Console
+    progress: Progress
     clock: Callable[[], float] = time.monotonic
     _live: Live | None = None
-    _shown: float = field(default=-PLAIN_INTERVAL_SECONDS)
+    _began: float = 0.0
+    _shown: float = field(default=float("-inf"))
+
+    def event(self, entry: Entry) -> None:
+        """See Sink."""
+        match entry.event:
+            case Phase(text):
+                self.phase(text)
+            case Started():
+                self._began = self.clock()
+                self.phase("training")
+            case Evaluated(top1=accuracy):
+                self.progress.add_evaluation(accuracy)
+            case Rejected(node, reason):
+                self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
+            case Exited(ends_run=False, how=how) if how:
+                self.notice(f"{how}; the others go on")
+
+    def updates(self, rows: Rows, *, now: float) -> None:
+        """See Sink."""
+        if len(rows):
+            self.progress.add_updates(rows, self.clock() - self._began)
+
+    def time_passed(self, emulated: float) -> None:
+        """See Sink."""
+        now = self.clock()
+        terminal = self.console.is_terminal
+        if now - self._shown >= (TERMINAL_INTERVAL_SECONDS if terminal else PLAIN_INTERVAL_SECONDS):
+            self._shown = now
+            self.status(self.progress.status(now - self._began, emulated=emulated))
 
     def phase(self, text: str) -> None:
-        """See Observer."""
+        """Something begins that takes a while."""
         self.close()
         self.console.print(Text(text, style="bold"), soft_wrap=True)
 
     def notice(self, text: str) -> None:
-        """See Observer."""
+        """Something that the user should read."""
         self.console.print(Text(text, style="yellow"), soft_wrap=True)
 
     def status(self, status: Status) -> None:
-        """See Observer."""
+        """Where the training stands, in the place of what was shown before."""
         text = Text(describe(status))
-        if self.console.is_terminal:
-            if self._live is None:
-                self._live = Live(text, console=self.console, auto_refresh=False, transient=False)
-                self._live.start()
-            self._live.update(text, refresh=True)
-        elif self.clock() - self._shown >= PLAIN_INTERVAL_SECONDS:
-            self._shown = self.clock()
+        if not self.console.is_terminal:
             self.console.print(text, soft_wrap=True)
+            return
+        if self._live is None:
+            self._live = Live(text, console=self.console, auto_refresh=False, transient=False)
+            self._live.start()
+        self._live.update(text, refresh=True)
 
     def close(self) -> None:
-        """Leave the last line standing and give the terminal back."""
+        """See Sink. The last line stays, and the terminal is given back."""
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -11,7 +11,7 @@ import click
 from testbed.cli.options import runs_option
 
 if TYPE_CHECKING:
-    from testbed.orchestrator.logs import Line
+    from testbed.run.logs import Line
 
 
 @click.command("logs")
@@ -28,13 +28,14 @@ def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_js
     """
     import os
 
-    from testbed.orchestrator.logs import follow_logs, read_logs
-    from testbed.orchestrator.selection import select
+    from testbed.plan.selection import select
+    from testbed.plan.written import read_plan
+    from testbed.run.logs import follow_logs, read_logs
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())
     folder = find_run(run, runs=runs, registry=registry)
-    nodes = select(selector, folder.state())
+    nodes = select(selector, read_plan(folder))
     width = max(len(node) for node in nodes)
     printed = False
     for line in follow_logs(folder, nodes) if follow else read_logs(folder, nodes):

@@ -12,7 +12,7 @@ import click
 from testbed.cli.options import runs_option
 
 if TYPE_CHECKING:
-    from testbed.orchestrator.net import Links
+    from testbed.run.net import Links
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 class_option = click.option(
@@ -92,7 +92,7 @@ def reset(run: str, device_class: str | None, runs: Path) -> None:
 def _links(run: str, runs: Path) -> Iterator[Links]:
     import os
 
-    from testbed.orchestrator.net import open_links
+    from testbed.run.net import open_links
     from testbed.telemetry.registry import Registry, find_run
 
     folder = find_run(run, runs=runs, registry=Registry.of_user(os.environ, Path.home()))

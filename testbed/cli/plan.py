@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +15,13 @@ from testbed.cli.options import runtime_option
 
 if TYPE_CHECKING:
     from testbed.cli.host import Capacity
-    from testbed.orchestrator.budget import Budget
+    from testbed.plan.budget import Budget
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
     from testbed.topology import LinkSpec, NodeSpec, Plan
+
+DATA, TOKEN = Path("/prepared by up"), "drawn by up"
+"""Stand for what `up` finds, and draws, when it begins."""
 
 
 @click.command("plan")
@@ -33,14 +38,11 @@ def command(
     as_json: bool,
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
-    import json
-
     from testbed.cli.host import capacity
     from testbed.cli.overrides import overrides
     from testbed.cli.virtual import print_simulation
-    from testbed.orchestrator.budget import budget
-    from testbed.orchestrator.model_size import count_parameters
-    from testbed.orchestrator.plan import plan
+    from testbed.plan.budget import budget, count_parameters
+    from testbed.plan.make import plan
     from testbed.scenario import load
 
     scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
@@ -62,12 +64,17 @@ def command(
 
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
-    """What the runtime will be asked for; of one that is not settled yet, nothing."""
-    from testbed.runtimes import Docker, Native
-    from testbed.runtimes.choose import driver_of
+    """What will be sent to bring the run up; of a runtime that is not settled yet, nothing."""
+    from testbed.host.users import Users
+    from testbed.run.setup import Setup
+    from testbed.runtimes import Real
+    from testbed.telemetry.folder import RunFolder
 
-    runtime = scenario.runtime
-    return driver_of(runtime).requests(made) if isinstance(runtime, Native | Docker) else ()
+    if not isinstance(scenario.runtime, Real):
+        return ()
+    folder = RunFolder((Path("runs") / made.run).absolute())
+    setup = Setup(scenario, made, folder, DATA, TOKEN, Users("root"))
+    return setup.requests(scenario.runtime.driver())
 
 
 def _as_data(plan: Plan, needs: Budget, host: Capacity) -> dict[str, Any]:
@@ -123,27 +130,35 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
 
 
 def _print_requests(scenario: Scenario, made: Plan, requests: tuple[Request, ...]) -> None:
-    """An option that is the same for all of them once, any other for the first of each class."""
+    """What is sent for the first node of each class, and to start the agent, word by word."""
     from rich.table import Table
     from rich.text import Text
 
     from testbed.cli.console import Console
 
-    name = scenario.runtime.name
     if not requests:
-        click.echo(f"runtime {name}: `testbed up` settles it")
+        click.echo(f"runtime {scenario.runtime.name}: `testbed up` settles it")
         return
-    table = Table("option", "node", "value", title=f"asked of the runtime, {name}")
-    by_node = {request.node: request.options for request in requests}
-    firsts = [group[0].name for group in _groups(made)]
-    for option in requests[0].options:
-        values = {node: options[option] for node, options in by_node.items()}
-        if len(set(values.values())) == 1:
-            table.add_row(option, "all", Text(requests[0].options[option]))
+    firsts = {group[0].name for group in _groups(made)}
+    others = {node.name for node in made.nodes} - firsts
+    table = Table("to", "request", "field", "value", title="what is sent")
+    for request in requests:
+        if request.name.rpartition(" ")[2] in others:
             continue
-        for node in firsts:
-            table.add_row(option if node == firsts[0] else "", node, Text(values[node]))
+        shown = (request.to, request.name)
+        for field, value in _flat(request.body):
+            table.add_row(*map(Text, (*shown, field, value)))
+            shown = ("", "")
     Console().print(table)
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every value inside that says something, and the way to it; ``--json`` has the others too."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    elif value not in (None, "", [], ()):
+        yield path, value if isinstance(value, str) else json.dumps(value)
 
 
 def _groups(plan: Plan) -> list[list[NodeSpec]]:
@@ -181,10 +196,10 @@ def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:
     model = "a model of unknown size" if needs.parameters is None else "the model"
     if needs.parameters is not None:
         model += f" of {needs.parameters:,} parameters"
+    sizes = {**needs.node_bytes, "agent": needs.agent_bytes}
     yield (
-        f"memory  about {_mb(needs.total_bytes)} of {_mb(host.memory_bytes)} for {model}:"
-        f" {_mb(needs.worker_bytes)} a worker, {_mb(needs.ps_bytes)} the PS,"
-        f" {_mb(needs.evaluator_bytes)} the evaluator, {_mb(needs.agent_bytes)} the agent"
+        f"memory  about {_mb(needs.total_bytes)} of {_mb(host.memory_bytes)} for {model}; each:"
+        f" {', '.join(f'{role} {_mb(size)}' for role, size in sizes.items())}"
     )
     limits = f"limits of {needs.cpu_limits:g} CPUs in all, " if needs.cpu_limits else ""
     unlimited = f"{needs.unlimited_nodes} nodes without a limit"

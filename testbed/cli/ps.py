@@ -69,17 +69,18 @@ def _describe(state: str, *, ended: bool, alive: bool) -> str:
 
 
 def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
-    from testbed.orchestrator.selection import nodes_of
-    from testbed.runtimes.choose import driver_of, runtime_of
+    from testbed.plan.written import read_plan
+    from testbed.run.runtime import real_runtime
 
-    host = {node.node: node for node in driver_of(runtime_of(folder)).state(folder).nodes}
+    plan = read_plan(folder)
+    host = {node.node: node for node in real_runtime(plan).driver().state(folder).nodes}
     rows = []
-    for name, device_class in nodes_of(folder.state()).items():
-        found = host.get(name)
+    for node in plan.nodes:
+        found = host.get(node.name)
         rows.append(
             {
-                "node": name,
-                "class": device_class or None,
+                "node": node.name,
+                "class": node.device_class or None,
                 "condition": "ended" if found is None else found.condition,
                 "pid": None if found is None else found.pid,
             }

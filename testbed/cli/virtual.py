@@ -1,49 +1,13 @@
-"""``testbed up`` and ``testbed plan`` for a scenario with ``runtime: simulated``."""
+"""``testbed plan`` for a scenario with ``runtime: simulated``."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from testbed.cli.host import Capacity
-    from testbed.orchestrator.prepare import Request
     from testbed.scenario import Scenario
     from testbed.simulate.outline import Outline
-
-INVALID = 6
-
-
-def run_simulation(request: Request) -> int:
-    """Simulate the scenario into a run folder of its own; returns the exit status.
-
-    Raises:
-        TestbedError: the run could not be begun, or failed; its folder says so too.
-    """
-    from testbed.cli.console import Console
-    from testbed.cli.live import LiveDisplay
-    from testbed.cli.report import conclude
-    from testbed.errors import RunNotFound
-    from testbed.experiment import Experiment
-    from testbed.orchestrator.interrupts import Interrupts
-    from testbed.orchestrator.prepare import prepare_data, prepare_simulation
-    from testbed.simulate.agenda import Agenda
-    from testbed.simulate.run import record_simulation
-
-    display = LiveDisplay(Console())
-    with Interrupts() as interrupts, interrupts.allowed():
-        data = prepare_data(request)
-        folder = prepare_simulation(request)
-        display.phase(f"run {folder.name} (simulated)")
-        try:
-            experiment = Experiment.open(folder.path, data=data)
-            record_simulation(experiment, folder, agenda=Agenda(), observer=display)
-        except BaseException:
-            with suppress(OSError, RunNotFound):  # what went wrong first is what has to be told
-                conclude(folder.path, display)
-            raise
-        report = conclude(folder.path, display)
-    return 0 if report.summary["verdict"]["valid"] else INVALID
 
 
 def print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
@@ -53,7 +17,7 @@ def print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> No
 
     import click
 
-    from testbed.orchestrator.model_size import count_parameters
+    from testbed.plan.budget import count_parameters
     from testbed.simulate.outline import outline
 
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)

@@ -28,7 +28,7 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
     """
     import os
 
-    from testbed.orchestrator.wait import wait_for_end
+    from testbed.run.wait import wait_for_end
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())
@@ -62,6 +62,8 @@ def _status(folder: RunFolder, state: RunState) -> int:
 
 def _came_to_its_end(folder: RunFolder) -> bool:
     """Whether the nodes went on without their controller until the parameter server was done."""
+    from testbed.events.entry import only
+    from testbed.events.kinds import Done
     from testbed.telemetry.events import read_events
 
-    return any(event["event"] == "done" for event in read_events(folder.ps_events))
+    return bool(only(read_events(folder.ps_events), Done))

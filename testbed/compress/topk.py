@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from testbed.compress.payload import Indices, Sparse, Vector
+from testbed.payloads import Indices, Sparse, Vector
 
 _MAGNITUDE_BITS = np.int32(0x7FFFFFFF)
 _SAMPLE_STRIDE = 61  # prime, so that it does not fall into step with the rows of a matrix

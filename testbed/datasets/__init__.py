@@ -12,7 +12,7 @@ from testbed.datasets.digits import Digits
 from testbed.datasets.mnist import Mnist
 from testbed.datasets.partition import Partition, shards
 from testbed.datasets.prepared import Prepared, load
-from testbed.family import Named
+from testbed.values.family import Named
 
 Dataset = Annotated[Annotated[CustomDataset | Digits | Mnist, Field(discriminator="name")], Named()]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,9 +27,12 @@ class DatasetConfig(BaseModel, ABC):
         partition: how the training samples are dealt to the workers.
         fraction: share of the training samples that is used, equally many of each label as far as
             they go; the test set stays whole.
+        images: shape of an image and number of classes, where they are known beforehand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    images: ClassVar[tuple[tuple[int, int, int], int] | None] = None
 
     partition: Partition = Iid(name="iid")
     fraction: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0

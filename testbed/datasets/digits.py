@@ -25,6 +25,8 @@ TEST_IMAGES_PER_CLASS = 36
 class Digits(DatasetConfig):
     """Handwritten digits of 8x8 pixels, 1,437 for training and 360 for testing; no download."""
 
+    images = ((1, 8, 8), 10)
+
     name: Literal["digits"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:

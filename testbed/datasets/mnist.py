@@ -64,6 +64,8 @@ TEST = Half(
 class Mnist(DatasetConfig):
     """Handwritten digits of 28x28 pixels, 60,000 for training and 10,000 for testing."""
 
+    images = ((1, 28, 28), 10)
+
     name: Literal["mnist"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:

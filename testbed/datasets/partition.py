@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.errors import Problem, ScenarioError
-from testbed.family import Named
+from testbed.values.family import Named
 
 Samples = NDArray[np.int64]
 """Indices into the training set."""

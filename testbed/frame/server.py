@@ -1,199 +1,269 @@
 """The server's loop: joins, pushes, releases and the stop rule, around an algorithm's server half.
 
-One thread calls it. Nothing blocks: a push returns the replies that may go out because of it, and
-a worker that must wait simply is not among them.
+One thread calls it. Nothing blocks: a call returns what came of it (Effects), and a worker that
+must wait simply is not among those that are released.
 
 A training that has diverged never recovers, so it ends too: when the evaluator finds a loss that is
-not finite, or when more than half of the workers have pushed values that are not.
+not finite, or when more than half of the workers have pushed values that are not. And it ends when
+nobody is left who could push: every worker has left, is silent, or waits for such a one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
 
-import numpy as np
-
-from testbed.algorithms.base import Applied, Orders, Reply, ServerHalf, Update
-from testbed.compress.payload import Dense, Indices, Payload
-from testbed.errors import RejectedError
-
-
-@dataclass(frozen=True)
-class StopRule:
-    """When training ends; what is None does not end it.
-
-    Attributes:
-        updates: exactly this many updates are applied.
-        time: emulated seconds since the start.
-        accuracy: top-1 share of a measured evaluation, in [0, 1].
-    """
-
-    updates: int | None = None
-    time: float | None = None
-    accuracy: float | None = None
-
-
-@dataclass(frozen=True)
-class Release:
-    """A reply that may go out now.
-
-    Attributes:
-        worker: whom it goes to.
-        reply: the model; None tells the worker that training has ended.
-    """
-
-    worker: int
-    reply: Reply | None
-
-
-@dataclass
-class Seat:
-    """What the server remembers of one worker.
-
-    Attributes:
-        sequence: number of the last push that was applied, 0 before the first.
-        pulled: version of the reply that its next push builds on; None before the first reply, and
-            from a push that was applied to the reply that answers it.
-    """
-
-    sequence: int = 0
-    pulled: int | None = None
+from testbed.algorithms.base import (
+    NO_ORDERS,
+    Applied,
+    Measured,
+    Orders,
+    ServerHalf,
+    Ticked,
+    Update,
+)
+from testbed.errors import AlgorithmError, RejectedError
+from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
+from testbed.frame.seat import NotFiniteError, Seat
+from testbed.frame.stop import StopRule, stall
 
 
 @dataclass
 class Server:
-    """Keeps the order of pushes and applies each exactly once.
+    """Keeps the order of pushes and hands each to the algorithm exactly once.
 
     Attributes:
         half: the algorithm's server half.
         stop: when training ends.
+        obeys: the orders that the algorithm's worker half enforces.
+        sends_orders: whether there is a way for orders between replies.
         finished: why it ended, or empty while it goes on.
+        stalled: whether it ended because nobody could push any more.
+        steps: training steps that are in the model.
     """
 
-    half: ServerHalf
+    half: ServerHalf[Any]
     stop: StopRule
+    obeys: Collection[str] = frozenset()
+    sends_orders: bool = False
     finished: str = ""
+    stalled: bool = False
+    steps: int = 0
+    _begun: bool = field(default=False, init=False)
     _seats: dict[int, Seat] = field(default_factory=dict, init=False)
     _waiting: dict[int, None] = field(default_factory=dict, init=False)  # in order of asking
+    _pending: dict[int, list[int]] = field(default_factory=dict, init=False)  # see _account
+    _named: float = field(default=inf, init=False)  # the tick that the half wanted last
+    _measuring: float | None = field(default=None, init=False)  # the moment whose loss is wanted
     _diverged: set[int] = field(default_factory=set, init=False)  # pushed what is not finite
 
     @property
     def version(self) -> int:
-        """Updates applied so far."""
+        """Updates in the model."""
         return self.half.version
+
+    def begin(self, now: float) -> None:
+        """The training begins: all workers have joined."""
+        self._begun = True
+        self._check_tick(now)
 
     def join(self, worker: int) -> None:
         """A worker takes part; one that joins again keeps its place."""
-        self._seats.setdefault(worker, Seat())
+        self._seats.setdefault(worker, Seat(worker))
         self.half.join(worker)
 
-    def leave(self, worker: int, now: float) -> Sequence[Release]:
-        """A worker is gone. Returns the replies that others no longer wait for."""
+    def leave(self, worker: int, now: float) -> Effects:
+        """A worker is gone. What it has pushed is in the model, or will be."""
         if self._seats.pop(worker, None) is None:
-            return ()
+            return Effects()
         self._waiting.pop(worker, None)
-        self.half.leave(worker)
-        return self._releases(now)
+        return self._effects(now, applied=self.half.leave(worker, now))
 
-    def pull(self, worker: int, now: float) -> Sequence[Release]:
+    def silence(self, worker: int, now: float) -> Effects:
+        """Nothing comes of a worker any more, and the algorithm is not told: it may be frozen.
+
+        It gets no reply, and nobody waits for it at the end.
+        """
+        if worker in self._seats:
+            self._seats[worker].silent = True
+        return self._effects(now)
+
+    def wake(self, worker: int, now: float) -> Effects:
+        """A worker that was silent goes on."""
+        if worker in self._seats:
+            self._seats[worker].silent = False
+        return self._effects(now)
+
+    def standing(self, worker: int) -> StandingOrders:
+        """A worker's orders in force."""
+        return self._seats[worker].standing if worker in self._seats else NO_STANDING
+
+    def is_silent(self, worker: int) -> bool:
+        """Whether a worker was silenced and has not gone on."""
+        return worker in self._seats and self._seats[worker].silent
+
+    def pull(self, worker: int, now: float) -> Effects:
         """A worker asks for the model without pushing."""
-        self._seat(worker)
+        self._seat(worker).silent = False
         self._watch_clock(now)
         self._waiting[worker] = None
-        return self._releases(now)
+        return self._effects(now)
 
     def check(self, worker: int, sequence: int, update: Update) -> None:
         """Refuse an update that must not be applied. Changes nothing.
 
         Raises:
-            RejectedError: an unknown worker, a version from the future, a push without a pull, a
-                sequence number out of order, indices that are out of range, unsorted or repeated,
-                sizes that do not fit the model, or values that are not finite. The last two are not
-            looked at once training has ended, as nothing is applied any more.
+            RejectedError: an unknown worker, or see Seat. Once training has ended, payloads are not
+                looked at, as nothing is applied any more.
         """
         seat = self._seat(worker)
-        if update.version > self.version:
-            raise RejectedError(
-                f"w{worker}: version {update.version} is from the future, the model is at "
-                f"{self.version}"
-            )
-        if sequence not in (seat.sequence, seat.sequence + 1) or sequence < 1:
-            raise RejectedError(
-                f"w{worker}: push {sequence} is out of order, expected {seat.sequence + 1}"
-            )
-        if sequence == seat.sequence:
-            return  # a repeat: it was checked and applied when it first came
-        if seat.pulled is None or update.version != seat.pulled:
-            raise RejectedError(
-                f"w{worker}: the push builds on version {update.version}, the worker's last pull "
-                f"brought {'none' if seat.pulled is None else seat.pulled}"
-            )
-        if update.samples < 1:
-            raise RejectedError(f"w{worker}: {update.samples} samples, expected at least 1")
-        if self.finished:
-            return
-        if flaw := _flaw(update.payload, self.half.parameters.size):
-            raise RejectedError(f"w{worker}: {flaw}")
-        if not np.isfinite(update.payload.values).all():
-            raise _NotFiniteError(f"w{worker}: a value is NaN or infinite")
+        seat.check_order(sequence, update, version=self.version)
+        if sequence != seat.sequence and not self.finished:
+            seat.check_payload(update, size=self.half.parameters.size)
 
-    def push(
-        self, worker: int, sequence: int, *, update: Update, now: float
-    ) -> tuple[Applied | None, Sequence[Release]]:
-        """Apply an update and say which replies may go out.
+    def push(self, worker: int, sequence: int, *, update: Update, now: float) -> Effects:
+        """Take an update and say what came of it.
 
-        A repeat of the last sequence number, and any push after the end, is not applied.
-
-        Returns:
-            What applying it did, or None if it was not applied; and the released replies.
+        A repeat of the last sequence number, and any push after the end, is not accepted.
 
         Raises:
-            RejectedError: see ``check``; nothing was applied.
+            RejectedError: see ``check``; nothing was accepted.
+            AlgorithmError: the algorithm broke its contract.
         """
         try:
             self.check(worker, sequence, update)
-        except _NotFiniteError:
+        except NotFiniteError:
             self._watch_divergence(worker)
             if not self.finished:
                 raise
         self._watch_clock(now)
         seat = self._seat(worker)
-        applied = None
-        if not self.finished and sequence == seat.sequence + 1:
+        applied: Sequence[Applied] = ()
+        accepted = not self.finished and sequence == seat.sequence + 1
+        if accepted:
             applied = self.half.push(worker, update, now)
             seat.sequence, seat.pulled = sequence, None
-            if self.stop.updates is not None and self.version >= self.stop.updates:
-                self.finished = f"{self.version} updates applied"
+            if update.steps:
+                self._pending.setdefault(worker, []).append(update.steps)
+        seat.silent = False
         self._waiting[worker] = None
-        return applied, self._releases(now)
+        return replace(self._effects(now, applied=applied), accepted=accepted)
 
-    def tick(
-        self, now: float, *, loss: float | None = None, accuracy: float | None = None
-    ) -> tuple[Mapping[int, Orders], Sequence[Release]]:
-        """Time passes, or the evaluator has measured.
+    def next_tick(self, now: float) -> float:
+        """When ``tick`` is to be called; infinite for never."""
+        if self.finished or not self._begun:
+            return inf
+        end = inf if self.stop.time is None else self.stop.time
+        return min(self.half.next_tick(now), end)
 
-        Returns:
-            Orders that must reach workers at once, and the replies that may go out.
-        """
+    def tick(self, now: float) -> Effects:
+        """The time that ``next_tick`` named has come."""
         self._watch_clock(now)
-        if not self.finished and loss is not None and not np.isfinite(loss):
-            self.finished = f"diverged: loss is {loss} at version {self.version}"
-        target = self.stop.accuracy
-        if not self.finished and target is not None and accuracy is not None and accuracy >= target:
-            self.finished = f"accuracy {accuracy:.4f} reached {target:g}"
-        orders = {} if self.finished else self.half.tick(now, loss)
-        return orders, self._releases(now)
+        ticked = Ticked()
+        if not self.finished and self.half.next_tick(now) <= now:
+            ticked = self.half.tick(now)
+            if not self.half.next_tick(now) > now:
+                raise self._broken(
+                    f"wants its next tick at {self.half.next_tick(now)}, it is {now}"
+                )
+        orders = {worker: self._order(worker, new) for worker, new in ticked.orders.items()}
+        if orders and not self.sends_orders:
+            raise self._broken("orders between replies, which its config does not announce")
+        effects = self._effects(now, applied=ticked.applied)
+        return replace(effects, orders={} if self.finished else orders)
+
+    def measured(self, measured: Measured, *, accuracy: float, now: float) -> Effects:
+        """The evaluator has measured the model of a moment."""
+        self._watch_clock(now)
+        self.finished = self.finished or self.stop.by_evaluation(measured, accuracy)
+        if not self.finished:
+            self.half.measured(measured)
+        if self._measuring is not None and measured.time >= self._measuring:
+            self._measuring = None
+        return self._effects(now)
+
+    def _effects(self, now: float, *, applied: Sequence[Applied] = ()) -> Effects:
+        """What came of a call, once the stop rule and the progress have been looked at."""
+        if applied:
+            self._account(applied)
+        if not self.finished:
+            self.finished = self.stop.by_progress(self.version, self.steps)
+            self._check_tick(now)
+        releases = self._releases(now)
+        if not self.finished and self._is_stalled(now):
+            waiting = [worker for worker in self._waiting if not self._seats[worker].silent]
+            silent = sum(seat.silent for seat in self._seats.values())
+            self.finished = stall(len(waiting), self.half.awaited(), silent=silent)
+            self.stalled = True
+            releases += self._releases(now)
+        return Effects(applied=applied, releases=releases, measure=self._measures(now))
+
+    def _measures(self, now: float) -> bool:
+        """Whether the algorithm wants the loss of this moment's model, and has not asked before."""
+        if self.finished or self._measuring is not None or not self.half.wants_loss():
+            return False
+        self._measuring = now
+        return True
+
+    def _account(self, applied: Sequence[Applied]) -> None:
+        """Every update enters the model once: the oldest of its worker's that had not."""
+        for place, one in enumerate(applied):
+            pending = self._pending.get(one.worker)
+            if not pending:
+                raise self._broken(f"applied an update of w{one.worker} that it has not, or twice")
+            self.steps += pending.pop(0)
+            version = self.version - len(applied) + place
+            if one.version != version:
+                raise self._broken(f"applied an update at version {one.version}, it is {version}")
+
+    def _check_tick(self, now: float) -> None:
+        """A tick that was named in time may be late; one that is named too late is a mistake."""
+        at = self.half.next_tick(now)
+        if not at >= now and at != self._named:
+            raise self._broken(f"wants its next tick at {at}, and it is {now} already")
+        self._named = at
+
+    def _is_stalled(self, now: float) -> bool:
+        """Whether nothing that could happen lets anybody push again."""
+        if not self._begun:
+            return False
+        waiting = False
+        for worker, seat in self._seats.items():
+            if not seat.silent:
+                if worker not in self._waiting:
+                    return False
+                waiting = True
+        hopes = self.half.next_tick(now) < inf or self.half.wants_loss()
+        return not (waiting and hopes)
+
+    def _order(self, worker: int, new: Orders) -> StandingOrders:
+        """A worker's orders in force, once it was ordered something new."""
+        if new is NO_ORDERS:
+            return self._seats[worker].standing
+        if worker not in self._seats:
+            raise self._broken(f"orders for w{worker}, which takes no part")
+        if unknown := new.given - set(self.obeys):
+            raise self._broken(f"ordered {', '.join(sorted(unknown))}, which no worker half obeys")
+        return self._seats[worker].order(new)
+
+    def _broken(self, what: str) -> AlgorithmError:
+        module = type(self.half).__module__
+        return AlgorithmError(
+            f"the server half of {type(self.half.config).__name__} ({module}) broke the contract: "
+            f"{what}.",
+            hint="The contract stands in testbed/algorithms/base.py.",
+        )
 
     def _watch_clock(self, now: float) -> None:
-        if not self.finished and self.stop.time is not None and now >= self.stop.time:
-            self.finished = f"{self.stop.time:g} s of emulated time passed"
+        self.finished = self.finished or self.stop.by_time(now)
 
     def _watch_divergence(self, worker: int) -> None:
         """A worker's gradients are not finite: its data may be to blame, most workers' is not."""
         self._diverged.add(worker)
         refused, workers = len(self._diverged), len(self._diverged | self._seats.keys())
-        if 2 * refused > workers:
+        if 2 * refused > workers and not self.finished:
             self.finished = (
                 f"diverged: pushes of {refused} of {workers} workers are NaN or infinite at "
                 f"version {self.version}"
@@ -206,38 +276,17 @@ class Server:
             raise RejectedError(f"worker {worker} is unknown: it has not joined") from None
 
     def _releases(self, now: float) -> list[Release]:
-        """All replies that may go out now, made before any further push is applied."""
+        """All replies that may go out now, made before any further push is taken."""
+        heard = [worker for worker in self._waiting if not self._seats[worker].silent]
         if self.finished:
-            released = [Release(worker, None) for worker in self._waiting]
+            released = [Release(worker, None) for worker in heard]
         else:
-            ready = [worker for worker in self._waiting if self.half.ready(worker)]
-            released = [Release(worker, self.half.pull(worker, now)) for worker in ready]
+            released = [self._reply(worker, now) for worker in heard if self.half.ready(worker)]
         for release in released:
             del self._waiting[release.worker]
-            if release.reply is not None:
-                self._seats[release.worker].pulled = release.reply.version
         return released
 
-
-class _NotFiniteError(RejectedError):
-    """A push with values that are NaN or infinite."""
-
-
-def _flaw(payload: Payload, size: int) -> str:
-    """Why a payload does not fit a model of ``size`` entries; empty if it does."""
-    values = payload.values
-    if isinstance(payload, Dense):
-        if values.size != size:
-            return f"{values.size} values for a model of {size}"
-    elif payload.indices.size != values.size:
-        return f"{payload.indices.size} indices with {values.size} values"
-    elif not _ascending(payload.indices, size):
-        return f"indices must increase strictly within [0, {size})"
-    return ""
-
-
-def _ascending(indices: Indices, size: int) -> bool:
-    # Neighbours are compared, not subtracted: in int32 a difference can wrap to a positive one.
-    if indices.size == 0:
-        return True
-    return bool(indices[0] >= 0 and indices[-1] < size and (indices[:-1] < indices[1:]).all())
+    def _reply(self, worker: int, now: float) -> Release:
+        reply = self.half.pull(worker, now)
+        self._seats[worker].pulled = reply.version
+        return Release(worker, reply, self._order(worker, reply.orders))

@@ -4,32 +4,43 @@ It is a generator. It yields what is to be done next and is sent the outcome, so
 it over gRPC in real seconds and a simulation on a virtual clock in modelled ones:
 
     yields                      is sent
-    Pull()                      Arrived(now, reply)
+    Pull()                      Arrived(now, reply, standing)
+    Take(count)                 Taken(now, samples)
     Step(samples)               Computed(now, gradient)
     Think(seconds)              Passed(now)
-    Push(sequence, update)      Arrived(now, reply)
+    Push(sequence, update)      Arrived(now, reply, standing)
 
 A reply of None ends the loop. Any other outcome than the action's own is the driver's mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from testbed.algorithms.base import Orders, Reply, Update, WorkerHalf
-from testbed.compress.payload import Vector
-
-Samples = NDArray[np.int64]
+from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf
+from testbed.errors import AlgorithmError
+from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.payloads import Vector
 
 
 @dataclass(frozen=True)
 class Pull:
     """Fetch the model without pushing."""
+
+
+@dataclass(frozen=True)
+class Take:
+    """Take samples from where they come, which may take its time.
+
+    Attributes:
+        count: how many.
+    """
+
+    count: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +74,30 @@ class Push:
     update: Update
 
 
-Action = Pull | Step | Think | Push
+Action = Pull | Take | Step | Think | Push
 
 
 @dataclass(frozen=True, eq=False)
 class Arrived:
-    """A reply came, at emulated time ``now``; None means that training has ended."""
+    """A reply came, at emulated time ``now``.
+
+    Attributes:
+        now: when.
+        reply: the model; None means that training has ended.
+        standing: the orders in force when it was sent.
+    """
 
     now: float
     reply: Reply | None
+    standing: StandingOrders = NO_STANDING
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """The samples are there, at emulated time ``now``."""
+
+    now: float
+    samples: Samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +115,45 @@ class Passed:
     now: float
 
 
-Outcome = Arrived | Computed | Passed
+Outcome = Arrived | Taken | Computed | Passed
 Loop = Generator[Action, Outcome, None]
 
-_Own = TypeVar("_Own", Arrived, Computed, Passed)
+_Own = TypeVar("_Own", Arrived, Taken, Computed, Passed)
+
+
+class Source(Protocol):
+    """Samples that are there at any time."""
+
+    def take(self, count: int) -> Samples:
+        """The next ``count`` of them."""
+
+
+@dataclass
+class Shard:
+    """A worker's own training samples, in an order that is drawn anew for every local epoch.
+
+    What is left of an epoch and is shorter than a batch begins the first batch of the next.
+
+    Attributes:
+        samples: indices of the training samples; at least one.
+        rng: shuffles them.
+    """
+
+    samples: Samples
+    rng: np.random.Generator
+    _order: Samples = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.samples) == 0:
+            raise ValueError("the shard is empty, expected at least one training sample")
+        self._order = self.rng.permutation(self.samples)
+
+    def take(self, count: int) -> Samples:
+        """See Source; without replacement within a local epoch."""
+        while len(self._order) < count:
+            self._order = np.concatenate([self._order, self.rng.permutation(self.samples)])
+        taken, self._order = self._order[:count], self._order[count:]
+        return taken
 
 
 @dataclass
@@ -101,56 +162,88 @@ class Worker:
 
     Attributes:
         half: the algorithm's worker half.
-        shard: indices of the training samples it owns; at least one.
-        batch_size: samples of a mini-batch, unless orders say otherwise.
+        stream: what the half is told of its samples.
+        source: where they come from; None if the driver is to be asked.
         think: draws the emulated seconds between computing and pushing.
-        rng: shuffles the shard, anew for every local epoch.
-        orders: the orders in force; a driver that receives orders between replies sets it.
     """
 
-    half: WorkerHalf
-    shard: Samples
-    batch_size: int
+    half: WorkerHalf[Any]
+    stream: Stream
+    source: Source | None
     think: Callable[[], float]
-    rng: np.random.Generator
-    orders: Orders = field(default_factory=Orders)
+    _now: float = 0.0
+    _sequence: int = 0
+    _obeyed: int = 0
+    _orders: list[tuple[float, StandingOrders]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        if len(self.shard) == 0:
-            raise ValueError("the shard is empty, expected at least one training sample")
+    def order(self, standing: StandingOrders, at: float) -> None:
+        """Orders have come between replies, at emulated time ``at``, or will come then.
+
+        The half sees them before anything else that happens to it from then on.
+        """
+        self._orders.append((at, standing))
 
     def loop(self) -> Loop:
         """The life of a worker; see the module's table for what it yields and is sent."""
-        sequence = 0
-        batches = self._batches()
-        arrived = yield from _ask(Pull(), Arrived)
-        while (reply := arrived.reply) is not None:
-            self.half.receive(reply, arrived.now)
-            self.orders = reply.orders
-            del reply, arrived  # or the gradient would need its memory beside theirs
+        going_on = yield from self._exchange(Pull())
+        while going_on:
             update = None
             while update is None:
-                samples = next(batches)
+                samples = yield from self._take()
+                message = self.half.taken(samples, self._now)
+                if message is not None and not (yield from self._send(message)):
+                    return
                 computed = yield from _ask(Step(samples), Computed)
-                update = self.half.step(computed.gradient, len(samples), computed.now)
+                self._pass_to(computed.now)
+                update = self.half.step(computed.gradient, len(samples), self._now)
             seconds = self.think()
             if seconds > 0:
                 yield from _ask(Think(seconds), Passed)
-            sequence += 1
-            arrived = yield from _ask(Push(sequence, update), Arrived)
+            going_on = yield from self._send(update)
 
-    def _batches(self) -> Iterator[Samples]:
-        """Mini-batches, without replacement within a local epoch.
+    def _take(self) -> Generator[Action, Outcome, Samples]:
+        """The samples of the next step."""
+        count = self.half.demand(self.stream, self._now)
+        if self.source is not None:
+            return self.source.take(count)
+        taken = yield from _ask(Take(count), Taken)
+        self._pass_to(taken.now)
+        return taken.samples
 
-        What is left of an epoch and is shorter than a batch begins the first batch of the next.
-        """
-        order = self.rng.permutation(self.shard)
-        while True:
-            size = self.orders.batch_size or self.batch_size
-            while len(order) < size:
-                order = np.concatenate([order, self.rng.permutation(self.shard)])
-            yield order[:size]
-            order = order[size:]
+    def _send(self, update: Update) -> Generator[Action, Outcome, bool]:
+        """Push an update; returns whether the training goes on."""
+        config = self.half.config
+        if not update.steps and not config.SENDS_MESSAGES:
+            raise AlgorithmError(
+                f"the worker half of {type(config).__name__} ({type(config).__module__}) broke the "
+                "contract: it sends an update without a step, which its config does not announce.",
+                hint="The contract stands in testbed/algorithms/base.py.",
+            )
+        self._sequence += 1
+        return (yield from self._exchange(Push(self._sequence, update)))
+
+    def _exchange(self, action: Pull | Push) -> Generator[Action, Outcome, bool]:
+        """Let the half have the reply; it may have something to answer, without a step."""
+        arrived = yield from _ask(action, Arrived)
+        if arrived.reply is None:
+            return False
+        self._pass_to(arrived.now)
+        self._obey(arrived.standing, arrived.now)
+        answer = self.half.receive(arrived.reply, arrived.now)
+        del arrived  # or the gradient would need its memory beside theirs
+        return True if answer is None else (yield from self._send(answer))
+
+    def _pass_to(self, now: float) -> None:
+        """It is ``now``: the half obeys what has come until then."""
+        self._now = now
+        while self._orders and self._orders[0][0] <= now:
+            at, standing = self._orders.pop(0)
+            self._obey(standing, at)
+
+    def _obey(self, standing: StandingOrders, at: float) -> None:
+        if standing.number > self._obeyed:
+            self._obeyed = standing.number
+            self.half.obey(standing.orders, at)
 
 
 def _ask(action: Action, outcome: type[_Own]) -> Generator[Action, Outcome, _Own]:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from testbed.family import Named
 from testbed.models.adacomp_cnn import AdaCompCnn
 from testbed.models.base import Bound, Evaluation, ImageShape, ModelConfig, Network
 from testbed.models.custom import CustomModel
 from testbed.models.digits_cnn import DigitsCnn
 from testbed.models.mlp import Mlp
+from testbed.values.family import Named
 
 Model = Annotated[
     Annotated[AdaCompCnn | CustomModel | DigitsCnn | Mlp, Field(discriminator="name")], Named()

@@ -20,7 +20,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from testbed.models.base import ImageShape, ModelConfig, Network, pooled
+from testbed.models.base import ImageShape, ModelConfig, Network, convolution, dense, pooled
 
 
 class AdaCompCnn(ModelConfig):
@@ -42,3 +42,9 @@ class AdaCompCnn(ModelConfig):
                 Dense("dense2", 128, classes, deviation=0.1, bias=0.1, relu=False),
             ]
         )
+
+    def parameters(self, image_shape: ImageShape, classes: int) -> int:
+        """See the base class."""
+        height, width = pooled(image_shape, 2, model=self.name)
+        convolutions = convolution(image_shape[0], 32) + convolution(32, 32)
+        return convolutions + dense(32 * height * width, 128, classes)

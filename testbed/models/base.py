@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Vector
 from testbed.errors import Problem, ScenarioError
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
 
 ImageShape = tuple[int, int, int]
 """Channels, height, width."""
@@ -125,6 +126,20 @@ class ModelConfig(BaseModel, ABC):
         Raises:
             ScenarioError: this model cannot be built for such images, or the user's file is wrong.
         """
+
+    def parameters(self, image_shape: ImageShape, classes: int) -> int | None:
+        """How many parameters the network will have, told without torch; None if nobody can."""
+        return None
+
+
+def convolution(inputs: int, outputs: int) -> int:
+    """Parameters of a 3x3 convolution with biases."""
+    return (9 * inputs + 1) * outputs
+
+
+def dense(*widths: int) -> int:
+    """Parameters of dense layers with biases, from one width to the next."""
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
 
 
 def pooled(image_shape: ImageShape, times: int, *, model: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Literal
 
-from testbed.models.base import ImageShape, ModelConfig, Network, pooled
+from testbed.models.base import ImageShape, ModelConfig, Network, convolution, dense, pooled
 
 
 class DigitsCnn(ModelConfig):
@@ -36,3 +36,8 @@ class DigitsCnn(ModelConfig):
                 Dense("dense2", 64, classes, deviation=sqrt(2 / 64), relu=False),
             ]
         )
+
+    def parameters(self, image_shape: ImageShape, classes: int) -> int:
+        """See the base class."""
+        height, width = pooled(image_shape, 1, model=self.name)
+        return convolution(image_shape[0], 16) + dense(16 * height * width, 64, classes)

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Vector
 from testbed.models.base import Bound, Images, Labels, Network
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
 
 _aten = torch.ops.aten
 

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from testbed.models.base import ImageShape, ModelConfig, Network
+from testbed.models.base import ImageShape, ModelConfig, Network, dense
 
 Width = Annotated[int, Field(ge=1, le=65536, strict=True)]
 
@@ -44,3 +44,7 @@ class Mlp(ModelConfig):
                 for i, (inputs, outputs) in enumerate(pairwise(widths), start=1)
             ]
         )
+
+    def parameters(self, image_shape: ImageShape, classes: int) -> int:
+        """See the base class."""
+        return dense(prod(image_shape), *self.hidden, classes)

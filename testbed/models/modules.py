@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Vector
 from testbed.models.base import Bound, Images, ImageShape, Labels, Network
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
 from testbed.user_code import UserCode
 
 STRUCTURE_SEED = 0

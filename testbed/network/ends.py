@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.network.namespaces import LOOPBACK_INDEX, inside
+from testbed.host.namespaces import LOOPBACK_INDEX, inside
 
 NEIGHBOUR_PERMANENT = 0x80
 ADDRESS_NONE = 1

@@ -7,11 +7,11 @@ from dataclasses import replace
 from errno import ENOENT
 
 from testbed.errors import HostError
+from testbed.host.namespaces import LOOPBACK_INDEX, scratch
 from testbed.network import tc
-from testbed.network.namespaces import LOOPBACK_INDEX, scratch
 from testbed.network.qdiscs import Netem
 from testbed.topology import LinkSpec, Missing, NodeSpec, Shape
-from testbed.units import Duration
+from testbed.values.units import Duration
 
 HINT = (
     "Load it with `modprobe sch_netem`, or use a kernel built with CONFIG_NET_SCH_NETEM; "

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from testbed.network.jitter import table
 from testbed.network.qdiscs import TICK_SECONDS, UNSHAPED_RATE, Netem
-from testbed.units import Duration
+from testbed.values.units import Duration
 
 SHARE = 2**32 - 1
 """netem keeps a probability as a 32-bit share of one."""

@@ -46,7 +46,7 @@ def network_for(node: NodeSpec, plan: Plan) -> NetworkSpec:
     """
     if plan.network.offload != "auto":
         return plan.network
-    concerned = plan.nodes if node.role == "ps" else (node,)
+    concerned = plan.nodes if node.part == "server" else (node,)
     single = any(needs_packets(other.link) for other in concerned if other.link is not None)
     return replace(plan.network, offload="off" if single else "on")
 

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from testbed.topology import Distribution, LinkSpec, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 MTU = 1500
 ETHERNET_HEADER_BYTES = 14

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from testbed.errors import HostError
-from testbed.network.namespaces import inside
+from testbed.host.namespaces import inside
 
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from testbed.errors import HostError, NodeError, TestbedError
+from testbed.host.namespaces import LOOPBACK_INDEX
 from testbed.network import tc
 from testbed.network.congestion import fix_congestion_control
 from testbed.network.ends import End, Neighbour, Sockets, bring_up, give_address, sockets
-from testbed.network.namespaces import LOOPBACK_INDEX
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of

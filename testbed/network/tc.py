@@ -15,7 +15,7 @@ from typing import Any
 from testbed.errors import HostError, NodeError
 from testbed.network import netem_options
 from testbed.network.qdiscs import TICK_SECONDS, Netem, Qdisc, TokenBucket, describe, differences
-from testbed.units import Rate
+from testbed.values.units import Rate
 
 LINKLAYER_ETHERNET = 1
 """With it the kernel computes transfer times itself; without, it expects a table of them."""

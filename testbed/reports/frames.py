@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from testbed.errors import TestbedError
+from testbed.events.entry import plain
+from testbed.events.rows import EVALUATIONS, REQUIRED, TRAFFIC, Column
 from testbed.reports.summary import summarise
-from testbed.telemetry.events import plain, read_events
+from testbed.telemetry.events import read_events
 from testbed.telemetry.files import read_json
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.recovery import spooled_rows
-from testbed.telemetry.tables import EVALUATION_COLUMNS, TRAFFIC_COLUMNS, complete_lines
+from testbed.telemetry.tables import complete_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +106,7 @@ class Run:
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """A row for every evaluation, in order, with the ``samples`` trained on until then."""
-        table = _csv(self.folder.evaluations, EVALUATION_COLUMNS)
+        table = read_csv(self.folder.evaluations, EVALUATIONS)
         trained = np.concatenate([[0], self.updates["samples"].to_numpy().cumsum(dtype=np.int64)])
         table["samples"] = trained[np.minimum(table["version"].to_numpy(), len(trained) - 1)]
         return table
@@ -112,20 +114,20 @@ class Run:
     @cached_property
     def traffic(self) -> pd.DataFrame:
         """A row for every reading of the kernel's counters, about one a second."""
-        return _csv(self.folder.traffic, TRAFFIC_COLUMNS)
+        return read_csv(self.folder.traffic, TRAFFIC)
 
     @cached_property
     def events(self) -> pd.DataFrame:
         """A row for every event, in order; a column for every field that any event has."""
         import pandas as pd
 
-        table = pd.DataFrame(read_events(self.folder.events))
+        table = pd.DataFrame([entry.as_dict() for entry in read_events(self.folder.events)])
         first = ["time", "elapsed_seconds", "event", "node", "source"]
         others = [name for name in table.columns if name not in first]
         return table.reindex(columns=[*first, *others])
 
 
-def _csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
+def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
     """The complete lines of a CSV file, with the types that its columns are to have."""
     import io
 
@@ -134,7 +136,13 @@ def _csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     lines = complete_lines(path) or [",".join(columns).encode()]
     try:
         file = io.BytesIO(b"\n".join(lines) + b"\n")
-        table = pd.read_csv(file, usecols=list(columns), dtype=dict(columns))
+        types = {name: column.type for name, column in columns.items()}
+        table = pd.read_csv(file, usecols=lambda name: name in types, dtype=types)
+        for name, column in columns.items():
+            if name not in table:
+                if column.default is REQUIRED:
+                    raise ValueError(f"it has no column {name}")
+                table[name] = pd.Series(column.default, table.index, dtype=column.type)
     except ValueError as error:
         raise TestbedError(
             f"{path}: not the table that it should be: {error}.",

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.telemetry.events import Event
+from testbed.events.entry import Entry, only
+from testbed.events.kinds import (
+    Done,
+    Event,
+    Exited,
+    Finished,
+    Left,
+    MemoryRead,
+    Rejected,
+    StateChanged,
+)
+from testbed.reports.verdict import BUSY_LIMIT_RATIO, Flow
 from testbed.telemetry.folder import ENDED
-from testbed.telemetry.verdict import BUSY_LIMIT_RATIO, Flow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,11 +94,10 @@ def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
     return number((late > 0).mean())
 
 
-def late_requests_ratio(events: Sequence[Event]) -> float | None:
+def late_requests_ratio(events: Sequence[Entry]) -> float | None:
     """Share of the requests that the PS served late; None where it serves as fast as it can."""
-    done = [event for event in events if event["event"] == "done"]
-    served = done[-1].get("served", 0) if done else 0
-    return done[-1]["served_late"] / served if served else None
+    done = only(events, Done)
+    return done[-1].served_late / done[-1].served if done and done[-1].served else None
 
 
 def flow(
@@ -145,53 +154,50 @@ def busyness(traffic: pd.DataFrame, seconds: float | None) -> Busyness | None:
     )
 
 
-def training_seconds(updates: pd.DataFrame, events: Sequence[Event]) -> float | None:
+def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | None:
     """Real seconds from the start of the training to its end, or to its last update."""
-    for event in events:
-        if event["event"] == "finished" and event.get("elapsed_seconds") is not None:
-            return float(event["elapsed_seconds"])
+    for entry in events:
+        if isinstance(entry.event, Finished) and entry.elapsed_seconds is not None:
+            return entry.elapsed_seconds
     return float(updates["wall_seconds"].max()) if len(updates) else None
 
 
-def seconds_of(events: Sequence[Event], name: str) -> float | None:
-    """How long the last event of that name took."""
-    found = [float(event["seconds"]) for event in events if event["event"] == name]
-    return found[-1] if found else None
-
-
-def private_bytes_median(events: Sequence[Event]) -> float | None:
+def private_bytes_median(events: Sequence[Entry]) -> float | None:
     """Median over the workers of the memory that each had to itself when it was last looked at."""
-    readings = [event["private_bytes"] for event in events if event["event"] == "memory"]
-    return median(readings[-1].values()) if readings and readings[-1] else None
+    readings = only(events, MemoryRead)
+    return (
+        median(readings[-1].private_bytes.values())
+        if readings and readings[-1].private_bytes
+        else None
+    )
 
 
-def rejected_pushes(events: Sequence[Event]) -> list[tuple[str, str]]:
+def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     """Nodes whose push was refused, and why."""
-    return [
-        (str(event.get("node") or "an unknown peer"), str(event.get("reason", "no reason given")))
-        for event in events
-        if event["event"] == "rejected"
-    ]
+    return [(event.node or "an unknown peer", event.reason) for event in only(events, Rejected)]
 
 
-def lost_nodes(events: Sequence[Event]) -> list[tuple[str, str]]:
+def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     """Nodes that ended before the training did, unplanned and not for a rejected push, and how."""
     explained = {node for node, _ in rejected_pushes(events)}
     lost: dict[str, str] = {}
     for event in _until_the_end(events):
-        node = event.get("node")
-        if node is None or node in explained or event.get("planned"):
-            continue
-        if event["event"] == "left":
-            lost.setdefault(node, "the parameter server saw it leave")
-        elif event["event"] == "exited":
-            lost[node] = _how(int(event["status"]))
+        match event:
+            case Left(node) if node not in explained:
+                lost.setdefault(node, "the parameter server saw it leave")
+            case Exited(node, status, planned=False) if node not in explained:
+                lost[node] = _how(status)
     return list(lost.items())
 
 
-def is_attended(events: Sequence[Event]) -> bool:
+def stalled(events: Sequence[Entry]) -> str:
+    """Why the training could not go on, in the PS's words; empty if it could."""
+    return next((event.reason for event in only(events, Finished) if event.stalled), "")
+
+
+def is_attended(events: Sequence[Entry]) -> bool:
     """Whether the run's controller lived to write down how it ended."""
-    return any(event["event"] == "state" and event["state"] in ENDED for event in events)
+    return any(event.state in ENDED for event in only(events, StateChanged))
 
 
 def number(value: Any) -> float | None:
@@ -199,11 +205,14 @@ def number(value: Any) -> float | None:
     return None if value is None or not np.isfinite(float(value)) else float(value)
 
 
-def _until_the_end(events: Sequence[Event]) -> Iterator[Event]:
-    for event in events:
-        if event["event"] == "finished" or event.get("state") in ENDED:
-            return
-        yield event
+def _until_the_end(events: Sequence[Entry]) -> Iterator[Event]:
+    for entry in events:
+        match entry.event:
+            case Finished():
+                return
+            case StateChanged(state) if state in ENDED:
+                return
+        yield entry.event
 
 
 def _how(status: int) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.events.entry import plain
 from testbed.reports.figures import write_figure
 from testbed.reports.frames import Run
 from testbed.reports.summary import summarise, write_summary
-from testbed.telemetry.events import plain
 from testbed.telemetry.recovery import Recovered, recover
 
 

@@ -6,11 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from testbed.events.entry import Entry, only, plain
+from testbed.events.kinds import (
+    BroughtUp,
+    LinksRead,
+    RateMeasured,
+    RoundTripMeasured,
+    TornDown,
+)
 from testbed.reports import measures
-from testbed.telemetry.events import Event, plain, read_events
+from testbed.reports.verdict import Flow, Measurements, judge
+from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import FORMAT
-from testbed.telemetry.verdict import Flow, Measurements, RateCheck, RoundTripCheck, judge
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
@@ -41,8 +49,8 @@ def summarise(run: Run) -> dict[str, Any]:
         },
         "real_seconds": seconds,
         "emulated_seconds": None if seconds is None else seconds * run.scenario.time_scale,
-        "bring_up_seconds": measures.seconds_of(events, "brought_up"),
-        "tear_down_seconds": measures.seconds_of(events, "torn_down"),
+        "bring_up_seconds": _last_seconds(only(events, BroughtUp)),
+        "tear_down_seconds": _last_seconds(only(events, TornDown)),
         "updates": _updates(run, seconds=seconds),
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
@@ -125,46 +133,34 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def _measurements(run: Run, events: Sequence[Event], *, seconds: float | None) -> Measurements:
+def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -> Measurements:
     """What the verdict looks at."""
     busy = measures.busyness(run.traffic, seconds)
     reading = measures.last_reading(run.traffic)
-    links = [event for event in events if event["event"] == "links"]
+    links = only(events, LinksRead)
     left_out = [*run.environment.get("left_out", ())]
-    left_out += [what for event in links for what in event["left_out"]]
+    left_out += [what for event in links for what in event.left_out]
     return Measurements(
         state=run.state.state,
         alive=run.alive,
         attended=measures.is_attended(events),
+        stalled=measures.stalled(events),
         reason=run.state.reason,
         updates=len(run.updates),
         paced=run.scenario.is_paced,
         busy_share_ratio=None if busy is None else busy.share_ratio,
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
-        differences=[what for event in links for what in event["differences"]] if links else None,
-        rates=[
-            RateCheck(
-                event["link"],
-                event["configured_bits_per_second"],
-                event["measured_bits_per_second"],
-            )
-            for event in events
-            if event["event"] == "rate"
-        ],
-        round_trips=[
-            RoundTripCheck(
-                event["link"],
-                event["configured_seconds"],
-                event["measured_seconds"],
-                event["error_seconds"],
-            )
-            for event in events
-            if event["event"] == "round_trip"
-        ],
+        differences=[what for event in links for what in event.differences] if links else None,
+        rates=only(events, RateMeasured),
+        round_trips=only(events, RoundTripMeasured),
         lost=measures.lost_nodes(events),
         rejected=measures.rejected_pushes(events),
         left_out=list(dict.fromkeys(left_out)),
         ingress=measures.flow(run.updates, reading, side="in"),
         egress=measures.flow(run.updates, reading, side="out"),
     )
+
+
+def _last_seconds(events: Sequence[BroughtUp | TornDown]) -> float | None:
+    return events[-1].seconds if events else None

@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from testbed.algorithms.base import Reply, Update
-from testbed.compress.payload import Dense
+from testbed.algorithms.base import Reply, Samples, Update
 from testbed.datasets import Prepared
 from testbed.errors import NodeError
+from testbed.frame.record import Timing
 from testbed.frame.worker import (
     Action,
     Arrived,
@@ -20,8 +18,8 @@ from testbed.frame.worker import (
     Passed,
     Pull,
     Push,
-    Samples,
     Step,
+    Take,
     Think,
 )
 from testbed.models import Bound
@@ -37,7 +35,7 @@ DEADLINE_SECONDS = 10.0
 
 @dataclass
 class Cycle:
-    """Emulated seconds since the last push went out; see ``messages.Timing``."""
+    """Emulated seconds since the last push went out; see ``Timing``."""
 
     compute: float = 0.0
     late: float = 0.0
@@ -56,6 +54,8 @@ class Device:
         speed: emulated time of one step, or None for as fast as it goes.
         connection: to the parameter server.
         clock: set by the first reply.
+        paced_first: whether a step's whole time passes before its gradient is used, so that orders
+            which come meanwhile are seen before that; else selection counts as part of the step.
         sleep: lets real seconds pass.
     """
 
@@ -70,6 +70,7 @@ class Device:
         speed: float | None,
         connection: Connection,
         clock: Clock,
+        paced_first: bool = False,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._index = index
@@ -80,6 +81,7 @@ class Device:
         self._speed = speed
         self._connection = connection
         self._clock = clock
+        self._paced_first = paced_first
         self._sleep = sleep
         self._cycle = Cycle()
         self._transfer = self._blocked = 0.0  # of the call that brought the model
@@ -123,6 +125,8 @@ class Device:
             case Pull():
                 message = ps_pb2.PullRequest(worker=self._index).SerializeToString()
                 return self._fetch(methods.PULL, message)
+            case Take():
+                raise AssertionError("a worker's samples come from its shard")
             case Step(samples):
                 return self._step(samples)
             case Think(seconds):
@@ -142,6 +146,9 @@ class Device:
         """
         self._step_began = self._clock.steady()
         _, gradient = self._bound.loss_and_gradient(*self._data.batch(samples))
+        if self._paced_first:
+            self._finish_step()
+            return Computed(self._clock.now, gradient)
         taken = self._clock.emulated(self._clock.steady() - self._step_began)
         return Computed(self._clock.now + max(0.0, (self._speed or 0.0) - taken), gradient)
 
@@ -159,7 +166,7 @@ class Device:
         self._cycle.compute += taken
 
     def _push(self, sequence: int, update: Update) -> messages.Push:
-        timing = messages.Timing(
+        timing = Timing(
             compute=self._cycle.compute,
             late=self._cycle.late,
             think=self._cycle.think,
@@ -179,20 +186,9 @@ class Device:
             self._clock.start(delivery.time)
         if delivery.reply is not None:
             self._check(delivery.reply)
-        return Arrived(self._clock.now, delivery.reply)
+        return Arrived(self._clock.now, delivery.reply, delivery.standing)
 
     def _check(self, reply: Reply) -> None:
         """A reply must fit the model."""
-        model = reply.model
-        if isinstance(model, Dense):
-            fits = model.values.size == self._size
-        else:
-            indices = model.indices
-            fits = indices.size == model.values.size and bool(
-                indices.size == 0
-                or (indices[0] >= 0 and indices[-1] < self._size and np.all(np.diff(indices) > 0))
-            )
-        if not fits:
-            raise NodeError(
-                f"the parameter server sent a model that is none of {self._size} values"
-            )
+        if flaw := reply.model.flaw(self._size):
+            raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")

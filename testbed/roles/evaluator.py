@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.experiment import Experiment
-from testbed.frame.worker import Samples
+from testbed.frame.evaluation import Due
 from testbed.models import Bound, Evaluation
 from testbed.roles.arguments import Arguments
 from testbed.roles.connection import limits
@@ -21,8 +21,6 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_snapshot
 from testbed.rpc.messages import Snapshot
-from testbed.scenario.schema import Evaluate
-from testbed.units import Duration
 
 NICENESS = 10
 DEADLINE_SECONDS = 10.0
@@ -33,34 +31,13 @@ def main(arguments: Mapping[str, str]) -> int:
     return run(arguments.get("node", "evaluator"), lambda: _main(Arguments.parse(arguments)))
 
 
-@dataclass(frozen=True)
-class Due:
-    """When the next snapshot is wanted: when both are reached.
-
-    Attributes:
-        version: updates applied.
-        time: emulated seconds since the start.
-    """
-
-    version: int = 0
-    time: float = 0.0
-
-    @classmethod
-    def after(cls, snapshot: Snapshot, rule: Evaluate) -> Due:
-        """The next multiple of ``rule.every`` behind a snapshot; what was missed is not made up."""
-        every = rule.every
-        if isinstance(every, Duration):
-            return cls(time=(snapshot.time // every + 1) * every)
-        return cls(version=(snapshot.version // every + 1) * every)
-
-
 def _main(arguments: Arguments) -> None:
     os.nice(NICENESS)  # training goes first
     experiment = Experiment.open(arguments.folder)
     parameters = np.zeros(experiment.network.layout.size, np.float32)
     bound = experiment.network.bind(parameters)
     chosen = experiment.test_samples()
-    due, final = Due(), False
+    schedule, due, final = experiment.schedule(), Due(), False
     with (
         unix_address(arguments.socket) as address,
         Connection(
@@ -77,7 +54,7 @@ def _main(arguments: Arguments) -> None:
             samples = slice(None) if final else chosen
             measured = _measure(bound, experiment.data, samples)
             _report(connection, snapshot, measured)
-            due = Due.after(snapshot, experiment.scenario.evaluate)
+            due = schedule.after(snapshot.version, snapshot.time)
 
 
 def _take(connection: Connection, due: Due) -> Snapshot:

@@ -6,26 +6,29 @@ import asyncio
 import signal
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from testbed.events.kinds import Done, Drained, Listening
 from testbed.experiment import Experiment
 from testbed.frame.server import Server
-from testbed.frame.turns import Turns
+from testbed.frame.service_queue import ServiceQueue
 from testbed.roles.arguments import Arguments
 from testbed.roles.clock import Clock
 from testbed.roles.connection import limits
-from testbed.roles.desk import Desk
-from testbed.roles.journal import Journal
 from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
+from testbed.roles.servicer import Servicer
 from testbed.roles.snapshots import Snapshots
-from testbed.roles.training import TICK_SECONDS, Training
+from testbed.roles.training import Training
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import Limits
 from testbed.rpc.service import Gate, serving
+from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
+
+FLUSH_SECONDS = 0.1
+"""How often new rows are handed to the kernel."""
 
 DRAIN_SECONDS = 5.0
 """How long after the end workers may still come for their last reply before they count as lost."""
@@ -47,7 +50,7 @@ def _main(arguments: Arguments) -> None:
     arguments.ps_folder.mkdir(exist_ok=True)
     server = ParameterServer(
         experiment.server(),
-        turns=experiment.turns(),
+        queue=experiment.service_queue(),
         workers=experiment.scenario.workers.count,
         fingerprint=experiment.network.layout.fingerprint,
         clock=Clock(experiment.scenario.time_scale),
@@ -74,7 +77,7 @@ class ParameterServer:
 
     Args:
         server: the frame's loop.
-        turns: the queue of requests in front of it.
+        queue: the queue of requests in front of it.
         workers: how many must join before the training starts.
         fingerprint: of the model's layout.
         clock: of the training.
@@ -88,7 +91,7 @@ class ParameterServer:
         self,
         server: Server,
         *,
-        turns: Turns,
+        queue: ServiceQueue,
         workers: int,
         fingerprint: int,
         clock: Clock,
@@ -97,23 +100,30 @@ class ParameterServer:
         token: str,
         drain_seconds: float = DRAIN_SECONDS,
     ) -> None:
-        self._journal = Journal(folder / "events.jsonl", clock=clock)
+        self._log = EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed)
         self._record = Record(SpoolWriter(folder / "updates.bin"), clock)
         self._snapshots = Snapshots()
         self._training = Training(
             server,
-            turns=turns,
+            queue=queue,
             workers=workers,
             fingerprint=fingerprint,
             clock=clock,
-            journal=self._journal,
+            log=self._log,
             record=self._record,
             snapshots=self._snapshots,
         )
-        desk = Desk(self._training, self._snapshots, self._journal)
-        self.gates = tuple(
-            Gate(token, behaviours, limits, desk.refused, failed=self.end)
-            for behaviours in (desk.for_workers, desk.for_management)
+        servicer = Servicer(self._training, self._snapshots, self._log)
+        self.gates = (
+            Gate(
+                token,
+                servicer.for_workers,
+                limits,
+                servicer.refused,
+                failed=self.end,
+                streams=servicer.streams_for_workers,
+            ),
+            Gate(token, servicer.for_management, limits, servicer.refused, failed=self.end),
         )
         self._workers = workers
         self._drain_seconds = drain_seconds
@@ -133,14 +143,19 @@ class ParameterServer:
         """
         self._over = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as stack:
-            stack.enter_context(closing(self._journal))
+            stack.enter_context(closing(self._log))
             stack.enter_context(closing(self._record.spool))
             port = await stack.enter_async_context(serving(address, self.gates[0]))
             listening = stack.enter_context(unix_address(socket))
             await stack.enter_async_context(serving(listening, self.gates[1]))
             socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
-            self._journal.write("listening", port=port)
-            duties = (self._tick(), self._shrink(), self._conclude())
+            self._log.write(Listening(port))
+            duties = (
+                self._training.keep_time(),
+                self._flush(),
+                self._shrink(),
+                self._conclude(),
+            )
             await self._attend(self._over, *duties)
 
     def end(self, error: BaseException) -> None:
@@ -168,28 +183,27 @@ class ParameterServer:
             for task in tasks:
                 task.cancel()
 
-    async def _tick(self) -> None:
+    async def _flush(self) -> None:
         while True:
-            await asyncio.sleep(self._training.seconds_to_tick())
-            self._training.tick()
+            await asyncio.sleep(FLUSH_SECONDS)
             self._record.spool.flush()
 
     async def _shrink(self) -> None:
         """Give back what answering all workers at once, at the start, has taken and never again."""
         while self._training.version < self._workers:
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(FLUSH_SECONDS)
         return_free_memory()
 
     async def _conclude(self) -> None:
         """See the run to its end: the workers know, and the final model is evaluated."""
         await self._training.ended.wait()
         await _wait(self._training.drained, self._drain_seconds)
-        untold = [self._training.node(worker) for worker in self._training.untold]
-        self._journal.write("drained", untold=untold)
+        untold = tuple(f"w{worker}" for worker in self._training.untold)
+        self._log.write(Drained(untold))
         if await _wait(self._snapshots.final_taken, EVALUATOR_SECONDS):
             await _wait(self._snapshots.concluded, FINAL_SECONDS)
         evaluated = self._snapshots.concluded.is_set()
-        self._journal.write("done", evaluated=evaluated, **asdict(self._record.tally))
+        self._log.write(Done(evaluated, **self._record.totals()))
         self._done = True
         if self._unattended:
             self.end(TerminatedError())

@@ -1,10 +1,12 @@
-"""What becomes of requests: rows of the spool for those that were applied, sums for the others."""
+"""What becomes of requests: rows of the spool for updates in the model, sums for the others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 
 from testbed.algorithms.base import Applied
+from testbed.frame.record import UpdateRecord
 from testbed.roles.clock import Clock
 from testbed.rpc.messages import Push
 from testbed.telemetry.spool import SpoolWriter
@@ -12,11 +14,9 @@ from testbed.telemetry.spool import SpoolWriter
 
 @dataclass
 class Tally:
-    """Pushes and their payload, by what became of them, and how requests were served.
+    """Pushes that are no rows, by what became of them, and how requests were served.
 
     Attributes:
-        applied: how many were applied.
-        applied_bytes: their payload.
         repeated: came again after a lost connection, and were not applied again.
         repeated_bytes: their payload.
         dropped: came after the end.
@@ -25,8 +25,6 @@ class Tally:
         served_late: those that were served later than the one behind them should have been.
     """
 
-    applied: int = 0
-    applied_bytes: int = 0
     repeated: int = 0
     repeated_bytes: int = 0
     dropped: int = 0
@@ -40,28 +38,38 @@ class Record:
     """Keeps the books of the parameter server.
 
     Attributes:
-        spool: where applied updates go.
+        spool: where the rows go.
         clock: of the training.
         tally: see Tally.
+        updates: see UpdateRecord.
     """
 
     spool: SpoolWriter
     clock: Clock
     tally: Tally = field(default_factory=Tally)
-    _down_bytes: dict[int, int] = field(default_factory=dict)  # of each worker's last reply
+    updates: UpdateRecord = field(init=False)
 
-    def replied(self, worker: int, payload_bytes: int) -> None:
-        """A worker got a model of so many bytes."""
-        self._down_bytes[worker] = payload_bytes
+    def __post_init__(self) -> None:
+        self.updates = UpdateRecord(self.spool.append)
 
-    def applied(self, push: Push, applied: Applied) -> None:
-        """A push was applied just now."""
-        self.tally.applied += 1
-        self.tally.applied_bytes += push.payload_bytes
-        self.spool.append(self._row(push, applied))
+    def accepted(self, push: Push) -> None:
+        """A push was accepted just now."""
+        self.updates.accepted(
+            push.worker,
+            push.sequence,
+            update=push.update,
+            payload_bytes=push.payload_bytes,
+            timing=push.timing,
+        )
+
+    def applied(self, applied: Iterable[Applied]) -> None:
+        """These updates are in the model from now on."""
+        elapsed = self.clock.elapsed or 0.0
+        for one in applied:
+            self.updates.enter(one, now=self.clock.emulated(elapsed), elapsed=elapsed)
 
     def ignored(self, push: Push, *, late: bool) -> None:
-        """A push was not applied: it came after the end (late), or not for the first time."""
+        """A push was not accepted: it came after the end (late), or not for the first time."""
         if late:
             self.tally.dropped += 1
             self.tally.dropped_bytes += push.payload_bytes
@@ -74,28 +82,13 @@ class Record:
         self.tally.served += 1
         self.tally.served_late += late
 
-    def _row(self, push: Push, applied: Applied) -> tuple[float, ...]:
-        """In the order of ``spool.UPDATE``."""
-        elapsed = self.clock.elapsed or 0.0
-        timing = push.timing
-        return (
-            self.clock.emulated(elapsed),
-            elapsed,
-            push.worker,
-            push.sequence,
-            push.update.version,
-            applied.version,
-            applied.staleness,
-            applied.sigma_mean,
-            applied.sigma_max,
-            applied.step_scale,
-            push.update.samples,
-            push.update.payload.values.size,
-            push.payload_bytes,
-            self._down_bytes.get(push.worker, 0),
-            timing.compute,
-            timing.late,
-            timing.think,
-            timing.transfer,
-            timing.blocked,
-        )
+    def totals(self) -> dict[str, int]:
+        """All sums, by name; what no round was complete for at the end counts as dropped."""
+        sums = asdict(self.tally)
+        sums["dropped"] += self.updates.pending
+        sums["dropped_bytes"] += self.updates.pending_bytes
+        return {
+            "applied": self.updates.applied,
+            "applied_bytes": self.updates.applied_bytes,
+            **sums,
+        }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 
-from testbed.compress.payload import Dense, Vector
 from testbed.errors import RejectedError
+from testbed.payloads import Dense, Vector
 from testbed.rpc.codec import encode_snapshot
 from testbed.rpc.messages import Snapshot
 
@@ -67,7 +67,7 @@ class Snapshots:
         self._polls: list[_Poll] = []
         self._taken: OrderedDict[tuple[int, bool], Taken] = OrderedDict()
         self._reported: set[tuple[int, bool]] = set()
-        self._first: bytes | None = None
+        self._wanted: deque[bytes] = deque()
 
     @property
     def waiting(self) -> bool:
@@ -88,20 +88,20 @@ class Snapshots:
         """Forget who asked; harmless if it was answered."""
         self._polls = [poll for poll in self._polls if poll.answer is not answer]
 
-    def begin(self, moment: Moment) -> None:
-        """The training starts; the model of this moment goes to whoever asks first."""
-        self._first = self._copy(moment)
+    def want(self, moment: Moment) -> None:
+        """The model of this moment is to be evaluated, before any other."""
+        self._wanted.append(self._copy(moment))
 
     def due(self, version: int, time: float, *, final: bool) -> bool:
         """Whether a poll can be answered now."""
-        now = final or self._first is not None
+        now = final or bool(self._wanted)
         return any(now or poll.due(version, time) for poll in self._polls)
 
     def look(self, moment: Moment) -> None:
         """Answer the polls that are due, with copies of the model."""
         for poll in list(self._polls):
-            if self._first is not None:
-                answer, self._first = self._first, None
+            if self._wanted:
+                answer = self._wanted.popleft()
             elif moment.final or poll.due(moment.version, moment.time):
                 answer = self._copy(moment)
             else:

@@ -7,22 +7,29 @@ clock, and the record. One event loop runs all of it, so between two awaits noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
+from typing import Never
 
-from testbed.errors import RejectedError, TestbedError
-from testbed.frame.server import Release, Server
-from testbed.frame.turns import Turns
+from testbed.algorithms.base import Measured
+from testbed.errors import RejectedError
+from testbed.events.kinds import Finished, Joined, Left, Silent, Started
+from testbed.frame.effects import Effects, Release
+from testbed.frame.server import Server
+from testbed.frame.service_queue import ServiceQueue
 from testbed.roles.clock import Clock
-from testbed.roles.journal import Journal
+from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Moment, Snapshots
 from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, Push
 from testbed.rpc.service import SupersededError
+from testbed.telemetry.events import EventLog
 
-TICK_SECONDS = 0.1
+SILENT_SECONDS = 10.0
+"""A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +47,11 @@ class Training:
 
     Args:
         server: the frame's loop.
-        turns: the queue of requests in front of it.
+        queue: the queue of requests in front of it.
         workers: how many must join before the training starts.
         fingerprint: of the model's layout.
         clock: started when all have joined.
-        journal: the events.
+        log: of the events.
         record: of what becomes of pushes.
         snapshots: looked after whenever the model has changed.
     """
@@ -53,22 +60,22 @@ class Training:
         self,
         server: Server,
         *,
-        turns: Turns,
+        queue: ServiceQueue,
         workers: int,
         fingerprint: int,
         clock: Clock,
-        journal: Journal,
+        log: EventLog,
         record: Record,
         snapshots: Snapshots,
     ) -> None:
         self.ended = asyncio.Event()
         self.drained = asyncio.Event()
         self._server = server
-        self._turns = turns
+        self._queue = queue
         self._workers = workers
         self._fingerprint = fingerprint
         self._clock = clock
-        self._journal = journal
+        self._log = log
         self._record = record
         self._snapshots = snapshots
         self._started = asyncio.Event()
@@ -78,11 +85,20 @@ class Training:
         self._told: set[int] = set()  # of the end
         self._waiting: dict[int, _Waiting] = {}
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
+        self._orders = OrderStreams(server)
+        self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
+        self._tick_at = inf  # emulated
+        self._rescheduled = asyncio.Event()
 
     @property
     def version(self) -> int:
         """Updates applied so far."""
         return self._server.version
+
+    @property
+    def sends_orders(self) -> bool:
+        """Whether workers may follow their orders."""
+        return self._server.sends_orders
 
     @property
     def started(self) -> bool:
@@ -91,8 +107,10 @@ class Training:
 
     @property
     def untold(self) -> list[int]:
-        """Workers that have not left and do not know that the training has ended."""
-        return sorted(self._present - self._told)
+        """Workers that could be told that the training has ended, and were not."""
+        return sorted(
+            worker for worker in self._present - self._told if not self._server.is_silent(worker)
+        )
 
     def node(self, worker: int) -> str | None:
         """A worker's name; None if the scenario has no such worker."""
@@ -112,13 +130,14 @@ class Training:
         if worker not in self._present:
             self._present.add(worker)
             self._told.discard(worker)
-            self._journal.write("joined", node=self.node(worker))
+            self._log.write(Joined(f"w{worker}"))
         if len(self._present) == self._workers and not self._started.is_set():
             self._clock.start()
-            self._journal.write("started")
+            self._log.write(Started())
             self._started.set()
-            self._snapshots.begin(self._moment())
-            self.look()
+            self._server.begin(self._clock.now)
+            self._snapshots.want(self._moment())
+            self._carry_out(Effects())
         return self.version
 
     async def pull(self, worker: int, attempt: int = 0) -> bytes:
@@ -136,7 +155,8 @@ class Training:
             await self._started.wait()
             await self._take_turn()
             self._check_order(worker, (0, attempt))
-            self._deliver(self._server.pull(worker, self._clock.now))
+            self._catch_up()
+            self._carry_out(self._server.pull(worker, self._clock.now))
             return await answer
 
     async def exchange(self, push: Push) -> bytes:
@@ -151,18 +171,29 @@ class Training:
         self._check_order(push.worker, call)
         await self._take_turn()
         self._check_order(push.worker, call)
-        applied, releases = self._server.push(
+        self._catch_up()
+        effects = self._server.push(
             push.worker, push.sequence, update=push.update, now=self._clock.now
         )
         self._latest[push.worker] = call
-        if applied is None:
-            self._record.ignored(push, late=bool(self._server.finished))
+        if effects.accepted:
+            self._record.accepted(push)
         else:
-            self._record.applied(push, applied)
+            self._record.ignored(push, late=bool(self._server.finished))
         with self._wait(push.worker, since=came) as answer:
-            self._deliver(releases)
-            self.look()
+            self._carry_out(effects)
             return await answer
+
+    async def follow_orders(self, worker: int, after: int) -> AsyncIterator[bytes]:
+        """A worker's orders, whenever they are newer than those numbered ``after``.
+
+        Raises:
+            RejectedError: the worker has not joined.
+        """
+        if worker not in self._present:
+            raise RejectedError(f"worker {worker} is unknown: it has not joined")
+        async for orders in self._orders.follow(worker, after):
+            yield orders
 
     def leave(self, worker: int, *, reason: str | None = None) -> None:
         """A worker takes no part any more. Leaving twice is harmless.
@@ -171,14 +202,16 @@ class Training:
             worker: which.
             reason: why, of one that did not say so itself.
         """
-        releases = self._server.leave(worker, self._clock.now)
+        self._catch_up()
+        effects = self._server.leave(worker, self._clock.now)
+        self._orders.end(worker)
+        self._stopped.pop(worker, None)
         self._supersede(worker)
         self._latest.pop(worker, None)
         if worker in self._present:
             self._present.discard(worker)
-            self._journal.write("left", node=self.node(worker), reason=reason)
-        self._deliver(releases)
-        self.look()
+            self._log.write(Left(f"w{worker}", reason))
+        self._carry_out(effects)
 
     def remove(self, worker: int, reason: str) -> None:
         """A worker's process has ended without a word, for this reason: it leaves.
@@ -192,22 +225,72 @@ class Training:
         self._removed.add(worker)
         self.leave(worker, reason=reason)
 
-    def tick(self, *, loss: float | None = None, accuracy: float | None = None) -> None:
-        """Time has passed, or the evaluator has measured."""
-        if not self._started.is_set():
-            return
-        orders, releases = self._server.tick(self._clock.now, loss=loss, accuracy=accuracy)
-        if orders:
-            raise TestbedError("this algorithm sends orders between replies, which has no way yet")
-        self._deliver(releases)
-        self.look()
+    def silence(self, worker: int, *, silent: bool) -> None:
+        """A worker's process stands still, or goes on; it may only be paused for a moment.
 
-    def seconds_to_tick(self) -> float:
-        """Real seconds until the next ``tick`` is wanted."""
-        end = self._server.stop.time
-        if end is None or not self._started.is_set() or self.ended.is_set():
-            return TICK_SECONDS
-        return max(0.0, min(TICK_SECONDS, self._clock.real(end - self._clock.now)))
+        Raises:
+            RejectedError: the scenario has no such worker.
+        """
+        self._check_number(worker)
+        if silent:
+            self._stopped.setdefault(worker, self._clock.steady())
+        else:
+            self._stopped.pop(worker, None)
+            self._carry_out(self._server.wake(worker, self._clock.now))
+        self._rescheduled.set()
+
+    def measured(self, measured: Measured, *, accuracy: float) -> None:
+        """The evaluator has measured a snapshot."""
+        if self._started.is_set():
+            self._catch_up()
+            now = self._clock.now
+            self._carry_out(self._server.measured(measured, accuracy=accuracy, now=now))
+
+    async def keep_time(self) -> Never:
+        """Call ``tick`` whenever it is due."""
+        while True:
+            self._rescheduled.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds_to_tick()):
+                    await self._rescheduled.wait()
+                    continue
+            self.tick()
+
+    def tick(self) -> None:
+        """What is due by now: the algorithm's tick, the end, workers that count as silent."""
+        since = self._clock.steady() - SILENT_SECONDS
+        for worker in [one for one, began in self._stopped.items() if began <= since]:
+            del self._stopped[worker]
+            self._log.write(Silent(f"w{worker}"))
+            self._carry_out(self._server.silence(worker, self._clock.now))
+        if self._started.is_set():
+            self._carry_out(self._server.tick(self._clock.now))
+
+    def _catch_up(self) -> None:
+        """A tick comes before whatever comes later, also where the event loop is late with it."""
+        if self._tick_at <= self._clock.now:
+            self.tick()
+
+    def _seconds_to_tick(self) -> float | None:
+        """Real seconds until then; None if nothing is planned."""
+        silent = min(self._stopped.values(), default=inf) + SILENT_SECONDS - self._clock.steady()
+        tick = self._clock.real(self._tick_at - self._clock.now)
+        soonest = min(silent, tick)
+        return None if soonest == inf else max(0.0, soonest)
+
+    def _carry_out(self, effects: Effects) -> None:
+        """Do what a call to the server has led to."""
+        self._record.applied(effects.applied)
+        self._deliver(effects.releases)
+        for worker in effects.orders:
+            self._orders.tell(worker)
+        if effects.measure:
+            self._snapshots.want(self._moment())
+        self.look()
+        tick_at = self._server.next_tick(self._clock.now)
+        if tick_at != self._tick_at:
+            self._tick_at = tick_at
+            self._rescheduled.set()
 
     def look(self) -> None:
         """See whether the training has ended, and whether somebody wants a snapshot."""
@@ -215,7 +298,10 @@ class Training:
         if final and not self.ended.is_set():
             self._record.spool.flush()
             self._end = self._clock.now
-            self._journal.write("finished", reason=self._server.finished, version=self.version)
+            self._log.write(
+                Finished(self._server.finished, self.version, stalled=self._server.stalled)
+            )
+            self._orders.end()
             self.ended.set()
         if final and not self.untold:
             self.drained.set()
@@ -229,7 +315,7 @@ class Training:
             self.version,
             time=self._clock.now if self._end is None else self._end,
             final=self._end is not None,
-            payload_up_bytes=self._record.tally.applied_bytes,
+            payload_up_bytes=self._record.updates.applied_bytes,
             parameters=self._server.half.parameters,
         )
 
@@ -253,13 +339,13 @@ class Training:
 
     async def _take_turn(self) -> None:
         """Be served after those that came before; the end of the training ends all waiting."""
-        if not self._turns.service_seconds or self.ended.is_set():
+        if not self._queue.service_seconds or self.ended.is_set():
             return
-        served = self._turns.take(self._clock.now)
+        served = self._queue.take(self._clock.now)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._clock.real(served - self._clock.now)):
                 await self.ended.wait()
-        self._record.served(late=self._clock.now - served > self._turns.service_seconds)
+        self._record.served(late=self._clock.now - served > self._queue.service_seconds)
 
     @contextmanager
     def _wait(self, worker: int, *, since: float | None = None) -> Iterator[asyncio.Future[bytes]]:
@@ -295,9 +381,16 @@ class Training:
             if waiting is None or waiting.answer.done():
                 continue
             held = self._clock.emulated(self._clock.steady() - waiting.since)
-            reply = encode_delivery(Delivery(release.reply, time=self._clock.now, blocked=held))
+            reply = encode_delivery(
+                Delivery(
+                    release.reply,
+                    time=self._clock.now,
+                    blocked=held,
+                    standing=release.standing,
+                )
+            )
             waiting.answer.set_result(reply.data)
             if release.reply is None:
                 self._told.add(release.worker)
             else:
-                self._record.replied(release.worker, reply.payload_bytes)
+                self._record.updates.replied(release.worker, reply.payload_bytes)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testbed.algorithms.base import Reply
-from testbed.compress.payload import Dense
 from testbed.datasets import load
 from testbed.models import CustomModel
+from testbed.payloads import Dense
 from testbed.scenario.load import load as load_scenario
 from testbed.seeds import stream
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
 from testbed.errors import NodeError, RejectedError
 from testbed.experiment import Experiment
-from testbed.frame.worker import Loop
+from testbed.frame.worker import Loop, Worker
 from testbed.roles.arguments import Arguments
 from testbed.roles.clock import Clock
 from testbed.roles.connection import limits
 from testbed.roles.device import Device
 from testbed.roles.process import TerminatedError, run, wait_for_end
+from testbed.rpc import methods
+from testbed.rpc._pb import ps_pb2
 from testbed.rpc.addresses import tcp_address
 from testbed.rpc.client import Connection
+from testbed.rpc.codec import decode_orders
 
 LAST_WORD_SECONDS = 1.0
 """How long a worker that ends before its time tries to say so."""
@@ -28,7 +32,8 @@ def main(arguments: Mapping[str, str]) -> int:
 def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     worker = experiment.worker(arguments.index)
-    layout = experiment.network.layout
+    layout, clock = experiment.network.layout, Clock(experiment.scenario.time_scale)
+    follows = experiment.scenario.algorithm.SENDS_ORDERS
     with Connection(
         tcp_address(arguments.server),
         token=arguments.token,
@@ -43,9 +48,12 @@ def _main(arguments: Arguments) -> None:
             size=layout.size,
             speed=experiment.device_class(arguments.index).speed,
             connection=connection,
-            clock=Clock(experiment.scenario.time_scale),
+            clock=clock,
+            paced_first=follows,
         )
         device.join()
+        if follows:
+            follow_orders(connection, arguments.index, worker, clock)
         try:
             drive(worker.loop(), device)
         except (TerminatedError, RejectedError):
@@ -69,3 +77,20 @@ def drive(loop: Loop, device: Device) -> None:
             action = loop.send(device.perform(action))
     except StopIteration:
         return
+
+
+def follow_orders(connection: Connection, index: int, worker: Worker, clock: Clock) -> None:
+    """Hand a worker its orders as they come, in a thread beside that of its steps."""
+    newest = 0
+
+    def request() -> bytes:
+        return ps_pb2.FollowOrdersRequest(worker=index, after=newest).SerializeToString()
+
+    def follow() -> None:
+        nonlocal newest
+        for message in connection.follow(methods.FOLLOW_ORDERS, request):
+            standing = decode_orders(message)
+            newest = standing.number
+            worker.order(standing, clock.now)
+
+    threading.Thread(target=follow, name="orders", daemon=True).start()

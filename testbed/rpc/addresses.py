@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from testbed.host.sockets import short_path
+
 _LONGEST_UNIX_PATH = 107  # bytes, of sockaddr_un
 
 
@@ -24,8 +26,5 @@ def unix_address(path: Path) -> Iterator[str]:
     if len(os.fsencode(path)) <= _LONGEST_UNIX_PATH:
         yield f"unix:{path}"
         return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"unix:/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
+    with short_path(path) as name:
+        yield f"unix:{name}"

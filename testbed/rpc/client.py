@@ -7,7 +7,7 @@ that the server applies it once whichever of the two messages got lost.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, cast
@@ -31,7 +31,7 @@ _LOST = (
 
 
 class Connection:
-    """A peer's one channel to the parameter server; one thread uses it.
+    """A peer's one channel to the parameter server; one thread calls through it.
 
     Attributes:
         address: see ``addresses``.
@@ -62,6 +62,7 @@ class Connection:
         self._patience_seconds = patience_seconds
         self._clock = clock
         self._pause = pause
+        self._closed = False
         self._callables: dict[str, Callable[..., object]] = {}
         self._channel = grpc.insecure_channel(address, options=limits.channel_options())
 
@@ -106,8 +107,32 @@ class Connection:
             if attempt_field is not None:
                 request = message + number_field(attempt_field, trouble.attempts)
 
+    def follow(self, method: str, request: Callable[[], bytes]) -> Iterator[bytes]:
+        """The messages of a stream, called for again for as long as the connection is only lost.
+
+        It ends when the server ends it, or has not been there for as long as patience lasts.
+        Another thread than that of ``call`` may use it.
+
+        Args:
+            method: its full name.
+            request: makes the request, anew for every call.
+        """
+        trouble = _Trouble(self._patience_seconds)
+        streaming = self._channel.unary_stream(method, None, None)
+        while not self._closed:
+            began = self._clock()
+            try:
+                yield from cast(Iterator[bytes], streaming(request(), metadata=self._metadata))
+                return
+            except grpc.RpcError as error:
+                pause = trouble.next_pause(began, self._clock())
+                if error.code() not in _LOST or pause is None:
+                    return
+            self._pause(pause)
+
     def close(self) -> None:
         """Close the channel; doing it twice is harmless."""
+        self._closed = True
         self._channel.close()
 
     def __enter__(self) -> Self:

@@ -7,27 +7,28 @@ all. Everything else goes through the generated classes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
-from numpy.typing import NDArray
 
 from testbed.algorithms.base import Orders, Reply, Update
-from testbed.compress.payload import Dense, Payload, Sparse
+from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.frame.record import Timing
+from testbed.payloads import KINDS, Array, Dense, Payload
 from testbed.rpc._pb import ps_pb2
-from testbed.rpc.messages import Delivery, Push, Snapshot, Timing
+from testbed.rpc.messages import Delivery, Push, Snapshot
 from testbed.rpc.wire import MalformedError, bytes_fields, cut, header
 
 ATTEMPT, PAYLOAD = 14, 15
-DENSE, SPARSE = 1, 2
-DENSE_VALUES = 1
-SPARSE_INDICES, SPARSE_VALUES = 1, 2
 LARGEST_COUNT = 2**31 - 1  # what the record of updates has room for
 LARGEST_NUMBER = 2**63 - 1
+MOST_NOTES = 64
 
 _NOTHING = memoryview(b"")
+_KINDS = {kind.NUMBER: kind for kind in KINDS}
 
 M = TypeVar("M", bound=Message)
 
@@ -38,7 +39,7 @@ class Encoded:
 
     Attributes:
         data: its bytes.
-        payload_bytes: how many of them are values and indices.
+        payload_bytes: how many of them are the payload's arrays.
     """
 
     data: bytes
@@ -57,13 +58,6 @@ def parse(kind: type[M], data: bytes) -> M:
         raise MalformedError(f"not a {kind.__name__}: {error}") from None
 
 
-def payload_bytes(payload: Payload) -> int:
-    """Bytes that a payload's values and indices take on the wire: 4 each."""
-    if isinstance(payload, Dense):
-        return 4 * payload.values.size
-    return 4 * (payload.values.size + payload.indices.size)
-
-
 def encode_push(push: Push) -> Encoded:
     """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
     timing = push.timing
@@ -73,6 +67,8 @@ def encode_push(push: Push) -> Encoded:
         fingerprint=push.fingerprint,
         version=push.update.version,
         samples=push.update.samples,
+        steps=push.update.steps,
+        note=push.update.note,
         attempt=push.attempt,
         timing=ps_pb2.Timing(
             compute_seconds=timing.compute,
@@ -94,18 +90,20 @@ def decode_push(data: bytes) -> Push:
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.ExchangeRequest, rest)
     payload, payload_bytes = _decode_payload(bulk)
-    timing = head.timing
-    seconds = Timing(
-        compute=timing.compute_seconds,
-        late=timing.late_seconds,
-        think=timing.think_seconds,
-        transfer=timing.transfer_seconds,
-        blocked=timing.blocked_seconds,
+    timing = Timing(
+        compute=head.timing.compute_seconds,
+        late=head.timing.late_seconds,
+        think=head.timing.think_seconds,
+        transfer=head.timing.transfer_seconds,
+        blocked=head.timing.blocked_seconds,
     )
-    if not all(0 <= value < math.inf for value in vars(seconds).values()):
-        raise MalformedError(f"{seconds}, expected seconds that are finite and not negative")
-    if max(head.worker, head.samples) > LARGEST_COUNT:
-        raise MalformedError(f"worker {head.worker}, {head.samples} samples: above {LARGEST_COUNT}")
+    if not all(0 <= seconds < math.inf for seconds in timing):
+        raise MalformedError(f"{timing}, expected seconds that are finite and not negative")
+    if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
+        raise MalformedError(
+            f"worker {head.worker}, {head.samples} samples, {head.steps} steps: above "
+            f"{LARGEST_COUNT}"
+        )
     if max(head.sequence, head.version) > LARGEST_NUMBER:
         raise MalformedError(
             f"push {head.sequence}, version {head.version}: above {LARGEST_NUMBER}"
@@ -114,8 +112,10 @@ def decode_push(data: bytes) -> Push:
         worker=head.worker,
         sequence=head.sequence,
         fingerprint=head.fingerprint,
-        update=Update(payload, version=head.version, samples=head.samples),
-        timing=seconds,
+        update=Update(
+            payload, head.version, samples=head.samples, steps=head.steps, note=_note(head.note)
+        ),
+        timing=timing,
         attempt=head.attempt,
         payload_bytes=payload_bytes,
     )
@@ -130,14 +130,10 @@ def encode_delivery(delivery: Delivery) -> Encoded:
     if reply is None:
         return Encoded(head.SerializeToString(), 0)
     head.version = reply.version
-    if reply.orders != Orders():
-        head.orders.CopyFrom(
-            ps_pb2.Orders(
-                local_steps=reply.orders.local_steps,
-                commit_interval_seconds=reply.orders.commit_interval,
-                batch_size=reply.orders.batch_size,
-            )
-        )
+    if reply.note:
+        head.note.update(reply.note)
+    if delivery.standing.number:
+        head.orders.CopyFrom(_orders(delivery.standing))
     return _join(head, reply.model)
 
 
@@ -152,25 +148,55 @@ def decode_delivery(data: bytes) -> Delivery:
     if head.stop:
         return Delivery(None, time=head.time_seconds, blocked=head.blocked_seconds)
     model, payload_bytes = _decode_payload(bulk)
-    orders = head.orders
     return Delivery(
-        Reply(
-            model,
-            version=head.version,
-            orders=Orders(
-                local_steps=orders.local_steps if orders.HasField("local_steps") else None,
-                commit_interval=(
-                    orders.commit_interval_seconds
-                    if orders.HasField("commit_interval_seconds")
-                    else None
-                ),
-                batch_size=orders.batch_size if orders.HasField("batch_size") else None,
-            ),
-        ),
+        Reply(model, version=head.version, note=_note(head.note)),
         time=head.time_seconds,
         blocked=head.blocked_seconds,
+        standing=_standing(head.orders) if head.HasField("orders") else NO_STANDING,
         payload_bytes=payload_bytes,
     )
+
+
+def encode_orders(standing: StandingOrders) -> bytes:
+    """Orders, as they come between replies."""
+    return _orders(standing).SerializeToString()
+
+
+def decode_orders(data: bytes) -> StandingOrders:
+    """Orders, as they come between replies.
+
+    Raises:
+        MalformedError: the bytes are no such message.
+    """
+    return _standing(parse(ps_pb2.Orders, data))
+
+
+def _orders(standing: StandingOrders) -> ps_pb2.Orders:
+    orders = standing.orders
+    return ps_pb2.Orders(
+        number=standing.number,
+        local_steps=orders.local_steps,
+        commit_interval_seconds=orders.commit_interval,
+        batch_size=orders.batch_size,
+    )
+
+
+def _standing(message: ps_pb2.Orders) -> StandingOrders:
+    def given(field: str) -> Any:
+        return getattr(message, field) if message.HasField(field) else None
+
+    orders = Orders(
+        local_steps=given("local_steps"),
+        commit_interval=given("commit_interval_seconds"),
+        batch_size=given("batch_size"),
+    )
+    return StandingOrders(message.number, orders)
+
+
+def _note(field: Mapping[str, float]) -> dict[str, float]:
+    if len(field) > MOST_NOTES:
+        raise MalformedError(f"{len(field)} notes, expected at most {MOST_NOTES}")
+    return dict(field)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -191,46 +217,40 @@ def decode_snapshot(data: bytes) -> Snapshot:
     head = parse(ps_pb2.SnapshotReply, rest)
     model, _ = _decode_payload(bulk)
     if not isinstance(model, Dense):
-        raise MalformedError("a snapshot with a sparse payload, expected a dense one")
+        raise MalformedError(f"a snapshot with a {type(model).__name__} payload, expected Dense")
     return Snapshot(head.version, head.time_seconds, final=head.final, model=model)
 
 
 def _join(head: Message, payload: Payload) -> Encoded:
     """The message ``head`` with the bulk field ``payload`` behind it: one copy of the arrays."""
-    if isinstance(payload, Dense):
-        kind, arrays = DENSE, {DENSE_VALUES: np.ascontiguousarray(payload.values, "<f4")}
-    else:
-        kind = SPARSE
-        arrays = {
-            SPARSE_INDICES: np.ascontiguousarray(payload.indices, "<i4"),
-            SPARSE_VALUES: np.ascontiguousarray(payload.values, "<f4"),
-        }
     inner: list[bytes | memoryview] = []
-    for number, array in arrays.items():
-        inner += (header(number, array.nbytes), array.data)
-    carried = payload_bytes(payload)
-    inner_bytes = carried + sum(len(chunk) for chunk in inner[::2])
-    outer = header(kind, inner_bytes)
+    inner_bytes = 0
+    for number, (array, kind) in enumerate(zip(payload.arrays, payload.TYPES, strict=True), 1):
+        encoded = np.ascontiguousarray(array, kind)
+        before = header(number, encoded.nbytes)
+        inner += (before, encoded.data)
+        inner_bytes += len(before) + encoded.nbytes
+    outer = header(payload.NUMBER, inner_bytes)
     start = header(PAYLOAD, len(outer) + inner_bytes)
-    return Encoded(b"".join([head.SerializeToString(), start, outer, *inner]), carried)
+    return Encoded(b"".join([head.SerializeToString(), start, outer, *inner]), payload.size)
 
 
 def _decode_payload(bulk: memoryview | None) -> tuple[Payload, int]:
-    """A payload and how many bytes its values and indices take; its arrays are views."""
-    kinds = {} if bulk is None else bytes_fields(bulk, (DENSE, SPARSE))
-    if len(kinds) != 1:
-        raise MalformedError(f"{len(kinds)} payloads of a known kind, expected one")
-    if DENSE in kinds:
-        values = bytes_fields(kinds[DENSE], (DENSE_VALUES,)).get(DENSE_VALUES, _NOTHING)
-        return Dense(_array(values, "<f4")), values.nbytes
-    arrays = bytes_fields(kinds[SPARSE], (SPARSE_INDICES, SPARSE_VALUES))
-    indices = arrays.get(SPARSE_INDICES, _NOTHING)
-    values = arrays.get(SPARSE_VALUES, _NOTHING)
-    payload = Sparse(_array(indices, "<i4"), _array(values, "<f4"))
-    return payload, indices.nbytes + values.nbytes
+    """A payload and how many bytes its arrays take; they are views."""
+    found = {} if bulk is None else bytes_fields(bulk, _KINDS)
+    if len(found) != 1:
+        raise MalformedError(f"{len(found)} payloads of a known kind, expected one")
+    ((number, message),) = found.items()
+    kind = _KINDS[number]
+    fields = bytes_fields(message, range(1, len(kind.TYPES) + 1))
+    payload = kind.of(
+        [_array(fields.get(place, _NOTHING), type_) for place, type_ in enumerate(kind.TYPES, 1)]
+    )
+    return payload, payload.size
 
 
-def _array(data: memoryview, kind: str) -> NDArray[Any]:
-    if len(data) % 4:
-        raise MalformedError(f"{len(data)} bytes of 4-byte numbers: one is not complete")
+def _array(data: memoryview, kind: str) -> Array:
+    width = np.dtype(kind).itemsize
+    if len(data) % width:
+        raise MalformedError(f"{len(data)} bytes of {width}-byte numbers: one is not complete")
     return np.frombuffer(data, kind)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from testbed.errors import HostError
 from testbed.rpc.wire import OversizedError
-from testbed.units import Size
+from testbed.values.units import Size
 
 Options = list[tuple[str, int]]
 

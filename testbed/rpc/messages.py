@@ -5,26 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.algorithms.base import Reply, Update
-from testbed.compress.payload import Dense
-
-
-@dataclass(frozen=True)
-class Timing:
-    """A worker's cycle that ends with a push, in emulated seconds.
-
-    Attributes:
-        compute: training, padded to the device class's speed.
-        late: by which steps took longer than that speed.
-        think: waiting between training and pushing.
-        transfer: the call that brought the model, without ``blocked``.
-        blocked: for which the server held that call's reply back.
-    """
-
-    compute: float = 0.0
-    late: float = 0.0
-    think: float = 0.0
-    transfer: float = 0.0
-    blocked: float = 0.0
+from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.frame.record import Timing
+from testbed.payloads import Dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +19,9 @@ class Push:
         sequence: 1 for its first; a repeat keeps its number.
         fingerprint: of the layout of the worker's model.
         update: its arrays are views of the message.
-        timing: see Timing.
+        timing: of the cycle that it ends.
         attempt: 0, then one more whenever the call is repeated.
-        payload_bytes: values and indices.
+        payload_bytes: of the payload's arrays.
     """
 
     worker: int
@@ -58,12 +41,14 @@ class Delivery:
         reply: the model, its arrays views of the message; None if the training has ended.
         time: emulated seconds since the training started.
         blocked: emulated seconds for which the reply was held back.
-        payload_bytes: values and indices.
+        standing: the orders in force.
+        payload_bytes: of the payload's arrays.
     """
 
     reply: Reply | None
     time: float = 0.0
     blocked: float = 0.0
+    standing: StandingOrders = NO_STANDING
     payload_bytes: int = 0
 
 

@@ -65,6 +65,7 @@ class Refusal:
 
 
 Behaviour = Callable[[bytes, Call], Awaitable[bytes]]
+Streaming = Callable[[bytes, Call], AsyncIterator[bytes]]
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
 
@@ -78,6 +79,7 @@ class Gate:
         limits: what a message may take.
         refused: told of every refusal.
         failed: told of an error nobody foresaw; the server must not go on after it.
+        streams: what answers those methods that send several messages.
         counts: answered calls as ``OK``, refusals by code.
     """
 
@@ -86,12 +88,13 @@ class Gate:
     limits: Limits
     refused: Callable[[Refusal], None]
     failed: Callable[[BaseException], None]
+    streams: Mapping[str, Streaming] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._handlers = {
-            method: self._answering(method, behaviour)
-            for method, behaviour in self.behaviours.items()
+            **{name: self._answering(name, one) for name, one in self.behaviours.items()},
+            **{name: self._streaming(name, one) for name, one in self.streams.items()},
         }
 
     def handler(self, method: str, metadata: Any) -> Handler:
@@ -119,22 +122,37 @@ class Gate:
     def _answering(self, method: str, behaviour: Behaviour) -> Handler:
         async def answer(_: Any, context: Any) -> bytes:
             call = Call(method, context.peer())
-            with _Alarm(self.failed):
-                message = await self._read(context, call)
-                try:
-                    self.limits.check(message)
-                    data = await behaviour(message, call)
-                except SupersededError as error:
-                    self.counts["ABORTED"] += 1
-                    await context.abort(grpc.StatusCode.ABORTED, str(error))
-                except RejectedError as error:
-                    code = _status(error)
-                    self._note(call, code.name, str(error))
-                    await context.abort(code, str(error))
+            async with self._watching(call, context):
+                data = await behaviour(await self._read(context, call), call)
                 self.counts["OK"] += 1
                 return data
+            raise AssertionError  # a refusal has ended the call
 
         return grpc.stream_unary_rpc_method_handler(answer)
+
+    def _streaming(self, method: str, streaming: Streaming) -> Handler:
+        async def answer(_: Any, context: Any) -> AsyncIterator[bytes]:
+            call = Call(method, context.peer())
+            async with self._watching(call, context):
+                async for data in streaming(await self._read(context, call), call):
+                    yield data
+                self.counts["OK"] += 1
+
+        return grpc.stream_stream_rpc_method_handler(answer)
+
+    @asynccontextmanager
+    async def _watching(self, call: Call, context: Any) -> AsyncIterator[None]:
+        """Answer refusals with their status, and report errors that nobody foresaw."""
+        with _Alarm(self.failed):
+            try:
+                yield
+            except SupersededError as error:
+                self.counts["ABORTED"] += 1
+                await context.abort(grpc.StatusCode.ABORTED, str(error))
+            except RejectedError as error:
+                code = _status(error)
+                self._note(call, code.name, str(error))
+                await context.abort(code, str(error))
 
     async def _read(self, context: Any, call: Call) -> bytes:
         message = _END
@@ -145,6 +163,7 @@ class Gate:
                 self._note(call, INCOMPLETE, "the message did not come whole")
         if message is _END:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there was no message")
+        self.limits.check(cast(bytes, message))
         return cast(bytes, message)
 
     def _refusing(self, method: str, code: grpc.StatusCode, reason: str) -> Handler:

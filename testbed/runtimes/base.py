@@ -7,52 +7,42 @@ works from another process than the one that started the run, and after that one
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
+from testbed.agent.launch import Mount
+from testbed.agent.settings import OnHangup, Template
 from testbed.errors import TestbedError
-from testbed.runtimes.users import Users
+from testbed.host.users import Users
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec, Plan
 
 Condition = Literal["running", "frozen", "ended"]
-Fate = Literal["ended", "unattended", "kept"]
-"""What becomes of a run without its controller: it ends, goes on until its training has ended and
-ends then, or is there until it is stopped."""
+
+STOP_SECONDS = 30.0
+"""How long ``stop`` waits for what it ends."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a runtime will ask of the host for one node; shown by ``testbed plan``.
+    """Something that a bring-up sends; shown by ``testbed plan``.
 
     Attributes:
-        node: the node's name.
-        options: the runtime's own words for what it makes, and their values.
+        to: who gets it: the agent, or the engine.
+        name: what it is about.
+        body: what is sent, as JSON has it.
     """
 
-    node: str
-    options: Mapping[str, str]
+    to: str
+    name: str
+    body: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Mount:
-    """A file or folder of the host that a node sees.
-
-    Attributes:
-        source: on the host.
-        target: in the node, below /run/testbed.
-        writable: whether the node may write there.
-    """
-
-    source: Path
-    target: Path
-    writable: bool = False
-
-
-@dataclass(frozen=True)
-class Cell:
+class ContainerSpec:
     """What a container has to have before a node's role is launched into it.
 
     Attributes:
@@ -64,21 +54,6 @@ class Cell:
     node: NodeSpec
     mounts: tuple[Mount, ...]
     log: Path
-
-
-@dataclass(frozen=True)
-class Template:
-    """What the process that warm nodes are forked from does before the first fork.
-
-    Attributes:
-        preload: modules to import.
-        warm_up: entry point to call once, as ``module:function``; empty for none.
-        arguments: what it is called with.
-    """
-
-    preload: tuple[str, ...] = ()
-    warm_up: str = ""
-    arguments: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,16 +105,25 @@ class HostState:
     nodes: tuple[NodeState, ...]
 
 
-class Lifeline(Protocol):
-    """What ties a started run to this process. If this process dies, an attached run ends."""
+class Lifeline(ABC):
+    """What ties a started run to this process. If this process dies, an attached run ends.
+
+    Attributes:
+        detached: whether the run outlives this process.
+    """
+
+    detached: bool
 
     @property
+    @abstractmethod
     def pid(self) -> int:
         """The agent's pid."""
 
+    @abstractmethod
     def ended(self) -> bool:
         """Whether the agent has ended; then no node lives any more."""
 
+    @abstractmethod
     def stop(self) -> None:
         """End the run and remove everything it has on this host. Stopping twice is harmless.
 
@@ -147,33 +131,47 @@ class Lifeline(Protocol):
             HostError: something cannot be removed; names it.
         """
 
-    def leave(self, fate: Fate) -> None:
-        """Say what is to become of the run when this process closes the lifeline, or dies.
+    @abstractmethod
+    def on_hangup(self, action: OnHangup) -> None:
+        """Say what the run is to do when this process closes the lifeline, or dies.
 
         Raises:
             NodeError: the agent has ended.
         """
 
+    @abstractmethod
     def explain(self) -> TestbedError | None:
         """What has happened to the run from outside, where its nodes or its agent were lost.
 
         None if nothing is known of that.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of the run: from now on its folder's lock is no longer held by this process."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *failure: object) -> None:
         """Stop and close; a detached run goes on unless it was stopped."""
+        try:
+            if not self.detached:
+                self.stop()
+        finally:
+            self.close()
 
 
 class RuntimeDriver(Protocol):
     """One runtime."""
 
-    def requests(self, plan: Plan) -> tuple[Request, ...]:
-        """What ``start`` and the launches will ask of the host. Pure: touches nothing."""
+    def requests(
+        self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
+    ) -> tuple[Request, ...]:
+        """What ``start`` and ``contain`` will send with these arguments. Pure: asks nobody.
+
+        What only the host can tell (control groups, a pid) is left out.
+        """
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
         """Refuse what these nodes ask for and this user cannot have on this host.
@@ -183,14 +181,16 @@ class RuntimeDriver(Protocol):
         """
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> Lifeline:
-        """Start the run's agent; returns once it takes orders at ``folder.control / "agent.sock"``.
+        """Start the run's agent; returns once it answers at ``folder.control / "agent.sock"``.
 
         Raises:
             HostError: this host or user cannot do it; says what is missing.
             NodeError: the agent failed or was late; holds the last lines of its log.
         """
 
-    def contain(self, plan: Plan, folder: RunFolder, cells: Sequence[Cell]) -> Mapping[str, int]:
+    def contain(
+        self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
+    ) -> Mapping[str, int]:
         """Make the containers that nodes will be launched into, all of them or none.
 
         Returns:
@@ -219,13 +219,6 @@ class RuntimeDriver(Protocol):
 
         Raises:
             NodeError: the node does not run.
-        """
-
-    def logs(self, folder: RunFolder, node: str) -> bytes:
-        """What a node has printed so far.
-
-        Raises:
-            NodeError: there is no such node.
         """
 
     def state(self, folder: RunFolder) -> HostState:

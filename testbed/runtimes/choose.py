@@ -1,26 +1,20 @@
-"""Which driver a runtime has: of a scenario, of a run that goes on, and of whatever is there.
-
-The drivers are imported when they are asked for: a native run needs no engine's client.
-"""
+"""Which runtime is taken where the scenario leaves it to the host, and all that there are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, get_args
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from testbed.errors import HostError
-from testbed.runtimes import Auto, Docker, Native, Runtime, Simulated
+from testbed.host.users import Users, find_users
+from testbed.runtimes import Auto, Docker, Native, Real, Runtime, Simulated
 from testbed.runtimes.base import RuntimeDriver
-from testbed.runtimes.users import Users, find_users
-from testbed.telemetry.folder import RunFolder
-
-Real = Native | Docker
-"""The runtimes that have a driver."""
 
 RUNTIME: TypeAdapter[Native | Docker | Auto | Simulated] = TypeAdapter(Runtime)
+REAL: TypeAdapter[Native | Docker] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
 
 
 @dataclass(frozen=True)
@@ -56,38 +50,16 @@ def choose(*, gpu: bool) -> Choice:
     return Choice(Docker(name="docker"), f"its engine answers and has the image {image}")
 
 
-def driver_of(runtime: Real) -> RuntimeDriver:
-    """The driver of a runtime."""
-    if isinstance(runtime, Docker):
-        from testbed.runtimes.docker.driver import DockerDriver
-
-        return DockerDriver(image=runtime.image)
-    from testbed.runtimes.native import NativeDriver
-
-    return NativeDriver()
-
-
 def drivers() -> Mapping[str, RuntimeDriver]:
     """All of them, by name; each can end and find what is there of its kind."""
-    every: tuple[Real, ...] = (Native(name="native"), Docker(name="docker"))
-    return {runtime.name: driver_of(runtime) for runtime in every}
-
-
-def runtime_of(folder: RunFolder) -> Real:
-    """What made the containers of a run; native for a folder that does not say."""
-    native = Native(name="native")
-    try:
-        data = yaml.safe_load(folder.scenario.read_text(encoding="utf-8"))
-        found = RUNTIME.validate_python(data["runtime"])
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValidationError):
-        return native
-    return found if isinstance(found, Docker) else native
+    names = (get_args(kind.model_fields["name"].annotation)[0] for kind in get_args(Real))
+    return {name: REAL.validate_python({"name": name}).driver() for name in names}
 
 
 def users_of(runtime: Real) -> Users:
-    """Where the uids of the nodes come from: the engine is root, whoever asks it.
+    """Where the uids of the nodes come from: an engine is root, whoever asks it.
 
     Raises:
         HostError: this user can have no nodes.
     """
-    return Users("root") if isinstance(runtime, Docker) else find_users()
+    return Users("root") if runtime.capabilities.engine else find_users()

@@ -1,4 +1,4 @@
-"""A run's lock: whoever starts the run takes it, and whoever ends it waits until it is let go."""
+"""A run's lock: whoever starts the run takes it, and whoever ends it waits until it is free."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import time
 from collections.abc import Iterator
 
+from testbed.agent.discovery import all_of
 from testbed.errors import NodeError
-from testbed.runtimes.process import Process
-from testbed.runtimes.remains import not_ended
+from testbed.host.process import Process, describe
 from testbed.telemetry.folder import RunFolder
 
 POLL_SECONDS = 0.02
@@ -36,7 +36,7 @@ def take_lock(folder: RunFolder) -> int:
 
 
 def attempts(folder: RunFolder, *, within_seconds: float) -> Iterator[None]:
-    """Comes round again and again for one who ends a run and waits for its lock, until break.
+    """For a loop that ends a run and breaks off when it could take the lock: one turn a try.
 
     Raises:
         NodeError: the time is up; says what is left of the run, and how to end that.
@@ -47,3 +47,35 @@ def attempts(folder: RunFolder, *, within_seconds: float) -> Iterator[None]:
         time.sleep(POLL_SECONDS)  # a lock cannot be waited for with a timeout
         yield
     raise not_ended(folder, after_seconds=within_seconds)
+
+
+def not_ended(folder: RunFolder, *, after_seconds: float) -> NodeError:
+    """A run that was to be ended is still there: names the processes, and how to end them."""
+    agents, holder = all_of(folder.path), _holder(folder)
+    left = [describe(one.pid) for one in agents]
+    if holder is not None:
+        left.append(f"{describe(holder.pid)}, which started it and holds its lock")
+    if not left:
+        return NodeError(
+            f"{folder.lock} was still held after {after_seconds:g} s, by a process that is neither "
+            "who started the run nor its agent, or is another user's.",
+            hint=f"`fuser -v {folder.lock}`, as root, names it: end that one, then "
+            f"`testbed down {folder.name}`.",
+        )
+    pids = " ".join(str(one.pid) for one in (*agents, *([holder] if holder else [])))
+    return NodeError(
+        f"{folder.name} has not ended after {after_seconds:g} s. Left: process "
+        f"{'; process '.join(left)}.",
+        hint=f"`kill -9 {pids}`, then `testbed down {folder.name}`.",
+    )
+
+
+def _holder(folder: RunFolder) -> Process | None:
+    """The process that took the lock, while it lives and the lock is held."""
+    if not folder.alive():
+        return None
+    try:
+        taken = Process.parse(folder.lock.read_text())
+    except OSError:  # gone in the meantime, or another user's
+        return None
+    return taken if taken is not None and taken.alive() else None

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from testbed.errors import Problem
-from testbed.family import full_form
 from testbed.network.qdiscs import qdiscs_of
+from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.document import Document, Keys
 from testbed.scenario.links import link_spec
 from testbed.scenario.scalars import display, dotted
 from testbed.scenario.schema import DeviceClass, Link, ParameterServer, Scenario
+from testbed.values.family import full_form
 
 MOST_WORKERS = 1022
 """A Linux bridge has 1,023 ports, and one of them is the parameter server's."""
 
-WITHOUT_GPUS = ("native", "simulated")
+TAKEN = re.compile(r"ps|evaluator|agent|controller|w\d+|probe\d*")
+"""Names of nodes, and of whatever else has a log."""
 
 
 def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Problem]:
@@ -40,18 +43,22 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """What a valid scenario may still ask for in vain."""
     if scenario.simulated:
         yield from _check_simulation(scenario, document)
-    elif scenario.workers.count > MOST_WORKERS:
+    elif scenario.workers.count + len(scenario.programs) > MOST_WORKERS:
+        programs = f" and {len(scenario.programs):,} programs" if scenario.programs else ""
         yield _problem(
             document,
             ("workers", "count"),
-            found=f"{scenario.workers.count:,}",
+            found=f"{scenario.workers.count:,}{programs}",
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
-    if scenario.runtime.name in WITHOUT_GPUS:
+    yield from _check_programs(scenario, document)
+    if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario, document)
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     for name, member in scenario.workers.classes.items():
         links[("workers", "classes", name, "link")] = member.link
+    for name, program in scenario.programs.items():
+        links[("programs", name, "link")] = program.link
     for path, link in links.items():
         try:
             qdiscs_of(link_spec(link, address="", mac="", time_scale=scenario.time_scale))
@@ -69,9 +76,29 @@ def _check_simulation(scenario: Scenario, document: Document) -> Iterator[Proble
             yield _problem(document, (*path, "speed"), found="nothing", expected=expected)
         yield from _check_unlimited(member, path, document)
     yield from _check_unlimited(scenario.ps, ("ps",), document)
+    if scenario.programs:
+        expected = "none: a simulation runs no commands; native and docker do"
+        found = ", ".join(scenario.programs)
+        yield _problem(document, ("programs",), found=found, expected=expected)
     if scenario.launch != "warm":
         expected = "no launch mode: a simulation launches nothing"
         yield _problem(document, ("launch",), found=scenario.launch, expected=expected)
+
+
+def _check_programs(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Their names are nobody else's, and the nodes they name are there."""
+    nodes = linked_nodes(scenario)
+    for name, program in scenario.programs.items():
+        path: Keys = ("programs", name)
+        if TAKEN.fullmatch(name):
+            expected = "another name: it is, or could be, that of another node or log"
+            yield _problem(document, path, found=name, expected=expected)
+        for word in program.command:
+            for unknown in [one for one in addressed(word) if one not in nodes]:
+                expected = "a node with a link: ps, a worker or a program; {{...}} for plain braces"
+                yield _problem(
+                    document, (*path, "command"), found=f"{{{unknown}}}", expected=expected
+                )
 
 
 def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.scenario.schema import Direction, Link
 from testbed.topology import LinkSpec, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 
 def link_spec(link: Link, *, address: str, mac: str, time_scale: float, seed: int = 0) -> LinkSpec:
@@ -24,6 +24,23 @@ def shape_of(direction: Direction, time_scale: float) -> Shape:
         queue=_real(direction.queue, time_scale),
         distribution=direction.distribution or "normal",
         loss_correlation=direction.loss_correlation,
+    )
+
+
+def direction_of(shape: Shape, time_scale: float) -> Direction:
+    """The direction of a scenario that ``shape_of`` makes this of."""
+
+    def emulated(real: Duration | None) -> Duration | None:
+        return None if real is None else Duration(real * time_scale)
+
+    return Direction(
+        rate=None if shape.rate is None else Rate(shape.rate / time_scale),
+        delay=emulated(shape.delay),
+        jitter=emulated(shape.jitter),
+        loss=shape.loss,
+        queue=emulated(shape.queue),
+        distribution=shape.distribution if shape.jitter else None,
+        loss_correlation=shape.loss_correlation,
     )
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import Problem, ScenarioError
-from testbed.family import full_form
 from testbed.scenario.document import Document, Keys, Origin, parse_value
 from testbed.scenario.nodes import DEEPEST
 from testbed.scenario.places import Place
 from testbed.scenario.scalars import display, dotted, on_one_line
+from testbed.values.family import full_form
 
 
 @dataclass(frozen=True)

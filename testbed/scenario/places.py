@@ -11,8 +11,8 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from testbed.family import Named
-from testbed.written import Written
+from testbed.values.family import Named
+from testbed.values.written import Written
 
 
 @dataclass(frozen=True)

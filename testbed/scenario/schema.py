@@ -19,14 +19,14 @@ from pydantic import (
 )
 
 from testbed.algorithms import Algorithm
-from testbed.cpusets import CpuSet
 from testbed.datasets import Dataset
-from testbed.distributions import Law
 from testbed.errors import Unfit
 from testbed.models import Model
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.topology import Distribution, Launch, Missing, Offload
-from testbed.units import Duration, Quantity, Rate, Size
+from testbed.topology import Distribution, End, Launch, Missing, Offload
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.laws import Law
+from testbed.values.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
 
@@ -37,6 +37,18 @@ def _name(text: str) -> str:
     if not re.fullmatch(_NAME, text):
         raise Unfit("", "a name of at most 40 small letters, digits and hyphens, like my-run-2")
     return text
+
+
+def _word(text: str) -> str:
+    if "\0" in text:
+        raise Unfit("", "a word of a command, in which there can be no NUL")
+    return text
+
+
+def _some(command: tuple[str, ...]) -> tuple[str, ...]:
+    if not command or not command[0]:
+        raise Unfit("", "a program and its arguments, like [iperf3, --server]")
+    return command
 
 
 def _positive(largest: Quantity) -> AfterValidator:
@@ -62,6 +74,7 @@ PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
 PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
 PositiveSize = Annotated[Size, _positive(Size(1e14))]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
+Word = Annotated[str, AfterValidator(_word)]
 Gpus = Annotated[int, Field(ge=0, le=64, strict=True)]
 Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]
 
@@ -223,20 +236,47 @@ class Stop(Part):
     """When training ends: whichever comes first. At least one is needed.
 
     Attributes:
-        updates: exactly so many updates have been applied.
+        updates: so many updates are in the model; more if some are applied together.
+        steps: so many training steps of all workers are in it.
         time: so many emulated seconds have passed.
         accuracy: an evaluation during training found this share of the test images right.
+        loss: an evaluation during training found a loss of at most that.
     """
 
     updates: Count | None = None
+    steps: Count | None = None
     time: PositiveDuration | None = None
     accuracy: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
+    loss: Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _something(self) -> Stop:
-        if self.updates is None and self.time is None and self.accuracy is None:
-            raise Unfit("nothing that would end the run", "updates, time or accuracy")
+        if all(rule is None for _, rule in self):
+            raise Unfit("nothing that would end the run", "updates, steps, time, accuracy or loss")
         return self
+
+
+class Program(Part):
+    """A command that runs as a node of its own, confined as all nodes are.
+
+    Attributes:
+        command: the program and its arguments, without a shell; `{ps}`, `{w3}` or the name of
+            another program in braces stands for that node's address.
+        link: its link.
+        cpu: how much CPU it may use, in CPUs.
+        cpuset: which CPUs of the host it may use.
+        memory: memory it may use.
+        end: what it means when it ends before the training has: `fatal`, the run fails; `noticed`,
+            that is told, and the run goes on; `expected`, as `noticed`, and an exit status of 0 is
+            not worth telling.
+    """
+
+    command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(_some)]
+    link: Link = Link()
+    cpu: Cpus | None = None
+    cpuset: CpuSet | None = None
+    memory: PositiveSize | None = None
+    end: End = "fatal"
 
 
 class Evaluate(Part):
@@ -263,6 +303,7 @@ class Scenario(Part):
         dataset: what it is trained on, and how that is dealt to the workers.
         ps: the parameter server.
         workers: the devices.
+        programs: commands that run beside them as nodes of their own, by the node's name.
         network: what the links need of the kernel.
         stop: when training ends.
         evaluate: how often the model is evaluated during training.
@@ -281,6 +322,7 @@ class Scenario(Part):
     dataset: Dataset
     ps: ParameterServer = ParameterServer()
     workers: Workers
+    programs: dict[Name, Program] = {}
     network: Network = Network()
     stop: Stop
     evaluate: Evaluate = Evaluate()

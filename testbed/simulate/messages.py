@@ -9,22 +9,43 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.base import Orders, Update
-from testbed.compress.payload import Dense, Payload, Sparse, Vector
+from testbed.algorithms.base import Reply, Update
+from testbed.errors import TestbedError
+from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
-from testbed.simulate.device import Cycle
+from testbed.payloads import KINDS, Payload, Vector
+from testbed.simulate.worker import Coming, Cycle, Paused
 
-NO_ORDERS = Orders()
 PICKLED = b"\xff"
-DENSE = -1
+ALIGNMENT = 8
+"""Bytes; each array in a row begins with a multiple."""
 
-_ORDER = struct.Struct("<xqddqq")
-_RESULT = struct.Struct("<xqqdddqqq")
+MOST_ARRAYS = 2
+"""A payload with more arrays goes as a pickle."""
+
+_TASK = struct.Struct("<xqddqqqqq")
+_RESULT = struct.Struct("<xqqdddqqqqqq")
+_KINDS = {kind.NUMBER: kind for kind in KINDS}
+
+
+class Packed(NamedTuple):
+    """A payload whose arrays stand in a row, one behind the other.
+
+    Attributes:
+        kind: its number.
+        first: bytes of its first array.
+        second: bytes of its second, 0 where it has none.
+    """
+
+    kind: int
+    first: int
+    second: int
 
 
 class Loan(NamedTuple):
@@ -33,17 +54,19 @@ class Loan(NamedTuple):
     Attributes:
         row: number of the row.
         version: the reply's version.
-        orders: the reply's orders.
-        part: the reply's model where it is not dense; a dense one stands in the row.
+        packed: the reply's payload, in the row.
+        apart: a reply that is not all in the row; None for one that is.
+        standing: the orders that came with it.
     """
 
     row: int
     version: int
-    orders: Orders
-    part: Payload | None
+    packed: Packed
+    apart: Reply | None = None
+    standing: StandingOrders = NO_STANDING
 
 
-class Order(NamedTuple):
+class Begin(NamedTuple):
     """Go on with a worker from a reply.
 
     Attributes:
@@ -51,24 +74,49 @@ class Order(NamedTuple):
         now: emulated time at which it arrived.
         think: the next draw of the think law.
         loan: the reply.
+        horizon: how far it may be computed.
+        coming: orders between replies, and when they reach the worker.
     """
 
     worker: int
     now: float
     think: float
     loan: Loan
+    horizon: float = inf
+    coming: tuple[Coming, ...] = ()
+
+
+class Resume(NamedTuple):
+    """Go on with a worker that may have come to its horizon; see Begin.
+
+    Attributes:
+        row: number of the row that it was lent.
+    """
+
+    worker: int
+    row: int
+    horizon: float
+    coming: tuple[Coming, ...]
+
+
+class Examine(NamedTuple):
+    """Evaluate the model in the process's last row, on these test images (all if None)."""
+
+    images: NDArray[np.int64] | None
+
+
+class Unmoved(NamedTuple):
+    """A worker that was to resume, and was not paused."""
+
+    worker: int
 
 
 class Result(NamedTuple):
-    """A cycle, with its update's payload in the row if it fits in there.
+    """A cycle, with its update's payload in the row if it fits in there; see Cycle.
 
     Attributes:
-        entries: how many entries of a sparse payload stand in the row, values and then indices;
-            None for a dense one.
-        payload: a sparse one that does not fit; it takes twice as much room as a dense one.
-        version: the update's.
-        samples: the update's.
-    The others are those of Cycle.
+        packed: the payload in the row.
+        apart: an update that is not all in the row; None for one that is.
     """
 
     worker: int
@@ -78,98 +126,144 @@ class Result(NamedTuple):
     think_seconds: float
     version: int
     samples: int
-    entries: int | None
-    payload: Payload | None
-
-    @property
-    def fills_row(self) -> bool:
-        """Whether the update is a dense one, which takes all of the row."""
-        return self.entries is None and self.payload is None
+    steps: int
+    packed: Packed
+    apart: Update | None = None
 
 
-class Examine(NamedTuple):
-    """Evaluate the model in the process's last row, on this many test images (all if None)."""
+Task = Begin | Resume
+Answer = Result | Paused | Unmoved
+NOT_PACKED = Packed(0, 0, 0)
 
-    images: NDArray[np.int64] | None
 
-
-def orders_bytes(orders: Sequence[Order] | Examine) -> bytes:
-    """Orders as they go through the pipe."""
-    if isinstance(orders, Examine) or not all(_is_plain(order) for order in orders):
-        return PICKLED + pickle.dumps(orders)
+def tasks_bytes(tasks: Sequence[Task] | Examine) -> bytes:
+    """Tasks as they go through the pipe."""
+    if isinstance(tasks, Examine) or not all(_is_plain(task) for task in tasks):
+        return PICKLED + pickle.dumps(tasks)
     return b"".join(
-        [_ORDER.pack(worker, now, think, *loan[:2]) for worker, now, think, loan in orders]
+        [
+            _TASK.pack(one.worker, one.now, one.think, *one.loan[:2], *one.loan.packed)
+            for one in tasks
+            if isinstance(one, Begin)
+        ]
     )
 
 
-def orders_of(data: bytes) -> Sequence[Order] | Examine:
-    """What ``orders_bytes`` made bytes of."""
+def tasks_of(data: bytes) -> Sequence[Task] | Examine:
+    """What ``tasks_bytes`` made bytes of."""
     if data[:1] == PICKLED:
-        orders: Sequence[Order] | Examine = pickle.loads(data[1:])
-        return orders
+        tasks: Sequence[Task] | Examine = pickle.loads(data[1:])
+        return tasks
     return [
-        Order(worker, now, think, Loan(row, version, NO_ORDERS, None))
-        for worker, now, think, row, version in _ORDER.iter_unpack(data)
+        Begin(worker, now, think, Loan(row, version, Packed(*packed)))
+        for worker, now, think, row, version, *packed in _TASK.iter_unpack(data)
     ]
 
 
-def results_bytes(results: Sequence[Result] | Evaluation) -> bytes:
-    """Results as they go through the pipe."""
-    if isinstance(results, Evaluation) or any(one.payload is not None for one in results):
-        return PICKLED + pickle.dumps(results)
+def answers_bytes(answers: Sequence[Answer] | Evaluation | TestbedError) -> bytes:
+    """Answers as they go through the pipe, or the error that there is instead."""
+    if isinstance(answers, Evaluation | TestbedError) or not all(
+        isinstance(one, Result) and one.apart is None for one in answers
+    ):
+        return PICKLED + pickle.dumps(answers)
     return b"".join(
-        [_RESULT.pack(*one[:7], DENSE if one.entries is None else one.entries) for one in results]
+        [_RESULT.pack(*one[:8], *one.packed) for one in answers if isinstance(one, Result)]
     )
 
 
-def results_of(data: bytes) -> Sequence[Result] | Evaluation:
-    """What ``results_bytes`` made bytes of."""
+def answers_of(data: bytes) -> Sequence[Answer] | Evaluation:
+    """What ``answers_bytes`` made bytes of.
+
+    Raises:
+        TestbedError: the one that was sent.
+    """
     if data[:1] == PICKLED:
-        results: Sequence[Result] | Evaluation = pickle.loads(data[1:])
-        return results
+        answers: Sequence[Answer] | Evaluation | TestbedError = pickle.loads(data[1:])
+        if isinstance(answers, TestbedError):
+            raise answers
+        return answers
     return [
-        Result._make((*numbers, None if entries == DENSE else entries, None))
-        for *numbers, entries in _RESULT.iter_unpack(data)
+        Result._make((*numbers[:8], Packed._make(numbers[8:]), None))
+        for numbers in _RESULT.iter_unpack(data)
     ]
 
 
-def _is_plain(order: Order) -> bool:
-    return order.loan.part is None and order.loan.orders == NO_ORDERS
+def _is_plain(task: Task) -> bool:
+    if isinstance(task, Resume) or task.coming or task.horizon != inf:
+        return False
+    return task.loan.apart is None and task.loan.standing is NO_STANDING
+
+
+def lend(reply: Reply, row: Vector, number: int, standing: StandingOrders) -> Loan:
+    """The reply as it goes to a worker; its payload goes through row ``number``."""
+    packed = _pack(reply.model, row)
+    apart = None if packed is not None and not reply.note else reply
+    return Loan(number, reply.version, packed or NOT_PACKED, apart, standing)
+
+
+def borrowed(loan: Loan, row: Vector) -> Reply:
+    """The reply that was lent; its arrays are the row's."""
+    return loan.apart or Reply(_unpack(loan.packed, row), loan.version)
 
 
 def pack(cycle: Cycle, row: Vector) -> Result:
     """The cycle as it goes through the pipe; its payload goes through the row."""
-    payload = cycle.update.payload
-    entries, apart = None, None
-    if isinstance(payload, Dense):
-        row[:] = payload.values
-    elif 2 * payload.values.size > row.size:
-        apart = payload
-    else:
-        entries = payload.values.size
-        row[:entries] = payload.values
-        row[entries : 2 * entries] = payload.indices.view(np.float32)
+    update = cycle.update
+    packed = _pack(update.payload, row)
     return Result(
         *(cycle.worker, cycle.sequence, cycle.push_at, cycle.compute_seconds, cycle.think_seconds),
-        *(cycle.update.version, cycle.update.samples, entries, apart),
+        *(update.version, update.samples, update.steps, packed or NOT_PACKED),
+        apart=None if packed is not None and not update.note else update,
     )
 
 
 def unpack(result: Result, row: Vector) -> Cycle:
     """The cycle that was packed; the row may then be used again."""
-    payload = result.payload
-    if payload is None:
-        entries = result.entries
-        if entries is None:
-            payload = Dense(row.copy())
-        else:
-            indices = row[entries : 2 * entries].view(np.int32).copy()
-            payload = Sparse(indices, row[:entries].copy())
+    update = result.apart
+    if update is None:
+        payload = _unpack(result.packed, row)
+        own = payload.of([array.copy() for array in payload.arrays])
+        update = Update(own, result.version, samples=result.samples, steps=result.steps)
     return Cycle(
         worker=result.worker,
         sequence=result.sequence,
-        update=Update(payload, result.version, result.samples),
+        update=update,
         push_at=result.push_at,
         compute_seconds=result.compute_seconds,
         think_seconds=result.think_seconds,
     )
+
+
+def fills_row(result: Result, row: Vector) -> bool:
+    """Whether the update takes most of the row, and is better left there until it is due."""
+    return result.apart is None and 2 * (result.packed.first + result.packed.second) > row.nbytes
+
+
+def _pack(payload: Payload, row: Vector) -> Packed | None:
+    """Put a payload's arrays into a row, or return None if they do not fit."""
+    arrays = [
+        np.ascontiguousarray(array, type_)
+        for array, type_ in zip(payload.arrays, payload.TYPES, strict=True)
+    ]
+    sizes = [array.nbytes for array in arrays]
+    if len(arrays) > MOST_ARRAYS or sum(map(_aligned, sizes[:-1])) + sizes[-1] > row.nbytes:
+        return None
+    room, start = row.view(np.uint8), 0
+    for array, size in zip(arrays, sizes, strict=True):
+        room[start : start + size] = array.view(np.uint8)
+        start += _aligned(size)
+    return Packed(payload.NUMBER, sizes[0], sum(sizes[1:]))
+
+
+def _unpack(packed: Packed, row: Vector) -> Payload:
+    """The payload in a row; its arrays are the row's."""
+    kind, room, start = _KINDS[packed.kind], row.view(np.uint8), 0
+    arrays = []
+    for type_, size in zip(kind.TYPES, packed[1:], strict=False):
+        arrays.append(room[start : start + size].view(type_))
+        start += _aligned(size)
+    return kind.of(arrays)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

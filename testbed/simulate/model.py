@@ -17,7 +17,7 @@ from testbed.network.jitter import ENTRIES, SCALE, table
 from testbed.network.qdiscs import TokenBucket, qdisc_for
 from testbed.scenario.schema import Direction, Link
 from testbed.topology import Distribution, Shape
-from testbed.units import Rate
+from testbed.values.units import Rate
 
 SEGMENT_BYTES = 1448
 """TCP payload of a full Ethernet frame with time stamps."""
@@ -81,12 +81,16 @@ class Path:
     loss_ratio: float
     round_trip_seconds: float
 
+    def delay(self, rng: np.random.Generator) -> float:
+        """The latency of one message, whatever its size."""
+        first, second = self.hops
+        return first.draw(rng) + second.draw(rng)
+
     def send(self, payload_bytes: int, rng: np.random.Generator) -> Transfer:
         """A message with so much payload, as this path carries it."""
         message = payload_bytes + MESSAGE_BYTES
         packets = ceil(message / SEGMENT_BYTES)
-        first, second = self.hops
-        delay = first.draw(rng) + second.draw(rng)
+        delay = self.delay(rng)
         wire = float(message + packets * HEADER_BYTES)
         if not self.loss_ratio:
             return Transfer(wire, delay)

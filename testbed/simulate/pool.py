@@ -9,9 +9,9 @@ Models and updates travel through rows of shared memory. A row holds the model t
 lent, then what the worker made of it, and is free once that has been taken out; the row freed last
 is lent first, as it is the likeliest to be in a cache.
 
-What a process is sent, it is sent a few orders at a time where it has others to compute until they
+What a process is sent, it is sent a few tasks at a time where it has others to compute until they
 are there, and it answers them together. So the clock is woken once for several updates, and finds
-its own memory in the caches for all but the first of them. At most ``IN_FLIGHT`` orders are sent
+its own memory in the caches for all but the first of them. At most ``IN_FLIGHT`` tasks are sent
 ahead, so that neither side ever blocks on a full pipe while the other does.
 """
 
@@ -20,9 +20,10 @@ from __future__ import annotations
 import gc
 import mmap
 import multiprocessing
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from types import TracebackType
@@ -32,26 +33,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply
-from testbed.compress.payload import Dense, Vector
-from testbed.errors import NodeError
+from testbed.errors import NodeError, TestbedError
+from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
-from testbed.simulate.device import Cycle, Device, Laboratory
+from testbed.payloads import Vector
 from testbed.simulate.messages import (
+    Answer,
+    Begin,
     Examine,
     Loan,
-    Order,
     Result,
-    orders_bytes,
-    orders_of,
+    Resume,
+    Task,
+    Unmoved,
+    answers_bytes,
+    answers_of,
+    borrowed,
+    fills_row,
+    lend,
     pack,
-    results_bytes,
-    results_of,
+    tasks_bytes,
+    tasks_of,
     unpack,
 )
+from testbed.simulate.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
 
 IN_FLIGHT = 64
 BATCH = 16
-"""At most so many orders are sent at once, and answered at once."""
+"""At most so many tasks are sent at once, and answered at once."""
 
 LINE = 16
 """Numbers of four bytes in a cache line: a row begins with one."""
@@ -66,32 +75,33 @@ class Member:
     process: ForkProcess
     pipe: Connection
     batch: int
-    queue: deque[Order] = field(default_factory=deque)
+    queue: deque[Task] = field(default_factory=deque)
     in_flight: int = 0
 
-    def add(self, order: Order) -> None:
-        """Send an order, with others where the process has enough to do until they are there."""
-        self.queue.append(order)
+    def add(self, task: Task) -> None:
+        """Send a task, with others where the process has enough to do until they are there."""
+        self.queue.append(task)
         if self.in_flight == 0 or len(self.queue) >= self.batch:
             self.send()
 
     def send(self) -> None:
         """Send what is waiting, as far as it may be sent ahead."""
         while self.queue and self.in_flight < IN_FLIGHT:
-            orders = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-            self.pipe.send_bytes(orders_bytes(orders))
-            self.in_flight += len(orders)
+            tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
+            self.pipe.send_bytes(tasks_bytes(tasks))
+            self.in_flight += len(tasks)
 
     def examine(self, images: NDArray[np.int64] | None) -> None:
         """Let it evaluate the model in its row, after what it was sent."""
-        self.pipe.send_bytes(orders_bytes(Examine(images)))
+        self.pipe.send_bytes(tasks_bytes(Examine(images)))
         self.in_flight += 1
 
-    def receive(self) -> Sequence[Result] | Evaluation:
-        """The next results; waits for them.
+    def receive(self) -> Sequence[Answer] | Evaluation:
+        """The next answers; waits for them.
 
         Raises:
             NodeError: the process has ended.
+            TestbedError: what has gone wrong in it.
         """
         self.send()
         try:
@@ -101,37 +111,38 @@ class Member:
                 f"a process of the simulation (pid {self.process.pid}) ended unexpectedly.",
                 hint="Its last words are above; was it out of memory?",
             ) from None
-        results = results_of(data)
-        self.in_flight -= 1 if isinstance(results, Evaluation) else len(results)
-        return results
+        answers = answers_of(data)
+        self.in_flight -= 1 if isinstance(answers, Evaluation) else len(answers)
+        return answers
 
 
-Furnish = Callable[[int, Vector], tuple[Mapping[int, Device], Laboratory]]
-"""Builds the devices of one process: its number and where its network is to be bound are given."""
+Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
+"""Builds the workers of one process: its number and where its network is to be bound are given."""
 
 
 class Pool:
     """The processes.
 
     Args:
-        furnish: called in every process once it has started.
+        build: called in every process once it has started.
         workers: how many there are in all; worker w belongs to process w modulo ``processes``.
         size: parameters of the model.
         processes: how many.
     """
 
-    def __init__(self, furnish: Furnish, *, workers: int, size: int, processes: int) -> None:
+    def __init__(self, build: Build, *, workers: int, size: int, processes: int) -> None:
         width = -(-size // LINE) * LINE
         count = workers + 2 * processes
         shared = mmap.mmap(-1, count * width * 4)
         self._rows: Rows = np.frombuffer(shared, np.float32).reshape(count, width)[:, :size]
         self._free = list(range(workers - 1, -1, -1))  # the last is lent first
         self._loans: dict[int, Loan] = {}
-        self._cycles: dict[int, Cycle] = {}
+        self._latest: dict[int, Cycle | Paused] = {}
         self._in_rows: dict[int, Result] = {}
+        self._asked: Counter[int] = Counter()  # tasks of a worker's without an answer
         self._evaluations: deque[Evaluation] = deque()
         self._workers = workers
-        self._frozen = not gc.get_freeze_count()  # else somebody has seen to it, for longer than we
+        self._frozen = not gc.get_freeze_count()  # else it is frozen already, and stays so
         gc.collect()
         gc.freeze()  # what is there stays: collecting garbage need not look at it, nor copy it
         context = multiprocessing.get_context("fork")
@@ -140,7 +151,7 @@ class Pool:
         for number in range(processes):
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=_serve, args=(theirs, furnish, number, self._rows, workers), daemon=True
+                target=_serve, args=(theirs, build, number, self._rows, workers), daemon=True
             )
             process.start()
             theirs.close()
@@ -162,27 +173,40 @@ class Pool:
         if self._frozen:
             gc.unfreeze()
 
-    def lend(self, worker: int, reply: Reply) -> None:
-        """Take a reply over; its dense model is copied, before the server changes it."""
-        row, part = self._free.pop(), None
-        if isinstance(reply.model, Dense):
-            self._rows[row] = reply.model.values
-        else:
-            part = reply.model
-        self._loans[worker] = Loan(row, reply.version, reply.orders, part)
+    def lend(self, worker: int, reply: Reply, standing: StandingOrders = NO_STANDING) -> None:
+        """Take a reply over; its payload is copied, before the server changes it."""
+        row = self._free.pop()
+        self._loans[worker] = lend(reply, self._rows[row], row, standing)
 
-    def begin(self, worker: int, *, now: float, think: float) -> None:
+    def begin(
+        self,
+        worker: int,
+        *,
+        now: float,
+        think: float,
+        horizon: float = inf,
+        coming: Sequence[Coming] = (),
+    ) -> None:
         """The reply that was lent has arrived: compute what the worker does with it."""
-        member = self._members[worker % len(self._members)]
-        member.add(Order(worker, now, think, self._loans[worker]))
+        loan = self._loans[worker]
+        self._add(Begin(worker, now, think, loan, horizon, tuple(coming)))
 
-    def finish(self, worker: int) -> Cycle:
-        """What the worker did; waits for it."""
+    def resume(self, worker: int, *, horizon: float, coming: Sequence[Coming] = ()) -> None:
+        """Nothing was planned before this horizon after all, or these orders were: go on."""
+        loan = self._loans.get(worker)  # None once its push is out: then it is not paused
+        self._add(Resume(worker, -1 if loan is None else loan.row, horizon, tuple(coming)))
+
+    def finish(self, worker: int) -> Cycle | Paused:
+        """What the worker did, or how far it came; waits for it."""
         member = self._members[worker % len(self._members)]
-        while worker not in self._cycles and worker not in self._in_rows:
+        while self._asked[worker]:
             self._receive(member)
         result = self._in_rows.pop(worker, None)
-        return self._cycles.pop(worker) if result is None else self._taken_out(result)
+        return self._latest.pop(worker) if result is None else self._taken_out(result)
+
+    def _add(self, task: Task) -> None:
+        self._asked[task.worker] += 1
+        self._members[task.worker % len(self._members)].add(task)
 
     def examine(self, parameters: Vector, *, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate a model on some test images (indices), or on all; waits for it."""
@@ -194,16 +218,22 @@ class Pool:
         return self._evaluations.popleft()
 
     def _receive(self, member: Member) -> None:
-        """Take results in. Sparse updates leave their rows now, dense ones when they are due."""
-        results = member.receive()
-        if isinstance(results, Evaluation):
-            self._evaluations.append(results)
+        """Take answers in. Small updates leave their rows now, large ones when they are due."""
+        answers = member.receive()
+        if isinstance(answers, Evaluation):
+            self._evaluations.append(answers)
             return
-        for result in results:
-            if result.fills_row:
-                self._in_rows[result.worker] = result
+        for answer in answers:
+            self._asked[answer.worker] -= 1
+            if isinstance(answer, Unmoved):
+                continue
+            if isinstance(answer, Paused):
+                self._latest[answer.worker] = answer
+            elif fills_row(answer, self._rows[0]):
+                self._in_rows[answer.worker] = answer
+                self._latest.pop(answer.worker, None)
             else:
-                self._cycles[result.worker] = self._taken_out(result)
+                self._latest[answer.worker] = self._taken_out(answer)
 
     def _taken_out(self, result: Result) -> Cycle:
         """What a result says, out of its row, which is free from then on."""
@@ -212,26 +242,43 @@ class Pool:
         return unpack(result, self._rows[row])
 
 
-def _serve(pipe: Connection, furnish: Furnish, number: int, rows: Rows, workers: int) -> None:
+def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
     """The life of a process of the pool."""
     examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
-    devices, laboratory = furnish(number, bound)
+    simulated, learner = build(number, bound)
     gc.freeze()
     while True:
         try:
-            orders = orders_of(pipe.recv_bytes())
+            tasks = tasks_of(pipe.recv_bytes())
         except EOFError:
             return
-        if isinstance(orders, Examine):
-            pipe.send_bytes(results_bytes(laboratory.evaluate(examined, orders.images)))
+        if isinstance(tasks, Examine):
+            pipe.send_bytes(answers_bytes(learner.evaluate(examined, tasks.images)))
             continue
-        results = []
-        for order in orders:
-            device = devices[order.worker]
-            device.next_think = order.think
-            row, version, asked, part = order.loan
-            model = Dense(rows[row]) if part is None else part
-            reply = Reply(model, version, asked)
-            cycle = device.advance(reply, now=order.now, laboratory=laboratory)
-            results.append(pack(cycle, rows[row]))
-        pipe.send_bytes(results_bytes(results))
+        try:
+            answers = [_carry_out(task, simulated[task.worker], rows, learner) for task in tasks]
+        except TestbedError as error:
+            pipe.send_bytes(answers_bytes(error))
+            return
+        pipe.send_bytes(answers_bytes(answers))
+
+
+def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
+    reached: Cycle | Paused | None
+    if isinstance(task, Begin):
+        row = rows[task.loan.row]
+        worker.next_think = task.think
+        reached = worker.advance(
+            borrowed(task.loan, row),
+            now=task.now,
+            learner=learner,
+            horizon=task.horizon,
+            standing=task.loan.standing,
+            coming=task.coming,
+        )
+    else:
+        row = rows[task.row]
+        reached = worker.resume(learner=learner, horizon=task.horizon, coming=task.coming)
+    if isinstance(reached, Cycle):
+        return pack(reached, row)
+    return Unmoved(task.worker) if reached is None else reached

@@ -1,63 +1,88 @@
-"""Events as lines of JSON: how they are written and read back."""
+"""Files of events, one line of JSON each: written as they happen, read while they grow."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from testbed.errors import TestbedError
-from testbed.telemetry.tables import complete_lines
-
-Event = dict[str, Any]
-
-
-def event_line(event: Mapping[str, Any]) -> str:
-    """An event as a line of JSON; numbers that JSON has no word for (NaN, infinity) become null."""
-    return json.dumps(plain(event), allow_nan=False) + "\n"
+from testbed.events.entry import Entry
+from testbed.events.kinds import Event
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: numpy's scalars as numbers, NaN and infinities as null."""
-    match value:
-        case Mapping():
-            return {str(key): plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [plain(inner) for inner in value]
-        case np.generic():
-            return plain(value.item())
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value
+class EventLog:
+    """Appends to a file; every line is on disk before the next is written.
 
-
-def read_events(path: Path) -> list[Event]:
-    """The events in a file of JSON lines, without a last line that is not complete.
-
-    A file that does not exist has none.
-
-    Raises:
-        TestbedError: a line is damaged; names it.
+    Args:
+        path: the file.
+        elapsed: real seconds since the training started, or None before.
+        wall: seconds since 1970.
     """
-    return [
-        _parse(line, path=path, number=number)
-        for number, line in enumerate(complete_lines(path), start=1)
-    ]
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        elapsed: Callable[[], float | None] = lambda: None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._file = path.open("a", buffering=1, encoding="utf-8")
+        self._elapsed = elapsed
+        self._wall = wall
+
+    def write(self, event: Event) -> None:
+        """This happened just now."""
+        self.append(Entry(self._wall(), self._elapsed(), event))
+
+    def append(self, entry: Entry) -> None:
+        """This happened when it says."""
+        self._file.write(entry.line())
+
+    def close(self) -> None:
+        """Close the file; doing it twice is harmless."""
+        self._file.close()
 
 
-def _parse(line: bytes, *, path: Path, number: int) -> Event:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        event = None
-    if isinstance(event, dict) and isinstance(event.get("event"), str):
-        return event
-    raise TestbedError(
-        f"{path}:{number}: found {line[:60]!r}, expected an event.",
-        hint="The file is damaged; remove that line to read the rest.",
-    )
+class EventReader:
+    """Follows a file of events that may still grow, or that does not exist yet.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._number = 0
+
+    def read(self) -> list[Entry]:
+        """The entries that are new, without a last line that is not complete.
+
+        Raises:
+            TestbedError: a line is damaged; names it.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [self._parse(line) for line in whole.splitlines()]
+
+    def _parse(self, line: bytes) -> Entry:
+        self._number += 1
+        try:
+            return Entry.parse(line)
+        except ValueError as error:
+            raise TestbedError(
+                f"{self._path}:{self._number}: found {line[:60]!r}, {error}.",
+                hint="The file is damaged; remove that line to read the rest.",
+            ) from None
+
+
+def read_events(path: Path) -> list[Entry]:
+    """All entries of a file; none if it does not exist. See ``EventReader.read``."""
+    return EventReader(path).read()

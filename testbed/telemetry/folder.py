@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from testbed.errors import HostError, NodeError, Problem, RunNotFound, ScenarioError, TestbedError
+from testbed.errors import HostError, Problem, RunNotFound, ScenarioError, TestbedError
+from testbed.events.kinds import State
 from testbed.telemetry.files import moment, read_json, write_atomically
 
 FORMAT = 1
-State = Literal["created", "starting", "training", "finished", "failed", "interrupted"]
 ENDED: frozenset[State] = frozenset(("finished", "failed", "interrupted"))
 
 
@@ -76,7 +76,15 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, runs: Path, name: str, *, scenario: str, text: str, classes: Sequence[str], now: float
+        cls,
+        runs: Path,
+        name: str,
+        *,
+        scenario: str,
+        text: str,
+        classes: Sequence[str],
+        now: float,
+        plan: str = "",
     ) -> RunFolder:
         """Make the folder of a new run.
 
@@ -87,6 +95,7 @@ class RunFolder:
             text: the resolved scenario, as YAML.
             classes: device class of every worker, by index.
             now: seconds since 1970.
+            plan: its nodes and links, as JSON; empty for a folder without any.
 
         Raises:
             ScenarioError: there is a run of that name already.
@@ -105,6 +114,8 @@ class RunFolder:
         for part in folder.parts:
             part.mkdir()
         write_atomically(folder.scenario, text)
+        if plan:
+            write_atomically(folder.plan, plan)
         folder._write(
             RunState(FORMAT, name, scenario, "created", moment(now), classes=tuple(classes))
         )
@@ -141,6 +152,11 @@ class RunFolder:
     def scenario(self) -> Path:
         """``scenario.yaml``: the resolved scenario."""
         return self.path / "scenario.yaml"
+
+    @property
+    def plan(self) -> Path:
+        """``plan.json``: the nodes, links, hosts and the runtime."""
+        return self.path / "plan.json"
 
     @property
     def environment(self) -> Path:
@@ -185,17 +201,6 @@ class RunFolder:
     def log(self, node: str) -> Path:
         """What one node printed."""
         return self.logs / f"{node}.log"
-
-    def read_log(self, node: str) -> bytes:
-        """What one node has printed so far.
-
-        Raises:
-            NodeError: there is no such node.
-        """
-        try:
-            return self.log(node).read_bytes()
-        except FileNotFoundError:
-            raise NodeError(f"{self.log(node)}: no such log.") from None
 
     @property
     def ps(self) -> Path:

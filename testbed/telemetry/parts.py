@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from testbed.errors import TestbedError
+from testbed.events.rows import UPDATE, Rows, conform
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import FORMAT
-from testbed.telemetry.spool import UPDATE, Rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -122,14 +122,12 @@ def _read_part(path: Path) -> Rows:
 
     try:
         table = pyarrow.parquet.read_table(path)
-        rows = np.empty(table.num_rows, UPDATE)
-        for name in UPDATE.names or ():
-            rows[name] = table.column(name).to_numpy()
+        stored = {name: table.column(name).to_numpy() for name in table.column_names}
+        return conform(stored, table.num_rows)
     except KeyError as error:
         raise _damaged(path, f"has no column {error}") from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _damaged(path, f"cannot be read ({_first_line(error)})") from None
-    return rows
 
 
 def _table(rows: Rows) -> pyarrow.Table:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from testbed.telemetry.events import event_line, read_events
+from testbed.events.entry import FROM_PS, only
+from testbed.events.kinds import Evaluated
+from testbed.events.rows import EVALUATIONS, UPDATE, Rows
+from testbed.telemetry.events import EventLog, read_events
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import PartWriter, count_rows
-from testbed.telemetry.spool import UPDATE, Rows, SpoolReader
+from testbed.telemetry.spool import SpoolReader
 from testbed.telemetry.tables import (
-    EVALUATION_COLUMNS,
     Table,
     complete_lines,
     drop_torn_line,
@@ -78,18 +81,18 @@ def _recover_updates(folder: RunFolder) -> int:
 def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
     drop_torn_line(folder.evaluations)
     rows = max(0, len(complete_lines(folder.evaluations)) - 1)
-    evaluated = [event for event in read_events(folder.ps_events) if event["event"] == "evaluated"]
-    table = Table(folder.evaluations, tuple(EVALUATION_COLUMNS))
-    for event in evaluated[rows:]:
-        table.append(evaluation_row(event, time_scale=time_scale))
-    table.close()
-    return len(evaluated[rows:])
+    missing = only(read_events(folder.ps_events), Evaluated)[rows:]
+    with closing(Table(folder.evaluations, tuple(EVALUATIONS))) as table:
+        for event in missing:
+            table.append(evaluation_row(event, time_scale=time_scale))
+    return len(missing)
 
 
 def _recover_events(folder: RunFolder) -> int:
     drop_torn_line(folder.events)
-    copied = sum(event.get("source") == "ps" for event in read_events(folder.events))
+    copied = sum(entry.source == FROM_PS for entry in read_events(folder.events))
     missing = read_events(folder.ps_events)[copied:]
-    with folder.events.open("a", encoding="utf-8") as file:
-        file.writelines(event_line({**event, "source": "ps"}) for event in missing)
+    with closing(EventLog(folder.events)) as log:
+        for entry in missing:
+            log.append(replace(entry, source=FROM_PS))
     return len(missing)

@@ -2,55 +2,28 @@
 
 It is what a reader on the same host follows while the run goes on, and what is left of the last
 seconds when everything else was killed. A row still being written is not seen.
+
+Before the rows stands the header of numpy's .npy format, which names their columns; it does not say
+how many there are.
 """
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.lib import format as npy
 
-UPDATE = np.dtype(
-    [
-        ("time_seconds", "<f8"),
-        ("wall_seconds", "<f8"),
-        ("worker", "<i4"),
-        ("sequence", "<i8"),
-        ("version_pulled", "<i8"),
-        ("version_applied", "<i8"),
-        ("staleness", "<i8"),
-        ("sigma_mean", "<f4"),
-        ("sigma_max", "<i8"),
-        ("step_scale", "<f4"),
-        ("samples", "<i4"),
-        ("entries", "<i8"),
-        ("payload_up_bytes", "<i8"),
-        ("payload_down_bytes", "<i8"),
-        ("compute_seconds", "<f4"),
-        ("late_seconds", "<f4"),
-        ("think_seconds", "<f4"),
-        ("transfer_seconds", "<f4"),
-        ("blocked_seconds", "<f4"),
-    ]
+from testbed.errors import TestbedError
+from testbed.events.rows import REQUIRED, UPDATE, UPDATES, Rows, UpdateRow, conform
+
+HEADLESS = np.dtype(
+    [(name, column.type) for name, column in UPDATES.items() if column.default is REQUIRED]
 )
-"""One applied update.
-
-time_seconds: emulated seconds since the training started; wall_seconds: the same in real ones.
-worker, sequence: whose push, and its number from 1 on.
-version_pulled: version of the model that the update was computed on.
-version_applied: updates applied before this one, the clock i; staleness is the difference.
-sigma_mean, sigma_max, step_scale: see ``algorithms.base.Applied``.
-samples: training samples that went into it; entries: values that were sent.
-payload_up_bytes: of this push; payload_down_bytes: of the reply whose model it was computed on.
-compute_seconds .. blocked_seconds: emulated seconds of the worker's cycle that ended with this
-push: training (padded to the class's speed), what steps took beyond that speed, thinking, the call
-that brought the model without the time in which the server held its reply back, and that time.
-"""
-
-Rows = NDArray[np.void]
+"""The rows of a spool without a header: those of the first testbed, which had no other columns."""
 
 
 class SpoolWriter:
@@ -65,9 +38,11 @@ class SpoolWriter:
         self._file = path.open("ab", buffering=0)
         self._rows = np.zeros(rows, UPDATE)
         self._filled = 0
+        if not self._file.tell():
+            self._file.write(header())
 
-    def append(self, row: tuple[Any, ...]) -> None:
-        """Add one row, its values in the order of ``UPDATE``."""
+    def append(self, row: UpdateRow) -> None:
+        """Add one row."""
         self._rows[self._filled] = row
         self._filled += 1
         if self._filled == len(self._rows):
@@ -108,15 +83,59 @@ class SpoolReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
+        self._layout: np.dtype[Any] | None = None
 
     def read(self) -> Rows:
-        """The complete rows that are new since the last call, shape (rows,), dtype ``UPDATE``."""
+        """The complete rows that are new since the last call, shape (rows,), dtype ``UPDATE``.
+
+        Raises:
+            TestbedError: another version wrote it, without a column that is needed.
+        """
         try:
             with self._path.open("rb") as file:
+                if self._layout is None:
+                    self._layout = self._read_layout(file)
+                    self._offset = file.tell()
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
-            data = b""
-        complete = len(data) - len(data) % UPDATE.itemsize
-        self._offset += complete
-        return np.frombuffer(data[:complete], UPDATE)
+            return np.empty(0, UPDATE)
+        if (layout := self._layout) is None:
+            return np.empty(0, UPDATE)
+        rows = np.frombuffer(data[: len(data) - len(data) % layout.itemsize], layout)
+        self._offset += rows.nbytes
+        if layout == UPDATE:
+            return rows
+        try:
+            return conform({name: rows[name] for name in layout.names or ()}, len(rows))
+        except KeyError as error:
+            raise TestbedError(
+                f"{self._path}: found no column {error}, expected one.",
+                hint="Read the run with the testbed that made it, or a newer one.",
+            ) from None
+
+    def _read_layout(self, file: BinaryIO) -> np.dtype[Any] | None:
+        """Of the rows that stand from where the file is then; None if nothing is there yet."""
+        begin = file.read(npy.MAGIC_LEN)
+        file.seek(0)
+        if not begin.startswith(npy.MAGIC_PREFIX):
+            return HEADLESS if begin else None
+        try:
+            npy.read_magic(file)
+            layout = npy.read_array_header_1_0(file)[2]
+            if not layout.names or any(layout[name].kind not in "biuf" for name in layout.names):
+                raise ValueError(f"rows of {layout}")
+            return layout
+        except ValueError as error:
+            raise TestbedError(
+                f"{self._path}: found a header that cannot be read ({error}), expected one of "
+                "numpy's format.",
+                hint="The file is damaged; move it away to read what the controller wrote.",
+            ) from None
+
+
+def header(layout: np.dtype[Any] = UPDATE) -> bytes:
+    """What stands before rows of this layout."""
+    file = BytesIO()
+    npy.write_array_header_1_0(file, {"descr": layout.descr, "fortran_order": False, "shape": (0,)})
+    return file.getvalue()

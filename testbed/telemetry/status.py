@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+
+from testbed.events.rows import Rows
 
 WINDOW_SECONDS = 10.0
 
@@ -40,21 +39,8 @@ class Status:
     done_ratio: float | None = None
 
 
-class Observer(Protocol):
-    """Whoever wants to be told how a run is doing; it must return quickly."""
-
-    def phase(self, text: str) -> None:
-        """The run enters a new phase, such as ``starting 12 workers``."""
-
-    def status(self, status: Status) -> None:
-        """The training has gone on."""
-
-    def notice(self, text: str) -> None:
-        """Something the user should read: a rejected push, a node that ended."""
-
-
 @dataclass
-class Gauge:
+class Progress:
     """Adds up what the parameter server reports into a Status.
 
     Attributes:
@@ -70,7 +56,7 @@ class Gauge:
     _best: float | None = None
     _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # when, updates, sum
 
-    def add_updates(self, rows: NDArray[Any], elapsed: float) -> None:
+    def add_updates(self, rows: Rows, elapsed: float) -> None:
         """New rows of the update record, seen ``elapsed`` real seconds after the start."""
         self._updates += len(rows)
         self._ingress += int(rows["payload_up_bytes"].sum())
@@ -78,11 +64,10 @@ class Gauge:
         while len(self._recent) > 1 and self._recent[0][0] < elapsed - WINDOW_SECONDS:
             self._recent.popleft()
 
-    def add_evaluation(self, event: Mapping[str, Any]) -> None:
+    def add_evaluation(self, top1: float) -> None:
         """An evaluation that the evaluator reported."""
-        accuracy = float(event["top1"])
-        self._accuracy = accuracy
-        self._best = accuracy if self._best is None else max(self._best, accuracy)
+        self._accuracy = top1
+        self._best = top1 if self._best is None else max(self._best, top1)
 
     def status(self, elapsed: float, *, emulated: float) -> Status:
         """Where the run stands, so many real and emulated seconds after the start."""

@@ -1,4 +1,4 @@
-"""The two CSV files of a run folder: their columns, and how rows get into and out of them."""
+"""The two CSV files of a run folder: how rows get into and out of them."""
 
 from __future__ import annotations
 
@@ -8,45 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-EVALUATION_COLUMNS: Mapping[str, str] = {
-    "time_seconds": "float64",
-    "wall_seconds": "float64",
-    "version": "int64",
-    "payload_up_bytes": "int64",
-    "loss": "float64",
-    "top1": "float64",
-    "top5": "float64",
-    "images": "int64",
-    "final": "bool",
-}
-"""Columns of ``evaluations.csv`` and their pandas types."""
-
-TRAFFIC_COLUMNS: Mapping[str, str] = {
-    "time_seconds": "float64",
-    "wall_seconds": "float64",
-    "sockets": "Int64",
-    "wire_rx_bytes": "Int64",
-    "wire_rx_packets": "Int64",
-    "wire_tx_bytes": "Int64",
-    "wire_tx_packets": "Int64",
-    "tcp_received_bytes": "Int64",
-    "tcp_segments_in": "Int64",
-    "tcp_acked_bytes": "Int64",
-    "tcp_segments_out": "Int64",
-    "retransmitted_in_bytes": "Int64",
-    "retransmitted_out_bytes": "Int64",
-    "host_busy_ratio": "float64",
-    "host_available_bytes": "Int64",
-}
-"""Columns of ``traffic.csv`` and their pandas types; ``Int64`` may be missing."""
-
-COUNTERS = tuple(TRAFFIC_COLUMNS)[2:-2]
-"""Those among them that are the kernel's counters of the PS's link."""
+from testbed.events.kinds import Evaluated
 
 
 @dataclass
 class Table:
     """A CSV file that grows by whole lines, each of them on disk before the next is written.
+
+    A file that another version began keeps the columns that it has.
 
     Attributes:
         path: the file; its header is written as soon as the table is opened.
@@ -60,8 +29,11 @@ class Table:
     def __post_init__(self) -> None:
         self._file = self.path.open("a", buffering=1, newline="", encoding="utf-8")
         self._rows = csv.writer(self._file, lineterminator="\n")
+        self._kept = self.columns
         if self._file.tell() == 0:
             self._rows.writerow(self.columns)
+        else:
+            self._kept = complete_lines(self.path)[0].decode().split(",")
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row; what is None or not given stays empty.
@@ -72,7 +44,7 @@ class Table:
         unknown = row.keys() - set(self.columns)
         if unknown:
             raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
-        self._rows.writerow([_cell(row.get(name)) for name in self.columns])
+        self._rows.writerow([_cell(row.get(name)) for name in self._kept])
 
     def close(self) -> None:
         """Close the file."""
@@ -88,10 +60,9 @@ def _cell(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-def evaluation_row(event: Mapping[str, Any], *, time_scale: float) -> dict[str, Any]:
-    """An ``evaluated`` event of the parameter server's as a row of ``evaluations.csv``."""
-    row = {name: event[name] for name in EVALUATION_COLUMNS if name in event}
-    return row | {"wall_seconds": float(event["time_seconds"]) / time_scale}
+def evaluation_row(event: Evaluated, *, time_scale: float) -> dict[str, Any]:
+    """An evaluation as a row of ``evaluations.csv``."""
+    return {**vars(event), "wall_seconds": event.time_seconds / time_scale}
 
 
 def complete_lines(path: Path) -> list[bytes]:

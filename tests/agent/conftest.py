@@ -18,12 +18,11 @@ import pytest
 import testbed
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit, Launch
-from testbed.runtimes.base import Template
-from testbed.runtimes.environment import BASE
-from testbed.runtimes.reports import ReportPipe
-from testbed.runtimes.settings import AgentSettings
-from testbed.runtimes.sockets import short_path
-from testbed.runtimes.users import Users
+from testbed.agent.settings import AgentSettings, Template
+from testbed.host.environment import BASE
+from testbed.host.reports import ReportPipe
+from testbed.host.sockets import short_path
+from testbed.host.users import Users
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, NodeSpec
 
@@ -123,8 +122,8 @@ class ContainedRun:
     def node(name: str, **changes: Any) -> NodeSpec:
         """A node without link and limits."""
         index = int(name[1:]) if name.startswith("w") else 0
-        role: Any = "ps" if name == "ps" else "worker"
-        node = NodeSpec(name, role, index, "default", None, None, None, 1, UID + index)
+        role, part = ("ps", "server") if name == "ps" else ("worker", "client")
+        node = NodeSpec(name, role, index, "default", None, None, None, 1, UID + index, part=part)
         return replace(node, **changes)
 
     def contain(self, node: NodeSpec, **options: Any) -> int:
@@ -285,8 +284,3 @@ def live(contained_run: Callable[..., Any]) -> Iterator[ContainedRun]:
     with contained_run() as run:
         run.commit()
         yield run
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], Any]], Any]:
-    return wait_until

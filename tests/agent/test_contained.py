@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,19 @@ from typing import Any
 import pytest
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Exit
+from testbed.agent.launch import Exit, Mount
 from testbed.errors import NodeError
+from testbed.host.environment import BASE
+from testbed.host.process import Process
 from testbed.network.ends import Neighbour
-from testbed.runtimes.base import Mount
-from testbed.runtimes.environment import BASE
-from testbed.runtimes.process import Process
 from testbed.topology import LinkSpec, Shape
-from testbed.units import Rate
+from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 MODES = pytest.mark.parametrize("mode", ["warm", "cold"])
 STUBBORN = "trap '' TERM; while :; do sleep 1; done"
 OWNER = 22000
+FUSE = os.makedev(10, 229)
 
 
 def link(last: int, **shapes: Any) -> tuple[LinkSpec, Neighbour]:
@@ -100,6 +101,29 @@ def test_nothing_is_inherited_that_is_not_meant_to_be(live: Any, seen: dict[str,
         "RLIMIT_STACK": [8388608, 8388608],
     }
     assert seen["threads"] == 1
+
+
+@MODES
+def test_gpus_of_its_container_are_the_roles(live: Any, tmp_path: Path, mode: str) -> None:
+    """What an engine does for a GPU: variables in the container, and a device it may use."""
+    device = tmp_path / "nvidia0"
+    os.mknod(device, stat.S_IFCHR | 0o666, FUSE)  # none that every container has
+    device.chmod(0o666)
+    given = {"NVIDIA_VISIBLE_DEVICES": "0", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+    gifts: dict[str, Any] = {"environment": given, "devices": [f"{device}:/dev/nvidia0:rw"]}
+    number = {"warm": 40, "cold": 42}[mode]
+    node, other = live.node(f"w{number}", gpus=1), live.node(f"w{number + 1}")
+    containers = {one.name: live.contain(one, **gifts) for one in (node, other)}
+    options = {"mode": mode, "container": containers[node.name]}
+    status, output = live.run(node, "entries:look_for_gpus", **options)
+    assert status == 0, output
+    assert json.loads(output) == {"CUDA_VISIBLE_DEVICES": None, **given, "device": "opened"}
+    # A node without any has torch see none, whatever the host's engine gives to all containers.
+    options["container"] = containers[other.name]
+    _, output = live.run(other, "entries:look_for_gpus", **options)
+    seen = json.loads(output)
+    assert seen["CUDA_VISIBLE_DEVICES"] == ""
+    assert (seen["NVIDIA_VISIBLE_DEVICES"], seen["device"]) == (None, "opened")
 
 
 def test_what_it_sees_is_the_container(seen: dict[str, Any]) -> None:
@@ -270,7 +294,7 @@ def test_an_unattended_run_ends_with_its_parameter_server(
         run.commit()
         run.launch("w1", "entries:wait")
         run.launch("ps", "entries:wait")
-        run.lifeline.sendall(b"unattended\n")
+        run.lifeline.sendall(b"finish\n")
         run.hang_up()  # the server is told so by SIGHUP, and this one ends of that
         eventually(lambda: run.agent.reload() or run.agent.status == "exited")
         for name in ("ps", "w1"):

@@ -9,19 +9,19 @@ PROGRAM = """
 import os, subprocess, sys
 from types import SimpleNamespace
 
-from testbed.agent.cells import GivenCells
+from testbed.agent.containers import GivenContainers
 from testbed.agent.contained import end_all
 from testbed.agent.nodes import Nodes, RunningNode
 
-cell = SimpleNamespace(
+container = SimpleNamespace(
     linger_seconds=0, ran_out_of_memory=bool, has_ended=bool, move_out=lambda: None
 )
 spawner = SimpleNamespace(process=subprocess.Popen(["sleep", "60"]))
-nodes = Nodes(GivenCells(), spawner, None, SimpleNamespace(release=lambda name: None))
+nodes = Nodes(GivenContainers(), spawner, None, SimpleNamespace(release=lambda name: None))
 for number, pid in enumerate(map(int, sys.argv[1:])):
     pid = pid or subprocess.Popen(["sleep", "60"]).pid
-    nodes._running[f"w{number}"] = RunningNode(None, None, pid, pid, cell)
-print(*end_all(nodes, GivenCells(), within_seconds=0.3))
+    nodes._running[f"w{number}"] = RunningNode(None, None, pid, pid, container)
+print(*end_all(nodes, GivenContainers(), within_seconds=0.3))
 print(*(f"{end.node} {end.status}" for end in nodes.exits), spawner.process.poll() is not None)
 """
 """Makes a node of each process that is named, or of a child of its own for 0, and ends all."""

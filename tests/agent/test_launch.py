@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent.launch import EXITS, LAUNCH, Exit, Launch
-from testbed.cpusets import CpuSet
+from testbed.agent.launch import LAUNCH, Launch, Mount
 from testbed.errors import NodeError
 from testbed.network.ends import Neighbour
-from testbed.runtimes.base import Mount
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape
-from testbed.units import Duration, Rate, Size
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.units import Duration, Rate, Size
 
 PLACE = Path("/run/testbed")
 LINK = LinkSpec(
@@ -45,8 +44,6 @@ def test_nothing_is_lost_on_the_way() -> None:
         LAUNCHED, node=replace(LAUNCHED.node, link=None, cpu=None, cpuset=None, memory=None)
     )
     assert LAUNCH.validate_json(LAUNCH.dump_json(bare)) == bare
-    exits = (Exit("w3", -9), Exit("ps", 0))
-    assert EXITS.validate_json(EXITS.dump_json(exits)) == exits
 
 
 def test_mounts_stay_below_their_place_and_out_of_each_other() -> None:

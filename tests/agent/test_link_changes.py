@@ -7,7 +7,7 @@ import pytest
 from testbed.agent.link_changes import CHANGES, LinkChanges
 from testbed.errors import NodeError
 from testbed.topology import LinkSpec, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 PLANNED = LinkSpec(
     "10.77.0.2", "02:00:0a:4d:00:02", Shape(rate=Rate(4e6)), Shape(rate=Rate(8e6)), 7

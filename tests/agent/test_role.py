@@ -14,7 +14,7 @@ from testbed.errors import NodeError
 
 WORK = """
 import sys
-from testbed.agent.role import end_with
+from testbed.host.process import end_with
 from testbed.errors import RejectedError
 
 def work():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from testbed.algorithms import AdaComp
 from testbed.algorithms.base import Applied, ServerHalf, Update, WorkerHalf
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Sparse, Vector
+from testbed.payloads import Sparse, Vector
+from testbed.payloads.layout import Layout
 
 RNG = np.random.default_rng(0)
 CNN = Layout(
@@ -52,7 +52,7 @@ class Trio:
         assert update is not None
         assert isinstance(update.payload, Sparse)
         sent = zip(update.payload.indices.tolist(), update.payload.values.tolist(), strict=True)
-        applied = self.server.push(index, update, 0.0)
+        (applied,) = self.server.push(index, update, 0.0)
         self.pull(index)
         return dict(sent), applied
 
@@ -80,14 +80,14 @@ def test_three_parameters_three_workers_by_hand() -> None:
     """
     trio = Trio()
     expected: list[tuple[int, tuple[float, ...], dict[int, float], Applied, list[float]]] = [
-        (A, (4, -2, 1), {0: 4, 2: 1}, Applied(0, 0, 0.0, 0, 1.0), [-1, 2, 2.5]),
-        (B, (2, -2, 0), {0: 2}, Applied(1, 1, 1.0, 1, 1.0), [-2, 2, 2.5]),
-        (C, (1, -8, 4), {1: -8, 2: 4}, Applied(2, 2, 0.5, 1, 1.0), [-2, 6, 0.5]),
-        (A, (6, 1, 8), {0: 6, 2: 8}, Applied(3, 2, 1.0, 1, 1.0), [-5, 6, -3.5]),
-        (B, (0, 0, 2), {2: 2}, Applied(4, 2, 2.0, 2, 0.5), [-5, 6, -4]),
-        (C, (0, 0, 0), {}, Applied(5, 2, 0.0, 0, 1.0), [-5, 6, -4]),
-        (A, (4, 0, 8), {0: 4, 2: 8}, Applied(6, 2, 0.5, 1, 1.0), [-7, 6, -8]),
-        (C, (1, 8, 8), {1: 8, 2: 8}, Applied(7, 1, 0.5, 1, 1.0), [-7, 2, -12]),
+        (A, (4, -2, 1), {0: 4, 2: 1}, Applied(A, 0, 0, 0.0, 0, 1.0), [-1, 2, 2.5]),
+        (B, (2, -2, 0), {0: 2}, Applied(B, 1, 1, 1.0, 1, 1.0), [-2, 2, 2.5]),
+        (C, (1, -8, 4), {1: -8, 2: 4}, Applied(C, 2, 2, 0.5, 1, 1.0), [-2, 6, 0.5]),
+        (A, (6, 1, 8), {0: 6, 2: 8}, Applied(A, 3, 2, 1.0, 1, 1.0), [-5, 6, -3.5]),
+        (B, (0, 0, 2), {2: 2}, Applied(B, 4, 2, 2.0, 2, 0.5), [-5, 6, -4]),
+        (C, (0, 0, 0), {}, Applied(C, 5, 2, 0.0, 0, 1.0), [-5, 6, -4]),
+        (A, (4, 0, 8), {0: 4, 2: 8}, Applied(A, 6, 2, 0.5, 1, 1.0), [-7, 6, -8]),
+        (C, (1, 8, 8), {1: 8, 2: 8}, Applied(C, 7, 1, 0.5, 1, 1.0), [-7, 2, -12]),
     ]
     for worker, gradient, sent, applied, parameters in expected:
         assert trio.cycle(worker, *gradient) == (sent, applied)
@@ -109,7 +109,7 @@ def test_figure_2_of_the_paper() -> None:
         half.pull(worker, 0.0)
     half.push(W1, sparse(0, {0: 2, 1: 2}), 0.0)
     half.push(W3, sparse(0, {1: 4}), 0.0)
-    applied = half.push(W2, sparse(0, {0: 8, 1: 8, 2: 8}), 0.0)
+    (applied,) = half.push(W2, sparse(0, {0: 8, 1: 8, 2: 8}), 0.0)
     assert (applied.version, applied.staleness) == (2, 2)
     assert (applied.sigma_mean, applied.sigma_max) == (1.0, 2)
     assert applied.step_scale == pytest.approx((1 + 1 / 2 + 1) / 3)
@@ -121,7 +121,7 @@ def test_a_zero_that_was_sent_all_the_same_is_no_touch() -> None:
     half.pull(A, 0.0)
     half.pull(B, 0.0)
     half.push(A, sparse(0, {5: 0.0, 6: 1.0}), 0.0)
-    applied = half.push(B, sparse(0, {5: 1.0, 6: 1.0}), 0.0)
+    (applied,) = half.push(B, sparse(0, {5: 1.0, 6: 1.0}), 0.0)
     assert (applied.sigma_mean, applied.sigma_max) == (0.5, 1)
 
 
@@ -143,8 +143,8 @@ def test_entries_of_an_update_of_the_papers_cnn(ratio: float, entries: int) -> N
 
 def test_what_a_worker_pulled_is_forgotten_when_it_leaves() -> None:
     trio = Trio()
-    trio.server.leave(A)
-    trio.server.leave(A)
+    trio.server.leave(A, 0.0)
+    trio.server.leave(A, 0.0)
     trio.server.join(A)
     trio.server.push(B, sparse(0, {0: 1, 1: 1, 2: 1}), 0.0)
     trio.pull(A)
@@ -161,7 +161,7 @@ def test_a_worker_costs_the_server_four_bytes_a_parameter_until_it_leaves() -> N
             half.pull(worker, 1.0)
         held, _ = tracemalloc.get_traced_memory()
         for worker in range(20):
-            half.leave(worker)
+            half.leave(worker, 0.0)
         left, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -199,7 +199,7 @@ def test_counters_equal_the_history(trace: Sequence[tuple[int, set[int], bool]])
     for worker, touched, pulls in [*trace, *everything]:
         j, i = pulled[worker], len(history)
         sigma = [sum(k in history[u] for u in range(j, i)) for k in sorted(touched)]
-        applied = half.push(worker, sparse(j, dict.fromkeys(sorted(touched), 1.0)), 0.0)
+        (applied,) = half.push(worker, sparse(j, dict.fromkeys(sorted(touched), 1.0)), 0.0)
         assert (applied.version, applied.staleness) == (i, i - j)
         assert applied.sigma_max == max(sigma, default=0) <= i - j
         assert applied.sigma_mean == pytest.approx(sum(sigma) / len(sigma) if sigma else 0)

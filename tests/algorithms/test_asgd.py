@@ -5,9 +5,9 @@ import pytest
 
 from testbed.algorithms import AdaComp, Asgd, CompAsgd
 from testbed.algorithms.base import Applied, ServerHalf, Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Dense, Payload, Sparse, Vector
 from testbed.errors import RejectedError
+from testbed.payloads import Dense, Payload, Sparse, Vector
+from testbed.payloads.layout import Layout
 
 RNG = np.random.default_rng(0)
 LAYOUT = Layout(("weight", "bias"), ((2,), (1,)))
@@ -33,8 +33,8 @@ def test_figure_2_of_the_paper() -> None:
     j = half.pull(W2, 0.0).version
     half.push(W1, dense(j, 1, 0, 0), 1.0)
     half.push(W3, dense(j, 1, 0, 0), 2.0)
-    applied = half.push(W2, dense(j, 0, 4, 8), 3.0)
-    assert applied == Applied(version=2, staleness=2, sigma_mean=2, sigma_max=2, step_scale=0.5)
+    (applied,) = half.push(W2, dense(j, 0, 4, 8), 3.0)
+    assert applied == Applied(W2, 2, staleness=2, sigma_mean=2, sigma_max=2, step_scale=0.5)
     assert half.version - 3 == j
     # w1: sigma 0, w3: sigma 1, both divide by 1; w2's rate is 0.5 / 2.
     assert half.parameters.tolist() == [8 - 0.5 - 0.5, 8 - 0.25 * 4, 8 - 0.25 * 8]
@@ -42,7 +42,7 @@ def test_figure_2_of_the_paper() -> None:
 
 def test_staleness_0_and_1_are_not_damped_and_3_is() -> None:
     half = server(0, 0, 0)
-    scales = [half.push(W1, dense(0, -6, 0, 0), 0.0).step_scale for _ in range(4)]
+    scales = [half.push(W1, dense(0, -6, 0, 0), 0.0)[0].step_scale for _ in range(4)]
     assert scales == pytest.approx([1, 1, 1 / 2, 1 / 3])
     # Steps of 0.5 * 6 / max(1, sigma): 3 + 3 + 1.5 + 1 (0.5 / 3 * 6 in float32 is exactly 1).
     assert half.parameters.tolist() == [8.5, 0, 0]

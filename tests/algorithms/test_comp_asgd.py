@@ -7,8 +7,8 @@ import pytest
 
 from testbed.algorithms import CompAsgd
 from testbed.algorithms.base import Applied, Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Sparse, Vector
+from testbed.payloads import Sparse, Vector
+from testbed.payloads.layout import Layout
 
 RNG = np.random.default_rng(0)
 LAYOUT = Layout(("weight", "bias"), ((2, 2), (2,)))
@@ -96,12 +96,15 @@ def test_the_staleness_is_that_of_the_whole_update() -> None:
     def push(worker: int, version: int, entries: dict[int, float]) -> Applied:
         indices = np.array(list(entries), np.int32)
         payload = Sparse(indices, floats(*entries.values()))
-        return half.push(worker, Update(payload, version, samples=10), 0.0)
+        (applied,) = half.push(worker, Update(payload, version, samples=10), 0.0)
+        return applied
 
-    assert push(ALICE, 0, {0: 2}) == Applied(0, 0, sigma_mean=0, sigma_max=0, step_scale=1)
-    assert push(ALICE, 0, {0: 2}) == Applied(1, 1, sigma_mean=1, sigma_max=1, step_scale=1)
-    assert push(BOB, 0, {0: 2, 5: 4}) == Applied(2, 2, sigma_mean=2, sigma_max=2, step_scale=0.5)
+    assert push(ALICE, 0, {0: 2}) == Applied(ALICE, 0, 0, sigma_mean=0, sigma_max=0, step_scale=1)
+    assert push(ALICE, 0, {0: 2}) == Applied(ALICE, 1, 1, sigma_mean=1, sigma_max=1, step_scale=1)
+    assert push(BOB, 0, {0: 2, 5: 4}) == Applied(
+        BOB, 2, 2, sigma_mean=2, sigma_max=2, step_scale=0.5
+    )
     assert half.parameters.tolist() == [-1.5, 1, 1, 1, 1, 0]
-    assert push(BOB, 1, {}) == Applied(3, 2, sigma_mean=0, sigma_max=0, step_scale=1)
+    assert push(BOB, 1, {}) == Applied(BOB, 3, 2, sigma_mean=0, sigma_max=0, step_scale=1)
     assert half.parameters.tolist() == [-1.5, 1, 1, 1, 1, 0]
     assert half.version == 4

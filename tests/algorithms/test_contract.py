@@ -15,12 +15,13 @@ from pydantic import TypeAdapter
 from testbed import algorithms
 from testbed.algorithms import Algorithm
 from testbed.algorithms.base import AlgorithmConfig, ServerHalf, Update, WorkerHalf
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Vector
-from testbed.frame.server import Server, StopRule
+from testbed.frame.server import Server
+from testbed.frame.stop import StopRule
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
 
 MEMBERS: tuple[type[AlgorithmConfig], ...] = get_args(get_args(Algorithm)[0])
-NOT_ALGORITHMS = {"base", "parts"}
+NOT_ALGORITHMS = {"base", "messages", "parts"}
 LAYOUT = Layout(("weight", "bias"), ((30, 4), (4,)))
 WORKERS = 3
 
@@ -134,7 +135,8 @@ def test_training_stays_finite_and_in_float32(member: type[AlgorithmConfig]) -> 
     halves = worker_halves(member)
     for index in range(WORKERS):
         server.join(index)
-    released = [release for index in range(WORKERS) for release in server.pull(index, 0.0)]
+    server.begin(0.0)
+    released = [release for index in range(WORKERS) for release in server.pull(index, 0.0).releases]
     sequences = [0] * WORKERS
     while not server.finished:
         release = released.pop(0)  # whoever has had a reply for the longest time goes on
@@ -143,14 +145,13 @@ def test_training_stays_finite_and_in_float32(member: type[AlgorithmConfig]) -> 
         half.receive(release.reply, 0.0)
         update = next_update(half, seed=server.version)
         sequences[release.worker] += 1
-        applied, more = server.push(
-            release.worker, sequences[release.worker], update=update, now=0.0
-        )
-        assert applied is not None
-        assert applied.version + 1 == server.version
-        assert 0 <= applied.sigma_mean <= applied.sigma_max <= max(applied.staleness, 0)
-        assert 0 < applied.step_scale <= 1
-        released.extend(more)
+        effects = server.push(release.worker, sequences[release.worker], update=update, now=0.0)
+        assert effects.accepted
+        for applied in effects.applied:
+            assert applied.version < server.version
+            assert 0 <= applied.sigma_mean <= applied.sigma_max <= max(applied.staleness, 0)
+            assert 0 < applied.step_scale <= 1
+        released.extend(effects.releases)
     for vector in (server.half.parameters, *(half.parameters for half in halves)):
         assert vector.dtype == np.float32
         assert vector.shape == (LAYOUT.size,)
@@ -202,17 +203,55 @@ def test_joining_twice_and_leaving_twice_are_harmless(member: type[AlgorithmConf
         server.join(index)
         server.join(index)
         server.pull(index, 0.0)
-    server.leave(1)
-    server.leave(1)
-    server.leave(99)
+    server.leave(1, 0.0)
+    server.leave(1, 0.0)
+    server.leave(99, 0.0)
     server.join(1)
     server.pull(1, 0.0)
     server.join(1)
     half = worker_halves(member)[1]
     half.receive(server.pull(1, 0.0), 0.0)
-    server.push(1, next_update(half, seed=0), 0.0)
-    assert server.version == 1
+    applied = server.push(1, next_update(half, seed=0), 0.0)
+    assert server.version == len(applied)
     assert np.isfinite(server.parameters).all()
+
+
+@every_member
+def test_a_pull_that_is_repeated_brings_the_same(member: type[AlgorithmConfig]) -> None:
+    """Its first answer may have been lost."""
+    server = server_half(member)
+    half = worker_halves(member)[0]
+    server.join(0)
+    for sequence in range(3):
+        first = server.pull(0, 0.0)
+        arrays = [array.copy() for array in first.model.arrays]
+        again = server.pull(0, 0.0)
+        assert (again.version, again.orders, again.note) == (
+            first.version,
+            first.orders,
+            first.note,
+        )
+        for one, other in zip(arrays, again.model.arrays, strict=True):
+            assert np.array_equal(one, other)
+        half.receive(again, 0.0)
+        server.push(0, next_update(half, seed=sequence), 0.0)
+
+
+@every_member
+def test_who_is_ready_is_awaited_by_nobody(member: type[AlgorithmConfig]) -> None:
+    """Before the first push all are ready; after one, those that are not have somebody to await."""
+    server, halves = server_half(member), worker_halves(member)
+    for index in range(WORKERS):
+        server.join(index)
+    for index in range(WORKERS):
+        assert server.ready(index)
+        halves[index].receive(server.pull(index, 0.0), 0.0)
+    server.push(0, next_update(halves[0], seed=0), 0.0)
+    if not server.ready(0):
+        assert set(server.awaited()) == {1, 2}
+    for index in (1, 2):
+        server.leave(index, 0.0)
+    assert server.ready(0)
 
 
 @every_member

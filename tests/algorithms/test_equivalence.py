@@ -5,11 +5,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from testbed.algorithms import Algorithm
-from testbed.algorithms.base import AlgorithmConfig
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Vector
-from testbed.frame.server import Server, StopRule
-from testbed.frame.worker import Arrived, Computed, Push, Samples, Step, Worker
+from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
+from testbed.frame.server import Server
+from testbed.frame.stop import StopRule
+from testbed.frame.worker import Arrived, Computed, Push, Shard, Step, Worker
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
 
 LAYOUT = Layout(("weight", "bias"), ((40, 5), (5,)))
 STEPS = 200
@@ -35,23 +36,23 @@ def train(config: AlgorithmConfig, *, steps: int) -> tuple[Vector, list[int]]:
     )
     worker = Worker(
         half=config.worker(LAYOUT, 1, rng=np.random.default_rng(2)),
-        shard=np.arange(30),
-        batch_size=1,
+        stream=Stream(batch_size=1),
+        source=Shard(np.arange(30), np.random.default_rng(3)),
         think=lambda: 0.0,
-        rng=np.random.default_rng(3),
     )
     server.join(0)
     seen = []
     loop = worker.loop()
     next(loop)
-    (release,) = server.pull(0, 0.0)
+    (release,) = server.pull(0, 0.0).releases
     while release.reply is not None:
         action = loop.send(Arrived(0.0, release.reply))
         assert isinstance(action, Step)
         seen.append(int(action.samples[0]))
         action = loop.send(Computed(0.0, gradient(worker.half.parameters, action.samples)))
         assert isinstance(action, Push)
-        _, (release,) = server.push(0, action.sequence, update=action.update, now=0.0)
+        effects = server.push(0, action.sequence, update=action.update, now=0.0)
+        (release,) = effects.releases
     return server.half.parameters, seen
 
 
@@ -64,6 +65,9 @@ def train(config: AlgorithmConfig, *, steps: int) -> tuple[Vector, list[int]]:
         {"name": "comp-asgd", "ratio": 1.0, "scope": "per_tensor"},
         {"name": "comp-asgd", "ratio": 1.0, "select": "random"},
         {"name": "adacomp", "ratio": 1.0},
+        {"name": "bsp"},
+        {"name": "ssp", "slack": 1},
+        {"name": "fixed-adacomm", "local_steps": 1},
     ],
     ids=lambda options: "-".join(str(value) for value in options.values()),
 )

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from testbed.runtimes.base import Cell
+from testbed.runtimes.base import ContainerSpec
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import THREADS
 from testbed.telemetry.folder import RunFolder
@@ -34,7 +34,7 @@ def main(count: int) -> None:
         folder = RunFolder.create(
             Path(runs), name, scenario="bench", text="", classes=(), now=time.time()
         )
-        cells = [Cell(one, (), folder.log(one.name)) for one in nodes]
+        cells = [ContainerSpec(one, (), folder.log(one.name)) for one in nodes]
         before = os.getloadavg()[0]
         began = time.perf_counter()
         try:

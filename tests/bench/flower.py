@@ -1,6 +1,6 @@
 """Flower's simulation engine beside the testbed: same model, batch and number of clients.
 
-    python tests/bench/flower.py [--clients 10 50] [--seconds 20]
+    python tests/bench/flower.py [--clients 10 50 200] [--seconds 20]
 
 Installs Flower into an environment of its own in the user's cache, at the first time; torch is that
 of this project. Prints updates a second and memory of both, and what each of them includes, and
@@ -21,6 +21,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,28 @@ HERE = Path(__file__).resolve().parent
 MARK = "TESTBED_BENCH_FLOWER"  # in the environment of all processes of Flower's and Ray's
 BATCH, LEARNING_RATE = 10, 0.1
 INSTALL_SECONDS = 300.0
+MEMORY_SECONDS = 1.0
+"""How often the memory of a simulation is looked at."""
 INCLUDED = {
     "flower": "clients are calls in one actor a core (Ray), in rounds that wait for all; no "
     "isolation, no network, the whole model both ways through Ray's object store",
     "testbed": "every worker a process with namespaces, address and link, asynchronous, "
     "gRPC over an emulated network, AdaComp (17 KB up, 847 KB down), every update recorded",
+    "simulated": "the same scenario on a virtual clock, a process a core: real gradients, modelled "
+    "seconds, every update recorded",
 }
+SCENARIO = """
+name: simulated
+runtime: simulated
+algorithm: {{adacomp: {{ratio: 0.01, learning_rate: 0.01}}}}
+model: adacomp-cnn
+dataset: mnist
+workers: {{count: {clients}, classes: {{device: {{speed: 50ms}}}}}}
+stop: {{updates: {updates}}}
+evaluate: {{every: 1000000, images: 100}}
+"""
+EXPECTED_RATE = 400
+"""Updates a second for which a simulation is made as long as the others are."""
 
 
 def main(options: argparse.Namespace) -> None:
@@ -53,6 +70,7 @@ def main(options: argparse.Namespace) -> None:
         for name, measured in (
             ("flower", by_flower(python, clients, options.seconds)),
             ("testbed", by_testbed(clients, options.seconds)),
+            ("simulated", by_simulation(clients, options.seconds)),
         ):
             results.append({"engine": name, "clients": clients} | measured)
             rate, memory = measured["updates_per_second"], measured["memory_mb"]
@@ -120,6 +138,36 @@ def by_testbed(clients: int, seconds: float) -> dict[str, float]:
         )
         (run,) = json.loads((Path(folder) / "benches/workers.json").read_text())["runs"]
     return {"updates_per_second": run["updates_per_second"], "memory_mb": run["memory_mb"]}
+
+
+def by_simulation(clients: int, seconds: float) -> dict[str, float]:
+    """The same of a simulated run: what it takes beyond one of a single update."""
+    updates = int(EXPECTED_RATE * seconds)
+    begun, _ = timed_simulation(clients, 1)
+    taken, memory = timed_simulation(clients, 1 + updates)
+    return {"updates_per_second": updates / (taken - begun), "memory_mb": memory}
+
+
+def timed_simulation(clients: int, updates: int) -> tuple[float, float]:
+    """Seconds that a simulated run takes from its command to its end, and its largest memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "scenario.yaml").write_text(
+            SCENARIO.format(clients=clients, updates=updates)
+        )
+        begun, most = time.monotonic(), 0.0
+        command = [sys.executable, "-m", "testbed", "up", "scenario.yaml"]
+        path = f"{HERE.parents[1]}:{os.environ.get('PYTHONPATH', '')}"
+        environment = {**os.environ, "PYTHONPATH": path, "XDG_STATE_HOME": folder, MARK: "1"}
+        with subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.DEVNULL
+        ) as process:
+            while process.poll() is None:
+                most = max(most, memory_mb())
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(MEMORY_SECONDS)
+        if process.returncode:
+            raise RuntimeError(f"the simulation has ended with {process.returncode}")
+        return time.monotonic() - begun, most
 
 
 # ---- inside Flower's environment
@@ -212,7 +260,7 @@ def stop_at(seconds: float) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--clients", type=int, nargs="+", default=[10, 50])
+    parser.add_argument("--clients", type=int, nargs="+", default=[10, 50, 200])
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()

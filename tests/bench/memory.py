@@ -20,12 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from testbed.orchestrator.memory import available_bytes
-from testbed.runtimes.process import parent_of
+from testbed.host.process import parent_of
+from testbed.run.memory import available_bytes
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import PROC
-from testbed.telemetry.spool import UPDATE
+from testbed.telemetry.spool import SpoolReader
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios/quickstart.yaml"
 ROUNDS = 10
@@ -78,7 +78,7 @@ def wait_for_updates(count: int, folder: RunFolder, up: subprocess.Popen[bytes])
         RuntimeError: the run has ended, or takes too long.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not folder.spool.exists() or folder.spool.stat().st_size < count * UPDATE.itemsize:
+    while len(SpoolReader(folder.spool).read()) < count:
         if up.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"there are not {count} updates; up's status: {up.poll()}")
         time.sleep(0.05)  # the parameter server is heard through its file

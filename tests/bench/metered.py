@@ -11,7 +11,6 @@ page faults, context switches and, of the workers, private memory.
 from __future__ import annotations
 
 import gc
-import itertools
 import json
 import mmap
 import os
@@ -167,9 +166,10 @@ def _differentiate(folder: Path, index: int, sums: NDArray[np.float64], count: i
     made = experiment.worker(index)
     made.half.parameters[:] = experiment.network.initial(np.random.default_rng(0))
     bound, data = experiment.network.bind(made.half.parameters), experiment.data
-    batches = made._batches()
+    assert made.source is not None
     meter.total(-1)
-    for samples in itertools.islice(batches, count):
+    for _ in range(count):
+        samples = made.source.take(made.stream.batch_size)
         begun = time.thread_time()
         bound.loss_and_gradient(*data.batch(samples))
         sums[0] += time.thread_time() - begun
@@ -179,15 +179,16 @@ def _differentiate(folder: Path, index: int, sums: NDArray[np.float64], count: i
 
 
 def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str, Any]) -> int:
+    from testbed.events.kinds import Event, Finished, Started
     from testbed.experiment import Experiment
     from testbed.frame.server import Server
-    from testbed.roles import desk, ps, training
-    from testbed.roles.journal import Journal
+    from testbed.roles import ps, servicer, training
     from testbed.roles.record import Record
+    from testbed.telemetry.events import EventLog
 
     meter = Meter(sums, SERVER)
     if order["metered"]:
-        meter.put(desk, "decode_push", "decode")
+        meter.put(servicer, "decode_push", "decode")
         meter.put(Server, "check", "check")
         meter.put(training, "encode_delivery", "encode")
         meter.put(Record, "applied", "recording")
@@ -201,15 +202,15 @@ def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str
 
         Experiment.server = metered_server  # type: ignore[method-assign]
     if not order["record"]:
-        Record.applied = lambda self, push, applied: None  # type: ignore[method-assign]
-    write = Journal.write
+        Record.applied = lambda self, applied: None  # type: ignore[method-assign]
+    write = EventLog.write
 
-    def watched(self: Journal, event: str, **fields: Any) -> None:
-        write(self, event, **fields)
-        if event in ("started", "finished"):
-            meter.total(-1 if event == "started" else 1)
+    def watched(self: EventLog, event: Event) -> None:
+        write(self, event)
+        if isinstance(event, Started | Finished):
+            meter.total(-1 if isinstance(event, Started) else 1)
 
-    Journal.write = watched  # type: ignore[method-assign]
+    EventLog.write = watched  # type: ignore[method-assign]
     return ps.main(arguments)
 
 
@@ -259,7 +260,7 @@ def _private_bytes(pid: int) -> int:
 
 def _take_environment() -> None:
     """Begin again with the environment of a node of the package at hand, unless it is there."""
-    from testbed.runtimes.environment import agent_environment
+    from testbed.host.environment import agent_environment
 
     wanted = agent_environment({"PYTHONPATH": os.environ["PYTHONPATH"]})
     if dict(os.environ) != wanted:

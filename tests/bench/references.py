@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.runtimes.environment import agent_environment
+from testbed.host.environment import agent_environment
 
 BATCH = 10
 

@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 
 from testbed.algorithms import AdaComp
-from testbed.compress.layout import Layout
+from testbed.payloads.layout import Layout
 
 SHAPES = ((32, 1, 3, 3), (32,), (32, 32, 3, 3), (32,), (128, 1568), (128,), (10, 128), (10,))
 CNN = Layout(tuple(f"tensor{index}" for index in range(len(SHAPES))), SHAPES)

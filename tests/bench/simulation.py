@@ -37,7 +37,6 @@ from testbed.simulate.agenda import Agenda
 from testbed.simulate.run import simulate, virtual_clock
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.telemetry.status import Status
 
 PAPER = Path(__file__).parents[2] / "scenarios/adacomp/waiting-law.yaml"
 CROWD = """
@@ -56,19 +55,6 @@ evaluate: {every: 10000, images: 1000}
 """
 PARTS = ("gradients", "evaluations", "worker half", "server half", "frame")
 SLOTS = 4096
-
-
-class Silent:
-    """An observer that nothing is told."""
-
-    def phase(self, text: str) -> None:
-        """Nothing."""
-
-    def notice(self, text: str) -> None:
-        """Nothing."""
-
-    def status(self, status: Status) -> None:
-        """Nothing."""
 
 
 class Stopwatch:
@@ -165,8 +151,8 @@ def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
             Path(runs), "bench", scenario="bench", text=dump(scenario), classes=classes, now=0.0
         )
         agenda = Agenda()
-        with Recorder(folder, time_scale=1.0, clock=virtual_clock(agenda)) as recorder:
-            reason = simulate(experiment, recorder, agenda=agenda, observer=Silent())
+        with Recorder.into(folder, time_scale=1.0, clock=virtual_clock(agenda)) as recorder:
+            reason = simulate(experiment, recorder, agenda=agenda)
     taken = {"real": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
     taken |= {name: watch.seconds for name, watch in experiment.watches.items()}
     taken["frame"] -= taken["server half"] + taken["worker half"]

@@ -23,13 +23,14 @@ from typing import Any
 
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Launch
+from testbed.agent.settings import Template
+from testbed.host.hierarchies import find_delegated, find_hierarchies
+from testbed.host.process import Process
 from testbed.network.ends import Neighbour
 from testbed.network.offloads import network_for
-from testbed.orchestrator.plan import plan
-from testbed.runtimes.base import Start, Template
-from testbed.runtimes.hierarchies import find_delegated, find_hierarchies
-from testbed.runtimes.native import NativeDriver
-from testbed.runtimes.process import Process
+from testbed.plan.make import plan
+from testbed.runtimes.base import Start
+from testbed.runtimes.native.driver import NativeDriver
 from testbed.scenario import load_text
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.folder import RunFolder

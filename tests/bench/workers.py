@@ -34,9 +34,10 @@ from typing import Any
 
 import numpy as np
 
+from testbed.events.rows import UPDATE, Rows
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.host import PROC
-from testbed.telemetry.spool import UPDATE, Rows, SpoolReader
+from testbed.telemetry.spool import SpoolReader
 
 HERE = Path(__file__).resolve().parent
 SCENARIO = """

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from testbed.cli import main
+from testbed.plan.make import plan
+from testbed.plan.written import plan_text
+from testbed.scenario import load_text
 from testbed.telemetry.folder import RunFolder
 
 NAME = "e2e-made-by-hand"
@@ -21,7 +24,7 @@ dataset: digits
 workers: {count: 2}
 stop: {updates: 10}
 """
-PARTS = ["scenario.yaml", "updates", "logs", "ps", "control"]
+PARTS = ["scenario.yaml", "plan.json", "updates", "logs", "ps", "control"]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,13 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def without(part: str) -> RunFolder:
     """A run that was created and not started, without this part of its folder."""
     folder = RunFolder.create(
-        Path("runs"), NAME, scenario="quick", text=TEXT, classes=["default"] * 2, now=0.0
+        Path("runs"),
+        NAME,
+        scenario="quick",
+        text=TEXT,
+        classes=["default"] * 2,
+        now=0.0,
+        plan=plan_text(plan(load_text(TEXT), NAME)),
     )
     lost = folder.path / part
     shutil.rmtree(lost) if lost.is_dir() else lost.unlink()

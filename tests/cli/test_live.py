@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 from testbed.cli.console import Console
 from testbed.cli.live import LiveDisplay, clock_text, describe
-from testbed.telemetry.status import Status
+from testbed.events.entry import Entry
+from testbed.events.kinds import Evaluated, Exited, Incomplete, Launched, Phase, Rejected, Started
+from testbed.events.rows import UPDATE
+from testbed.telemetry.status import Progress, Status
 
 GLANCE = Status(
     updates=1_500,
@@ -34,7 +38,7 @@ class Shown:
 
     def display(self, *, terminal: bool, width: int = 80) -> LiveDisplay:
         console = Console(file=self.file, force_terminal=terminal, width=width)
-        return LiveDisplay(console, clock=lambda: self.now)
+        return LiveDisplay(console, Progress(100, None), clock=lambda: self.now)
 
     def lines(self) -> list[str]:
         return self.file.getvalue().splitlines()
@@ -62,10 +66,43 @@ def test_without_a_terminal_it_is_a_line_now_and_then() -> None:
     display = shown.display(terminal=False)
     display.phase("training")
     for shown.now in (0.0, 0.1, 4.9, 5.0):
-        display.status(GLANCE)
+        display.time_passed(shown.now)
     display.notice("w1: rejected: " + "x" * 200)
     display.close()
-    assert shown.lines() == ["training", LINE, LINE, "w1: rejected: " + "x" * 200]
+    training, first, second, notice = shown.lines()
+    assert (training, notice) == ("training", "w1: rejected: " + "x" * 200)
+    assert first == second == describe(Status(done_ratio=0.0))
+
+
+def test_what_happens_is_shown_where_somebody_waits_for_it() -> None:
+    shown = Shown(now=100.0)
+    display = shown.display(terminal=False)
+    for event in (
+        Phase("starting 3 workers"),
+        Launched("w0", 17),
+        Started(),
+        Rejected("w1", "a value is NaN"),
+        Incomplete("w1", "the message ended early"),
+        Exited("w2", -9, how="w2 was ended by SIGKILL"),
+        Exited("ps", 1, how="ps exited with status 1", ends_run=True),
+        Exited("w0", 0, planned=True),
+        Evaluated(2.0, 50, 1000, 0.5, 0.875, 1.0, 360, final=False),
+    ):
+        display.event(Entry(0.0, None, event))
+    rows = np.zeros(50, UPDATE)
+    rows["payload_up_bytes"] = 20_000
+    display.updates(rows[:20], now=0.0)
+    shown.now = 102.0
+    display.updates(rows[20:], now=0.0)
+    display.updates(rows[:0], now=0.0)
+    display.time_passed(2.0)
+    assert shown.lines() == [
+        "starting 3 workers",
+        "training",
+        "w1: rejected: a value is NaN",
+        "w2 was ended by SIGKILL; the others go on",
+        "50 updates (50%)  15/s  accuracy 0.8750  ingress 1.00 MB  staleness 0.0  ETA 0:03",
+    ]
 
 
 def test_on_a_terminal_it_is_one_line_that_changes() -> None:
@@ -97,4 +134,4 @@ class Gone(io.StringIO):
 
 def test_a_reader_that_has_gone_is_said() -> None:
     with pytest.raises(BrokenPipeError):
-        LiveDisplay(Console(file=Gone())).phase("training")
+        LiveDisplay(Console(file=Gone()), Progress(None, None)).phase("training")

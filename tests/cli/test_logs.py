@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 from testbed.cli import main
+from testbed.plan.make import plan
+from testbed.plan.written import plan_text
+from testbed.scenario import load_text
 from testbed.telemetry.folder import RunFolder
+
+TEXT = """\
+name: quick
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2, classes: {fast: {share: 0.5}, slow: {share: 0.5}}}
+stop: {updates: 1}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +28,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     folder = RunFolder.create(
-        Path("runs"), "good", scenario="quick", text="", classes=["fast", "slow"], now=0.0
+        Path("runs"),
+        "good",
+        scenario="quick",
+        text="",
+        classes=["fast", "slow"],
+        now=0.0,
+        plan=plan_text(plan(load_text(TEXT), "good")),
     )
     folder.log("ps").write_text("one\ntwo\n")
     folder.log("w1").write_bytes(b"caf\xe9 \xff\nunfinished")

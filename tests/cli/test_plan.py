@@ -81,15 +81,18 @@ def test_what_the_runtime_is_asked_for(
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")  # nobody is asked
     data = as_json(capsys, file, "--runtime", runtime)
     assert data["runtime"] == runtime
-    asked = {request["node"]: request["options"] for request in data["requests"]}
-    assert list(asked) == [node["name"] for node in data["nodes"]]
-    assert (asked["w0"]["cpu"], asked["w0"]["cpuset"], asked["w3"]["cpu"]) == (
-        "0.5",
-        "0-1",
-        "no limit",
-    )
+    sent = {(request["to"], request["name"]): request["body"] for request in data["requests"]}
+    launched = [name.removeprefix("launch ") for to, name in sent if name.startswith("launch ")]
+    assert launched == [node["name"] for node in data["nodes"]]
+    fast, slow = (sent[("agent", f"launch {name}")] for name in ("w0", "w3"))
+    assert (fast["node"]["cpu"], fast["node"]["cpuset"]) == (0.5, "0-1")
+    assert (slow["node"]["cpu"], slow["entry"]) == (None, "testbed.roles.worker:main")
+    engines = [name.removeprefix("create ") for to, name in sent if to == "engine"]
+    assert engines == (["the agent", *launched] if runtime == "docker" else [])
     assert main(["plan", file, "--runtime", runtime]) == 0
-    assert f"asked of the runtime, {runtime}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "launch w0" in printed
+    assert "launch w1" not in printed  # but for name and addresses as the class's first
 
 
 def test_what_only_the_start_can_tell(file: str, capsys: pytest.CaptureFixture[str]) -> None:

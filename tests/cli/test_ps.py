@@ -11,8 +11,20 @@ from typing import Any
 import pytest
 
 from testbed.cli import main
-from testbed.telemetry.folder import RunFolder, State
+from testbed.events.kinds import State
+from testbed.plan.make import plan
+from testbed.plan.written import plan_text
+from testbed.scenario import load_text
+from testbed.telemetry.folder import RunFolder
 
+TEXT = """\
+name: quick
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2, classes: {fast: {share: 0.5}, slow: {share: 0.5}}}
+stop: {updates: 1}
+"""
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
 
 
@@ -24,7 +36,13 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(name: str, state: State) -> RunFolder:
     folder = RunFolder.create(
-        Path("runs"), name, scenario="quick", text="", classes=["fast", "slow"], now=NOON
+        Path("runs"),
+        name,
+        scenario="quick",
+        text="",
+        classes=["fast", "slow"],
+        now=NOON,
+        plan=plan_text(plan(load_text(TEXT), name)),
     )
     if state != "created":
         folder.move(state, now=NOON + 60)
@@ -82,6 +100,25 @@ def test_the_nodes_of_a_run_that_has_ended(capsys: pytest.CaptureFixture[str]) -
     assert rows[3] == {"node": "w1", "class": "slow", "condition": "ended", "pid": None}
     assert main(["ps", "good"]) == 0
     assert "evaluator" in capsys.readouterr().out
+
+
+def test_the_nodes_of_a_run_from_before_there_were_plans(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = make("old", "finished")
+    folder.plan.unlink()
+    folder.scenario.write_text(TEXT)
+    assert [row["node"] for row in listed(capsys, "old")] == ["ps", "evaluator", "w0", "w1"]
+
+
+def test_a_plan_that_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make("bad", "finished")
+    folder.plan.write_text(folder.plan.read_text()[:300])
+    assert main(["ps", "bad"]) == 1
+    assert capsys.readouterr().err.startswith(
+        f"{folder.plan}: not the plan of a run: no JSON, or cut short ("
+    )
+    assert [row["run"] for row in listed(capsys, "--all")] == ["bad"]
 
 
 def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:

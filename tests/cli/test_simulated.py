@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import ScenarioError
-from testbed.orchestrator.net import open_links
+from testbed.run.net import open_links
 from testbed.telemetry.folder import RunFolder
 
 pytestmark = pytest.mark.slow  # every run imports torch three times
@@ -42,14 +42,12 @@ def test_there_are_no_containers_to_go_on_or_to_keep(bed: Any, name: str, option
     assert "no containers" in done.stderr
 
 
-def test_what_needs_a_node_or_a_link_is_refused_with_the_line_that_says_why(
-    bed: Any, name: str
-) -> None:
+def test_what_needs_a_node_or_a_link_is_refused(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--runtime", "simulated", "--name", name)
     refused = bed("exec", name, "w0", "--", "true", status=2)
-    assert "scenario.yaml:3: runtime: found simulated, expected a run with" in refused.stderr
+    assert "plan.json: runtime: found simulated, expected a run with" in refused.stderr
     links = open_links(RunFolder(bed.runs / name))  # what every verb of `net` begins with
-    with pytest.raises(ScenarioError, match=r"scenario.yaml:3: runtime: found simulated"), links:
+    with pytest.raises(ScenarioError, match=r"plan.json: runtime: found simulated"), links:
         raise AssertionError("it has links")
 
 

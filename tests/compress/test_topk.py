@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.compress.payload import Indices, Vector
 from testbed.compress.topk import Quota, drawn, largest, quotas, sparsify
+from testbed.payloads import Indices, Vector
 
 CNN_SIZES = (288, 32, 9216, 32, 200704, 128, 1280, 10)
 AWKWARD = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, -1e-45, 3e38, float("inf"), -float("inf"))

@@ -57,7 +57,7 @@ def lay(folder: Path, *, compressed: bool = True, **changed: bytes) -> Path:
 
 
 @dataclass
-class Desk:
+class Servicer:
     """A cache of its own."""
 
     cache: Path
@@ -70,10 +70,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Servicer:
     for name in ("no_proxy", "NO_PROXY"):  # a proxy would not find this machine's loopback
         monkeypatch.setenv(name, "127.0.0.1")
-    return Desk(tmp_path / "cache")
+    return Servicer(tmp_path / "cache")
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -116,7 +116,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("below", ["mnist", "."])
 def test_found_where_testbed_data_leads(
-    desk: Desk, tmp_path: Path, compressed: bool, below: str
+    desk: Servicer, tmp_path: Path, compressed: bool, below: str
 ) -> None:
     lay(tmp_path / "data" / below, compressed=compressed)
     data = load(desk.prepare(tmp_path / "data"))
@@ -128,19 +128,19 @@ def test_found_where_testbed_data_leads(
     np.testing.assert_allclose(data.test_images[0].ravel(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_found_in_the_cache(desk: Desk) -> None:
+def test_found_in_the_cache(desk: Servicer) -> None:
     lay(desk.cache / "mnist")
     assert len(load(desk.prepare()).train_labels) == 30
 
 
-def test_what_testbed_data_lacks_is_looked_for_in_the_cache(desk: Desk, tmp_path: Path) -> None:
+def test_what_testbed_data_lacks_is_looked_for_in_the_cache(desk: Servicer, tmp_path: Path) -> None:
     given = lay(tmp_path / "data")
     lay(desk.cache / "mnist")
     (given / f"{TEST.labels.name}.gz").unlink()
     assert len(load(desk.prepare(given)).test_labels) == 20
 
 
-def test_missing_everywhere(desk: Desk, tmp_path: Path) -> None:
+def test_missing_everywhere(desk: Servicer, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with pytest.raises(DataError) as caught:
         desk.prepare(tmp_path / "data")
@@ -157,7 +157,7 @@ def test_missing_everywhere(desk: Desk, tmp_path: Path) -> None:
         desk.prepare()
 
 
-def test_testbed_data_that_is_no_folder(desk: Desk, tmp_path: Path) -> None:
+def test_testbed_data_that_is_no_folder(desk: Servicer, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"TESTBED_DATA is .*/nowhere, which is no folder"):
         desk.prepare(tmp_path / "nowhere")
 
@@ -180,7 +180,7 @@ def test_testbed_data_that_is_no_folder(desk: Desk, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("prepared_before", [False, True])
 def test_damaged_files_are_named_and_not_passed_over(
-    desk: Desk,
+    desk: Servicer,
     tmp_path: Path,
     changed: str,
     content: bytes,
@@ -208,7 +208,7 @@ def test_damaged_files_are_named_and_not_passed_over(
     ids=["plain", "truncated", "garbage inside", "wrong sum"],
 )
 def test_damaged_compression_is_named(
-    desk: Desk, tmp_path: Path, content: bytes, expected: str
+    desk: Servicer, tmp_path: Path, content: bytes, expected: str
 ) -> None:
     given = lay(tmp_path / "data")
     (given / f"{TRAIN.images.name}.gz").write_bytes(content)
@@ -216,14 +216,14 @@ def test_damaged_compression_is_named(
         desk.prepare(given)
 
 
-def test_a_file_that_cannot_be_read_is_named(desk: Desk, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(desk: Servicer, tmp_path: Path) -> None:
     given = lay(tmp_path / "data")
     (given / TRAIN.images.name).symlink_to(tmp_path / "gone")
     with pytest.raises(DataError, match="train-images-idx3-ubyte cannot be read: No such file"):
         desk.prepare(given)
 
 
-def test_halves_that_do_not_fit_together(desk: Desk, tmp_path: Path) -> None:
+def test_halves_that_do_not_fit_together(desk: Servicer, tmp_path: Path) -> None:
     given = lay(tmp_path / "data", train_labels=labels(29))
     other = SourceFile(TRAIN.labels.name, hashlib.sha256(labels(29)).hexdigest())
     with pytest.raises(DataError, match="byte 4: found 29 labels, expected 30, one for each image"):
@@ -236,7 +236,7 @@ def test_halves_that_do_not_fit_together(desk: Desk, tmp_path: Path) -> None:
         )
 
 
-def test_download(desk: Desk, served: tuple[Path, str]) -> None:
+def test_download(desk: Servicer, served: tuple[Path, str]) -> None:
     folder, url = served
     lay(folder)
     assert len(load(desk.prepare(urls=(url,))).train_labels) == 30
@@ -244,7 +244,7 @@ def test_download(desk: Desk, served: tuple[Path, str]) -> None:
     assert kept == sorted(f"{name}.gz" for name in CONTENT)
 
 
-def test_the_next_server_is_tried(desk: Desk, served: tuple[Path, str]) -> None:
+def test_the_next_server_is_tried(desk: Servicer, served: tuple[Path, str]) -> None:
     folder, url = served
     lay(folder)
     assert len(load(desk.prepare(urls=(*NOWHERE, f"{url}/nowhere", url))).train_labels) == 30
@@ -261,7 +261,7 @@ def test_the_next_server_is_tried(desk: Desk, served: tuple[Path, str]) -> None:
     ids=["other content", "truncated", "a login page", "missing"],
 )
 def test_a_bad_download_is_refused_and_not_kept(
-    desk: Desk, served: tuple[Path, str], content: bytes | None, expected: str
+    desk: Servicer, served: tuple[Path, str], content: bytes | None, expected: str
 ) -> None:
     folder, url = served
     lay(folder)
@@ -276,7 +276,7 @@ def test_a_bad_download_is_refused_and_not_kept(
     assert len(load(desk.prepare(urls=(url,))).train_labels) == 30
 
 
-def test_a_connection_that_breaks_off(desk: Desk) -> None:
+def test_a_connection_that_breaks_off(desk: Servicer) -> None:
     with serving(Stops) as url, pytest.raises(DataError, match=f"download failed: {url}/train-im"):
         desk.prepare(urls=(url,))
     assert list((desk.cache / "mnist").iterdir()) == []

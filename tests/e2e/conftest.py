@@ -73,7 +73,7 @@ class Up:
     def events(self) -> list[str]:
         """The kinds of events so far."""
         with suppress(FileNotFoundError):
-            return [event["event"] for event in read_events(self.folder.events)]
+            return [entry.name for entry in read_events(self.folder.events)]
         return []
 
     def wait_for(self, look: Callable[[], Any]) -> Any:
@@ -103,9 +103,9 @@ class Up:
 
 
 def _rows(folder: RunFolder) -> int:
-    from testbed.telemetry.spool import UPDATE
+    from testbed.telemetry.spool import SpoolReader
 
-    return folder.spool.stat().st_size // UPDATE.itemsize
+    return len(SpoolReader(folder.spool).read())
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.runtimes.native import NativeDriver
+from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.recovery import spooled_rows
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

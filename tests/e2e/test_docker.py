@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError
+from testbed.events.entry import only
+from testbed.events.kinds import Exited, Left, RuntimeChosen
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.telemetry.events import read_events
@@ -176,11 +178,11 @@ def test_a_worker_whose_container_goes_is_lost_and_the_others_go_on(dock: Dock, 
     else:
         dock.engine.stop(dock.container(up, "w0"), timeout=1)
     up.wait_for(lambda: "exited" in up.events())
-    (lost,) = [event for event in read_events(up.folder.events) if event["event"] == "exited"]
-    assert (lost["node"], lost["status"], lost["planned"]) == ("w0", -signal.SIGKILL, False)
+    (lost,) = only(read_events(up.folder.events), Exited)
+    assert (lost.node, lost.status, lost.planned) == ("w0", -signal.SIGKILL, False)
     up.wait_for(lambda: "left" in up.events())
-    (left,) = [event for event in read_events(up.folder.events) if event["event"] == "left"]
-    assert (left["node"], left["reason"]) == ("w0", "w0: its container was stopped or removed")
+    (left,) = only(read_events(up.folder.events), Left)
+    assert left == Left("w0", "w0: its container was stopped or removed")
     states = {name: row["condition"] for name, row in dock.bed.nodes(up.name).items()}
     assert states == {name: "ended" if name == "w0" else "running" for name in states}
     assert dock.bed.run("down", up.name).status == 0
@@ -191,7 +193,7 @@ def test_a_worker_whose_container_goes_is_lost_and_the_others_go_on(dock: Dock, 
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
-        ("agent", "the agent has ended, asked for 'exits': its container was stopped, killed or"),
+        ("agent", "the agent has ended, asked for Exits: its container was stopped, killed or"),
         ("ps", "ps: its container was stopped or removed"),
     ],
 )
@@ -248,8 +250,8 @@ def test_auto_takes_docker_where_it_can(dock: Dock) -> None:
     done = dock.up("--runtime", "auto")
     ended = done.end()
     assert ended.status in (0, 6)
-    (said,) = [event for event in read_events(done.folder.events) if event["event"] == "runtime"]
-    assert (said["name"], dock.image in said["why"]) == ("docker", True)
+    (said,) = only(read_events(done.folder.events), RuntimeChosen)
+    assert (said.name, dock.image in said.why) == ("docker", True)
     assert ended.err.startswith("runtime docker: its engine answers")
     assert "runtime:\n  name: docker\n" in done.folder.scenario.read_text()
 
@@ -261,8 +263,8 @@ def test_auto_takes_native_elsewhere_and_says_why(bed: Any) -> None:
     up = bed.start(*words, DOCKER_HOST=REMOTE)
     ended = up.end()
     assert ended.status in (0, 6)
-    (said,) = [event for event in read_events(up.folder.events) if event["event"] == "runtime"]
-    assert (said["name"], REMOTE in said["why"]) == ("native", True)
+    (said,) = only(read_events(up.folder.events), RuntimeChosen)
+    assert (said.name, REMOTE in said.why) == ("native", True)
     assert ended.err.startswith(f"runtime native: DOCKER_HOST is {REMOTE}")
     assert "runtime:\n  name: native\n" in up.folder.scenario.read_text()
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.runtimes.lifeline import read_record
+from testbed.events.entry import only
+from testbed.events.kinds import Drained, Exited, Left, Rejected
+from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -127,14 +129,14 @@ def test_a_killed_worker_is_named_and_the_others_go_on(bed: Any) -> None:
     assert set(run.updates["node"][-100:]) == {"w0", "w2"}
     assert run.state.state == "finished"
     assert bed.remains(up.name) == []
-    events = read_events(up.folder.events)
-    (exited,) = [e for e in events if e["event"] == "exited" and not e["planned"]]
-    (left,) = [e for e in events if e["event"] == "left" and e["node"] == "w1"]
-    (drained,) = [e for e in events if e["event"] == "drained"]
-    assert left["reason"] == "w1 was ended by SIGKILL"
+    entries = read_events(up.folder.events)
+    (exited,) = [event for event in only(entries, Exited) if not event.planned]
+    (drained,) = only(entries, Drained)
+    left = Left("w1", "w1 was ended by SIGKILL")
+    events = [entry.event for entry in entries]
     assert events.index(exited) < events.index(left) < events.index(drained)
-    assert drained["untold"] == []  # or it had been waited for until its time was up
-    assert [e for e in events if e["event"] == "rejected"] == []
+    assert drained == Drained()  # or those untold had been waited for until their time was up
+    assert only(entries, Rejected) == []
 
 
 @pytest.mark.parametrize("node", ["ps", "evaluator"])

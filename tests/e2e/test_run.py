@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import testbed
+from testbed.events.entry import only
+from testbed.events.kinds import Done, LinksRead
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -66,8 +68,8 @@ def test_nothing_is_left_but_the_folder(finished: Any, shared_bed: Any) -> None:
     assert shared_bed.remains(up.name) == []
     assert sorted(path.name for path in up.folder.path.iterdir()) == [
         *("accuracy-ingress.png", "control", "environment.json", "evaluations.csv"),
-        *("events.jsonl", "logs", "ps", "run.json", "scenario.yaml", "summary.json"),
-        *("traffic.csv", "updates"),
+        *("events.jsonl", "logs", "plan.json", "ps", "run.json", "scenario.yaml"),
+        *("summary.json", "traffic.csv", "updates"),
     ]
     assert [path.name for path in up.folder.control.iterdir()] == ["lock"]
     assert up.folder.figure.read_bytes().startswith(b"\x89PNG")
@@ -91,8 +93,8 @@ def test_payload_is_what_was_selected(finished: Any) -> None:
     assert (updates["payload_up_bytes"] == 8 * updates["entries"]).all()
     assert (updates["payload_down_bytes"] == 4 * PARAMETERS).all()
     assert run.summary["ingress"]["payload_bytes"] == updates["payload_up_bytes"].sum()
-    (done,) = [one for one in read_events(run.folder.ps_events) if one["event"] == "done"]
-    assert done["applied_bytes"] == run.summary["ingress"]["payload_bytes"]
+    (done,) = only(read_events(run.folder.ps_events), Done)
+    assert done.applied_bytes == run.summary["ingress"]["payload_bytes"]
 
 
 def test_payload_tcp_and_wire_meet(finished: Any) -> None:
@@ -142,8 +144,7 @@ def test_the_events_tell_the_story(finished: Any) -> None:
     assert all(earlier < later for earlier, later in pairwise(places))
     assert kinds.count("joined") == 3
     assert kinds.count("launched") == 5
-    (links,) = [one for one in read_events(run.folder.events) if one["event"] == "links"]
-    assert (links["checked"], links["differences"], links["left_out"]) == (4, [], [])
+    assert only(read_events(run.folder.events), LinksRead) == [LinksRead(checked=4)]
     assert run.state.state == "finished"
     assert run.environment["argv"][1:3] == ["up", "linked.yaml"]
 
@@ -228,7 +229,7 @@ def test_while_it_goes_on_others_can_look(bed: Any) -> None:
 
 def check_limits(run: str) -> None:
     """What the scenario asks for stands in the kernel's files, whichever version they are of."""
-    from testbed.runtimes.hierarchies import find_hierarchies
+    from testbed.host.hierarchies import find_hierarchies
 
     trees = find_hierarchies()
     memory = next(tree for tree in trees if "memory" in tree.controllers)

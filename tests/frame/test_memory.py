@@ -10,9 +10,10 @@ import pytest
 from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.base import AlgorithmConfig, Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Dense, Payload, Sparse
-from testbed.frame.server import Server, StopRule
+from testbed.frame.server import Server
+from testbed.frame.stop import StopRule
+from testbed.payloads import Dense, Payload, Sparse
+from testbed.payloads.layout import Layout
 
 SIZE = 50_000
 LAYOUT = Layout(("weight",), ((SIZE,),))

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from testbed.algorithms import AdaComp, Asgd
-from testbed.algorithms.base import Applied, Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Dense, Indices, Sparse, Vector
+from testbed.algorithms.base import Applied, Measured, Update
 from testbed.errors import RejectedError
-from testbed.frame.server import Release, Server, StopRule
+from testbed.frame.effects import Effects, Release
+from testbed.frame.server import Server
+from testbed.frame.stop import StopRule
+from testbed.payloads import Dense, Indices, Sparse, Vector
+from testbed.payloads.layout import Layout
 
 N = 8
 LAYOUT = Layout(("weight",), ((N,),))
@@ -51,18 +53,26 @@ def versions(releases: Sequence[Release]) -> list[tuple[int, int | None]]:
 
 
 def push(subject: Server, worker: int, sequence: int, update: Update) -> Applied | None:
-    applied, _ = subject.push(worker, sequence, update=update, now=0.0)
-    return applied
+    """What applying it did; None if it was not accepted."""
+    effects = subject.push(worker, sequence, update=update, now=0.0)
+    assert effects.accepted == bool(effects.applied)
+    return effects.applied[0] if effects.applied else None
+
+
+def evaluate(subject: Server, now: float, *, loss: float, accuracy: float = 0.0) -> None:
+    """The evaluator has measured the model as it is."""
+    measured = Measured(now, subject.version, loss)
+    subject.measured(measured, accuracy=accuracy, now=now)
 
 
 def test_a_pull_is_answered_and_a_push_brings_the_next_model() -> None:
     subject = server()
-    assert versions(subject.pull(A, 0.0)) == [(A, 0)]
-    applied, releases = subject.push(A, 1, update=dense(0), now=0.0)
-    assert applied == Applied(0, 0, 0.0, 0, 1.0)
-    assert versions(releases) == [(A, 1)]
-    assert releases[0].reply is not None
-    assert releases[0].reply.model.values.tolist() == [-0.5] * N
+    assert versions(subject.pull(A, 0.0).releases) == [(A, 0)]
+    effects = subject.push(A, 1, update=dense(0), now=0.0)
+    assert effects.applied == [Applied(A, 0)]
+    assert versions(effects.releases) == [(A, 1)]
+    assert effects.releases[0].reply is not None
+    assert effects.releases[0].reply.model.values.tolist() == [-0.5] * N
     assert subject.version == 1
 
 
@@ -72,9 +82,9 @@ def test_a_repeat_is_applied_once_and_answered_by_a_fresh_pull() -> None:
     subject.pull(B, 0.0)
     push(subject, A, 1, dense(0))
     push(subject, B, 1, dense(0))
-    applied, releases = subject.push(A, 1, update=dense(0), now=0.0)  # its reply was lost
-    assert applied is None
-    assert versions(releases) == [(A, 2)]
+    effects = subject.push(A, 1, update=dense(0), now=0.0)  # its reply was lost
+    assert not effects.accepted
+    assert versions(effects.releases) == [(A, 2)]
     assert subject.version == 2
     assert subject.half.parameters.tolist() == [-1.0] * N
     applied = push(subject, A, 2, dense(2))  # goes on from the fresh pull
@@ -94,7 +104,7 @@ def test_a_repeated_pull_moves_the_version_that_a_push_builds_on() -> None:
     subject.pull(A, 0.0)
     subject.pull(B, 0.0)
     push(subject, B, 1, dense(0))
-    assert versions(subject.pull(A, 0.0)) == [(A, 1)]
+    assert versions(subject.pull(A, 0.0).releases) == [(A, 1)]
     with pytest.raises(
         RejectedError, match="builds on version 0, the worker's last pull brought 1"
     ):
@@ -129,7 +139,7 @@ def test_a_stranger_is_refused() -> None:
     ):
         with pytest.raises(RejectedError, match="worker 7 is unknown"):
             attempt()
-    assert subject.leave(STRANGER, 0.0) == ()
+    assert subject.leave(STRANGER, 0.0) == Effects()
 
 
 def test_a_push_without_a_pull_is_refused() -> None:
@@ -213,14 +223,14 @@ def test_it_stops_exactly_after_so_many_updates() -> None:
     subject.pull(A, 0.0)
     subject.pull(B, 0.0)
     push(subject, A, 1, dense(0))
-    applied, releases = subject.push(A, 2, update=dense(1), now=0.0)
-    assert applied is not None
+    effects = subject.push(A, 2, update=dense(1), now=0.0)
+    assert effects.accepted
     assert subject.finished == "2 updates applied"
-    assert versions(releases) == [(A, None)]
-    applied, releases = subject.push(B, 1, update=dense(0), now=0.0)  # was in flight
-    assert applied is None
-    assert versions(releases) == [(B, None)]
-    assert versions(subject.pull(B, 0.0)) == [(B, None)]
+    assert versions(effects.releases) == [(A, None)]
+    effects = subject.push(B, 1, update=dense(0), now=0.0)  # was in flight
+    assert not effects.accepted
+    assert versions(effects.releases) == [(B, None)]
+    assert versions(subject.pull(B, 0.0).releases) == [(B, None)]
     assert subject.version == 2
     assert subject.half.parameters.tolist() == [-1.0] * N
 
@@ -228,13 +238,15 @@ def test_it_stops_exactly_after_so_many_updates() -> None:
 def test_it_stops_when_the_time_has_come_whoever_notices_first() -> None:
     by_push, by_pull, by_tick = (server(StopRule(time=10.0)) for _ in range(3))
     for subject in (by_push, by_pull, by_tick):
-        assert versions(subject.pull(A, 9.9)) == [(A, 0)]
+        assert versions(subject.pull(A, 9.9).releases) == [(A, 0)]
         assert not subject.finished
-    applied, releases = by_push.push(A, 1, update=dense(0), now=10.0)
-    assert applied is None
-    assert versions(releases) == [(A, None)]
-    assert versions(by_pull.pull(B, 10.0)) == [(B, None)]
-    assert by_tick.tick(10.0) == ({}, [])
+    effects = by_push.push(A, 1, update=dense(0), now=10.0)
+    assert not effects.accepted
+    assert versions(effects.releases) == [(A, None)]
+    assert versions(by_pull.pull(B, 10.0).releases) == [(B, None)]
+    by_tick.begin(0.0)
+    assert by_tick.next_tick(9.9) == 10.0
+    assert by_tick.tick(10.0) == Effects(releases=[])
     for subject in (by_push, by_pull, by_tick):
         assert subject.finished == "10 s of emulated time passed"
         assert subject.version == 0
@@ -243,11 +255,11 @@ def test_it_stops_when_the_time_has_come_whoever_notices_first() -> None:
 def test_it_stops_at_an_accuracy_and_keeps_the_first_reason() -> None:
     subject = server(StopRule(time=10.0, accuracy=0.9))
     subject.tick(1.0)
-    subject.tick(2.0, loss=0.5, accuracy=0.8999)
+    evaluate(subject, 2.0, loss=0.5, accuracy=0.8999)
     assert subject.finished == ""
-    subject.tick(3.0, loss=0.4, accuracy=0.9)
+    evaluate(subject, 3.0, loss=0.4, accuracy=0.9)
     assert subject.finished == "accuracy 0.9000 reached 0.9"
-    subject.tick(11.0, loss=0.4, accuracy=0.95)
+    evaluate(subject, 11.0, loss=0.4, accuracy=0.95)
     assert subject.finished == "accuracy 0.9000 reached 0.9"
 
 
@@ -256,9 +268,9 @@ def test_a_loss_that_is_not_finite_ends_it(loss: float) -> None:
     subject = server(StopRule(updates=100))
     subject.pull(A, 0.0)
     push(subject, A, 1, dense(0))
-    subject.tick(1.0, loss=1e30, accuracy=0.1)
+    evaluate(subject, 1.0, loss=1e30, accuracy=0.1)
     assert not subject.finished
-    subject.tick(2.0, loss=loss, accuracy=0.0)
+    evaluate(subject, 2.0, loss=loss, accuracy=0.0)
     assert subject.finished == f"diverged: loss is {loss} at version 1"
 
 
@@ -271,9 +283,9 @@ def test_it_ends_when_more_than_half_of_the_workers_push_what_is_not_finite() ->
         push(subject, A, 1, dense(0, NAN))
     subject.leave(A, 0.0)
     assert not subject.finished
-    applied, releases = subject.push(B, 1, update=dense(0, NAN), now=0.0)
-    assert applied is None
-    assert versions(releases) == [(B, None)]
+    effects = subject.push(B, 1, update=dense(0, NAN), now=0.0)
+    assert not effects.accepted
+    assert versions(effects.releases) == [(B, None)]
     expected = "diverged: pushes of 2 of 2 workers are NaN or infinite at version 0"
     assert subject.finished == expected
 
@@ -281,10 +293,10 @@ def test_it_ends_when_more_than_half_of_the_workers_push_what_is_not_finite() ->
 def test_what_is_pushed_after_the_end_is_answered_by_the_end_whatever_it_holds() -> None:
     subject = server()
     subject.pull(A, 0.0)
-    subject.tick(1.0, loss=NAN)
-    applied, releases = subject.push(A, 1, update=dense(0, NAN), now=2.0)
-    assert applied is None
-    assert versions(releases) == [(A, None)]
+    evaluate(subject, 1.0, loss=NAN)
+    effects = subject.push(A, 1, update=dense(0, NAN), now=2.0)
+    assert not effects.accepted
+    assert versions(effects.releases) == [(A, None)]
 
 
 def test_a_rule_without_limits_never_stops() -> None:
@@ -292,5 +304,5 @@ def test_a_rule_without_limits_never_stops() -> None:
     subject.pull(A, 0.0)
     for sequence in range(1, 50):
         push(subject, A, sequence, dense(sequence - 1))
-    subject.tick(1e9, loss=0.0, accuracy=1.0)
+    evaluate(subject, 1e9, loss=0.0, accuracy=1.0)
     assert not subject.finished

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from testbed.algorithms.base import Orders, Reply, Update, WorkerHalf
-from testbed.compress.payload import Dense, Vector
+from testbed.algorithms import Bsp
+from testbed.algorithms.base import Orders, Reply, Samples, Stream, Update, WorkerHalf
+from testbed.errors import AlgorithmError
+from testbed.frame.effects import StandingOrders
 from testbed.frame.worker import (
     Arrived,
     Computed,
@@ -15,30 +18,43 @@ from testbed.frame.worker import (
     Passed,
     Pull,
     Push,
-    Samples,
+    Shard,
     Step,
+    Take,
+    Taken,
     Think,
     Worker,
 )
+from testbed.payloads import Dense, Sparse, Vector
+from testbed.payloads.layout import Layout
 
 GRADIENT = np.ones(2, np.float32)
 
 
-class EveryNth(WorkerHalf):
+class Talkative(Bsp):
+    """One that may send messages."""
+
+    SENDS_MESSAGES: ClassVar[bool] = True
+
+
+class EveryNth(WorkerHalf[Bsp]):
     """Pushes the sum of ``local_steps`` gradients, and remembers what it was told when."""
 
     def __init__(self, local_steps: int = 1) -> None:
-        self.parameters = np.zeros(2, np.float32)
+        layout, rng = Layout(("weight",), ((2,),)), np.random.default_rng(0)
+        super().__init__(Talkative(name="bsp"), layout, 1, rng)
         self.local_steps = local_steps
         self.told: list[tuple[str, float]] = []
         self.gradients: list[Vector] = []
         self.samples = 0
-        self.version = 0
 
-    def receive(self, reply: Reply, now: float) -> None:
-        self.parameters[:] = reply.model.values
-        self.version = reply.version
+    def receive(self, reply: Reply, now: float) -> Update | None:
         self.told.append(("receive", now))
+        return super().receive(reply, now)
+
+    def obey(self, orders: Orders, now: float) -> None:
+        super().obey(orders, now)
+        self.told.append(("obey", now))
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         self.told.append(("step", now))
@@ -61,15 +77,14 @@ def worker(
 ) -> Worker:
     return Worker(
         half=half or EveryNth(),
-        shard=np.arange(100, 100 + shard),
-        batch_size=batch_size,
+        stream=Stream(batch_size),
+        source=Shard(np.arange(100, 100 + shard), np.random.default_rng(seed)),
         think=(lambda: next(think)) if think else (lambda: 0.0),
-        rng=np.random.default_rng(seed),
     )
 
 
-def reply(version: int = 0, orders: Orders | None = None) -> Reply:
-    return Reply(Dense(np.full(2, version, np.float32)), version, orders or Orders())
+def reply(version: int = 0) -> Reply:
+    return Reply(Dense(np.full(2, version, np.float32)), version)
 
 
 def ended(loop: Loop, outcome: Arrived) -> bool:
@@ -169,33 +184,99 @@ def test_the_order_repeats_from_its_stream_and_leaves_the_shard_alone() -> None:
     subject = worker(shard=20, seed=4)
     assert batches(subject, 12) == batches(worker(shard=20, seed=4), 12)
     assert batches(worker(shard=20, seed=5), 12) != batches(worker(shard=20, seed=4), 12)
-    assert subject.shard.tolist() == list(range(100, 120))
+    assert isinstance(subject.source, Shard)
+    assert subject.source.samples.tolist() == list(range(100, 120))
 
 
 def test_orders_change_the_batch_size_with_the_reply_that_brings_them() -> None:
     loop = worker(shard=6, batch_size=2).loop()
     next(loop)
 
-    def sizes(orders: Orders) -> int:
-        step = loop.send(Arrived(0.0, reply(orders=orders)))
+    def size(*standing: StandingOrders) -> int:
+        step = loop.send(Arrived(0.0, reply(), *standing))
         assert isinstance(step, Step)
         loop.send(Computed(0.0, GRADIENT))
         return len(step.samples)
 
-    assert sizes(Orders(batch_size=4)) == 4
-    assert sizes(Orders(batch_size=1)) == 1
-    assert sizes(Orders()) == 2  # the scenario's again
+    assert size() == 2
+    assert size(StandingOrders(1, Orders(batch_size=4))) == 4
+    assert size(StandingOrders(1, Orders(batch_size=4))) == 4  # they stay in force
+    assert size(StandingOrders(2, Orders(batch_size=1))) == 1
+    assert size(StandingOrders(1, Orders(batch_size=4))) == 1  # overtaken: older than what it knows
 
 
-def test_orders_that_come_between_replies_take_effect_at_the_next_step() -> None:
-    subject = worker(EveryNth(local_steps=3), shard=12, batch_size=2)
+def test_orders_between_replies_are_seen_before_what_happens_from_then_on() -> None:
+    """They come at 1.5, while the second step goes on from 1 to 2, and twice; those of 9 later."""
+    half = EveryNth(local_steps=3)
+    subject = worker(half, shard=12, batch_size=2)
     loop = subject.loop()
     next(loop)
-    seen: list[Samples] = []
+    sizes = []
     action = loop.send(Arrived(0.0, reply()))
-    while isinstance(action, Step):
-        seen.append(action.samples)
-        subject.orders = Orders(batch_size=5)
-        action = loop.send(Computed(0.0, GRADIENT))
-    assert [len(samples) for samples in seen] == [2, 5, 5]
-    assert sorted(np.concatenate(seen).tolist()) == list(range(100, 112))  # still one epoch
+    for end in (1.0, 2.0, 3.0):
+        assert isinstance(action, Step)
+        sizes.append(len(action.samples))
+        if end == 2.0:
+            for number, at in ((1, 1.5), (1, 1.5), (2, 9.0)):
+                subject.order(StandingOrders(number, Orders(batch_size=5 * number)), at)
+        action = loop.send(Computed(end, GRADIENT))
+    assert sizes == [2, 2, 5]
+    assert half.told == [
+        *(("receive", 0.0), ("step", 1.0), ("obey", 1.5), ("step", 2.0), ("step", 3.0))
+    ]
+    assert isinstance(action, Push)
+    action = loop.send(Arrived(9.5, reply(1)))
+    assert half.told[5:] == [("obey", 9.0), ("receive", 9.5)]
+    assert isinstance(action, Step)
+    assert len(action.samples) == 10
+
+
+class Voter(EveryNth):
+    """Sends a vote once it has its samples, and a word more in answer to the first reply to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = [True, False]
+
+    def taken(self, samples: Samples, now: float) -> Update:
+        self.told.append(("taken", now))
+        return Update(Sparse.nothing(), self.version, samples=0, steps=0, note={"vote": 1})
+
+    def receive(self, reply: Reply, now: float) -> Update | None:
+        super().receive(reply, now)
+        if reply.note and self.answers.pop(0):
+            return Update(Sparse.nothing(), self.version, samples=0, steps=0, note={"again": 1})
+        return None
+
+
+def test_a_message_that_was_not_announced_breaks_the_contract() -> None:
+    half = Voter()
+    half.config = Bsp(name="bsp")
+    loop = worker(half).loop()
+    next(loop)
+    with pytest.raises(AlgorithmError, match=r"the worker half of Bsp .* an update without a step"):
+        loop.send(Arrived(1.0, reply()))
+
+
+def test_three_messages_a_step_from_samples_that_take_their_time() -> None:
+    half = Voter()
+    subject = worker(half, batch_size=3, think=iter([0.5]))
+    subject.source = None
+    loop = subject.loop()
+    next(loop)
+    assert loop.send(Arrived(1.0, reply())) == Take(3)
+    vote = loop.send(Taken(2.0, np.array([7, 8, 9])))
+    assert isinstance(vote, Push)
+    assert (vote.sequence, vote.update.steps, vote.update.note) == (1, 0, {"vote": 1})
+    noted = Reply(Dense(np.zeros(2, np.float32)), 0, note={"votes": 3})
+    answer = loop.send(Arrived(2.5, noted))
+    assert isinstance(answer, Push)
+    assert (answer.sequence, answer.update.note) == (2, {"again": 1})
+    step = loop.send(Arrived(3.0, noted))
+    assert isinstance(step, Step)
+    assert step.samples.tolist() == [7, 8, 9]
+    assert loop.send(Computed(4.0, GRADIENT)) == Think(0.5)  # once, before the update itself
+    push = loop.send(Passed(4.5))
+    assert isinstance(push, Push)
+    assert (push.sequence, push.update.steps, push.update.samples) == (3, 1, 3)
+    assert [what for what, _ in half.told] == ["receive", "taken", "receive", "receive", "step"]

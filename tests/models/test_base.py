@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from testbed.compress.payload import Vector
 from testbed.errors import ScenarioError
 from testbed.models.base import EVALUATION_BATCH, Bound, Images, Labels, pooled
+from testbed.payloads import Vector
 
 NAN = float("nan")
 

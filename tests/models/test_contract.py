@@ -15,8 +15,8 @@ import pytest
 from pydantic import TypeAdapter
 
 import testbed.models
-from testbed.compress.payload import Vector
 from testbed.models import ImageShape, Model, ModelConfig, Network
+from testbed.payloads import Vector
 
 NET = """
 from torch import nn

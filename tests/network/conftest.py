@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.network.namespaces import scratch
+from testbed.host.namespaces import scratch
 from testbed.network.switch import AttachedLink, Neighbour, Switch
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Role, Shape
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part, Shape
 
 PEER = Path(__file__).parent / "peer.py"
 
@@ -67,13 +67,15 @@ UNSHAPED = Shape()
 
 
 def node_spec(
-    name: str, number: int, *, up: Shape = UNSHAPED, down: Shape = UNSHAPED, role: Role = "worker"
+    name: str, number: int, *, up: Shape = UNSHAPED, down: Shape = UNSHAPED, role: str = "worker"
 ) -> NodeSpec:
     """A node whose address is 10.77.<number>."""
     high, low = divmod(number, 256)
     link = LinkSpec(f"10.77.{high}.{low}", f"02:00:0a:4d:{high:02x}:{low:02x}", up, down)
     device_class = "slow" if role == "worker" else ""
-    return NodeSpec(name, role, number, device_class, link, None, None, 1, 1000 + number)
+    parts: dict[str, Part] = {"ps": "server", "worker": "client"}
+    part = parts.get(role, "aside")
+    return NodeSpec(name, role, number, device_class, link, None, None, 1, 1000 + number, part=part)
 
 
 class Lab:

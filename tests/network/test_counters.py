@@ -9,7 +9,7 @@ import pytest
 from testbed.network.counters import Ledger, Traffic, TrafficMeter, read_interface
 from testbed.network.sock_diag import TcpCounters, TcpSocket, read_sockets
 from testbed.topology import Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 
 def connection(cookie: int, received_bytes: int) -> TcpSocket:

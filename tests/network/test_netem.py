@@ -7,7 +7,7 @@ import pytest
 from testbed.errors import HostError
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.topology import NodeSpec, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 RATE = Rate.parse("1mbit")
 UP = Shape(rate=RATE, delay=Duration.parse("20ms"), loss=0.01, queue=Duration.parse("200ms"))
@@ -47,9 +47,9 @@ def test_warn_says_what_is_left_out_and_leaves_the_rate(spec: Callable[..., Node
 
 @pytest.mark.root
 def test_the_trial_answers_and_leaves_nothing_behind() -> None:
+    from testbed.host.namespaces import LOOPBACK_INDEX
     from testbed.network import tc
     from testbed.network.ends import sockets
-    from testbed.network.namespaces import LOOPBACK_INDEX
 
     assert kernel_has_netem() in (True, False)
     with sockets() as here:

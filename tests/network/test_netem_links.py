@@ -20,7 +20,7 @@ from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import Offloads
 from testbed.network.qdiscs import Netem
 from testbed.topology import Distribution, NodeSpec, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.netem]
 

@@ -7,7 +7,7 @@ import pytest
 from testbed.network.jitter import table
 from testbed.network.netem_options import decode, encode
 from testbed.network.qdiscs import Netem, differences
-from testbed.units import Duration
+from testbed.values.units import Duration
 
 
 def test_the_kernels_layout_byte_by_byte() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.network.offloads import Offloads, network_for
 from testbed.topology import NetworkSpec, NodeSpec, Offload, Plan, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 LOSSY = Shape(loss=0.01)
 

@@ -12,7 +12,7 @@ from testbed.network.qdiscs import (
     qdiscs_of,
 )
 from testbed.topology import LinkSpec, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 TEN = Rate.parse("10mbit")
 MS = 1e-3

@@ -11,7 +11,7 @@ import pytest
 from testbed.network import tc
 from testbed.network.ends import End, sockets
 from testbed.topology import Shape
-from testbed.units import Rate
+from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.network.counters import HEADER_BYTES, Traffic, TrafficMeter
 from testbed.topology import NetworkSpec, Offload, Shape
-from testbed.units import Rate
+from testbed.values.units import Rate
 
 pytestmark = pytest.mark.root
 

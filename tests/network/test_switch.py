@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
+from testbed.host.namespaces import inside, scratch
 from testbed.network.counters import InterfaceCounters, read_interface
 from testbed.network.ends import sockets
-from testbed.network.namespaces import inside, scratch
 from testbed.network.qdiscs import TokenBucket
 from testbed.network.switch import Switch
 from testbed.topology import NetworkSpec, NodeSpec, Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 pytestmark = pytest.mark.root
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
+from testbed.host.namespaces import scratch
 from testbed.network import tc
 from testbed.network.ends import sockets
-from testbed.network.namespaces import scratch
 from testbed.network.qdiscs import Netem, Qdisc, TokenBucket, differences
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 pytestmark = pytest.mark.root
 

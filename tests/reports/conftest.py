@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from testbed.events.entry import Entry
+from testbed.events.kinds import (
+    BroughtUp,
+    Evaluated,
+    Finished,
+    Left,
+    LinksRead,
+    MemoryRead,
+    Started,
+    StateChanged,
+    TornDown,
+)
+from testbed.events.rows import UPDATE
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.spool import UPDATE
 
 START = 1_700_000_000.0
 
@@ -45,21 +57,19 @@ class Hand:
         return Clock(wall=lambda: self.seconds, steady=lambda: self.seconds - 5.0)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The kernel's counters, as a TrafficMeter reads them."""
-
-    sockets: int = 4
-    wire_rx_bytes: int = 10_000
-    wire_rx_packets: int = 50
-    wire_tx_bytes: int = 20_760
-    wire_tx_packets: int = 10
-    tcp_received_bytes: int = 6_700
-    tcp_segments_in: int = 50
-    tcp_acked_bytes: int = 20_000
-    tcp_segments_out: int = 30
-    retransmitted_out_bytes: int = 100
-    retransmitted_in_bytes: dict[str, int] = field(default_factory=lambda: {"w0": 30, "w3": 10})
+READING = {
+    "sockets": 4,
+    "wire_rx_bytes": 10_000,
+    "wire_rx_packets": 50,
+    "wire_tx_bytes": 20_760,
+    "wire_tx_packets": 10,
+    "tcp_received_bytes": 6_700,
+    "tcp_segments_in": 50,
+    "tcp_acked_bytes": 20_000,
+    "tcp_segments_out": 30,
+    "retransmitted_out_bytes": 100,
+    "retransmitted_in_bytes": 40,
+}
 
 
 def rows(**columns: list[float]) -> NDArray[Any]:
@@ -88,21 +98,19 @@ def six_updates() -> NDArray[Any]:
     )
 
 
-def evaluated(version: int, top1: float, *, final: bool = False) -> dict[str, Any]:
+def evaluated(version: int, top1: float, *, final: bool = False) -> Entry:
     """An event of the parameter server's."""
-    return {
-        "event": "evaluated",
-        "time": START + 1,
-        "elapsed_seconds": 1.0,
-        "time_seconds": version / 2,
-        "version": version,
-        "loss": 1 - top1,
-        "top1": top1,
-        "top5": 1.0,
-        "images": 360,
-        "final": final,
-        "payload_up_bytes": 1000 * version,
-    }
+    event = Evaluated(
+        time_seconds=version / 2,
+        version=version,
+        payload_up_bytes=1000 * version,
+        loss=1 - top1,
+        top1=top1,
+        top5=1.0,
+        images=360,
+        final=final,
+    )
+    return Entry(START + 1, 1.0, event)
 
 
 MakeRun = Callable[..., RunFolder]
@@ -115,27 +123,25 @@ def write_run(runs: Path, *, name: str = "tiny-1", **counters: Any) -> RunFolder
     folder = RunFolder.create(
         runs, name, scenario="tiny", text=SCENARIO, classes=classes, now=START - 3
     )
-    with Recorder(folder, time_scale=2.0, clock=hand.clock()) as recorder:
-        recorder.state("starting")
-        recorder.links(checked=4, differences=[])
-        recorder.brought_up(2.5)
-        recorder.from_ps({"event": "started", "time": START, "elapsed_seconds": 0.0})
-        recorder.state("training")
+    with Recorder.into(folder, time_scale=2.0, clock=hand.clock()) as recorder:
+        recorder.event(StateChanged("starting"))
+        recorder.event(LinksRead(checked=4))
+        recorder.event(BroughtUp(2.5))
+        recorder.from_ps(Entry(START, 0.0, Started()))
+        recorder.event(StateChanged("training"))
         recorder.updates(six_updates())
         for version, top1 in ((2, 0.25), (4, 0.75), (6, 0.5)):
             recorder.from_ps(evaluated(version, top1))
         hand.seconds = START + 1
-        recorder.traffic(Reading(wire_rx_bytes=1), HostSample(0.95, 3 * 2**30))
+        recorder.traffic(READING | {"wire_rx_bytes": 1}, HostSample(0.95, 3 * 2**30))
         hand.seconds = START + 3
-        recorder.from_ps(
-            {"event": "finished", "time": START + 2, "elapsed_seconds": 2.0, "version": 6}
-        )
-        recorder.from_ps({"event": "left", "time": START + 2, "elapsed_seconds": 2.0, "node": "w1"})
+        recorder.from_ps(Entry(START + 2, 2.0, Finished("6 updates applied", 6)))
+        recorder.from_ps(Entry(START + 2, 2.0, Left("w1")))
         recorder.from_ps(evaluated(6, 0.625, final=True))
-        recorder.traffic(Reading(**counters), HostSample(0.5, 2 * 2**30))
-        recorder.memory({"w0": 10 * 2**20, "w1": 20 * 2**20, "w2": 12 * 2**20})
-        recorder.state("finished", reason="6 updates applied")
-        recorder.torn_down(0.5)
+        recorder.traffic(READING | counters, HostSample(0.5, 2 * 2**30))
+        recorder.event(MemoryRead({"w0": 10 * 2**20, "w1": 20 * 2**20, "w2": 12 * 2**20}))
+        recorder.event(StateChanged("finished", "6 updates applied"))
+        recorder.event(TornDown(0.5))
     return folder
 
 

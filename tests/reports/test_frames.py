@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from testbed.errors import RunNotFound, TestbedError
-from testbed.reports.frames import Run
+from testbed.events.rows import EVALUATIONS, UPDATE, Column
+from testbed.reports.frames import Run, read_csv
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.spool import UPDATE
 
 
 def test_updates(folder: RunFolder) -> None:
@@ -103,7 +103,7 @@ def test_damaged_files_are_named(make_run: Callable[..., RunFolder]) -> None:
     folder.evaluations.write_text("time_seconds,version\n1,2\n")
     with pytest.raises(TestbedError, match=r"evaluations\.csv: not the table"):
         _ = Run(folder.path).evaluations
-    folder.events.write_text('{"event": "state"}\n[]\n')
+    folder.events.write_text('{"time": 1, "event": "torn_down", "seconds": 1}\n[]\n')
     with pytest.raises(TestbedError, match=r"events\.jsonl:2: found b'\[\]', expected an event"):
         _ = Run(folder.path).events
     folder.scenario.write_text("name: [")
@@ -119,3 +119,27 @@ def test_a_missing_part_is_named(folder: RunFolder) -> None:
     part.rename(folder.updates / "part-0001.parquet")
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part is missing"):
         _ = Run(folder.path).updates
+
+
+def test_columns_of_another_version(folder: RunFolder) -> None:
+    """One that only it knows is left out, one that it must have is missed by name."""
+    lines = folder.evaluations.read_text().splitlines()
+    coloured = [f"{line},{'colour' if n == 0 else 'red'}" for n, line in enumerate(lines)]
+    folder.evaluations.write_text("\n".join(coloured) + "\n")
+    assert list(Run(folder.path).evaluations.columns) == [*EVALUATIONS, "samples"]
+    folder.evaluations.write_text("\n".join(line.partition(",")[2] for line in lines) + "\n")
+    with pytest.raises(TestbedError, match="it has no column time_seconds"):
+        _ = Run(folder.path).evaluations
+
+
+def test_a_column_that_a_table_did_not_have_yet_gets_its_default(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("version\n3\n4\n")
+    columns = {
+        "version": Column("int64", "updates in the model", "the push"),
+        "steps": Column("Int64", "steps that went into it", "the push", default=1),
+    }
+    table = read_csv(path, columns)
+    assert list(table["version"]) == [3, 4]
+    assert list(table["steps"]) == [1, 1]
+    assert table["steps"].dtype == "Int64"

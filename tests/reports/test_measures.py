@@ -3,6 +3,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from testbed.events.entry import Entry
+from testbed.events.kinds import Event, Exited, Finished, Left, MemoryRead, Rejected, StateChanged
 from testbed.reports import measures
 
 
@@ -30,17 +32,21 @@ def test_without_a_final_evaluation_there_is_no_final_accuracy() -> None:
     assert found["last"] == 0.5
 
 
-REJECTED = {"event": "rejected", "node": "w1", "reason": "a value is NaN or infinite"}
+REJECTED = Rejected("w1", "a value is NaN or infinite")
+
+
+def entries(*events: Event) -> list[Entry]:
+    return [Entry(0.0, None, event) for event in events]
 
 
 def test_a_lost_worker_is_named_once_with_what_is_known_best() -> None:
-    events = [
-        {"event": "left", "node": "w0"},
-        {"event": "exited", "node": "w0", "status": -11},
-        {"event": "left", "node": "w2"},
-        {"event": "finished"},
-        {"event": "left", "node": "w3"},
-    ]
+    events = entries(
+        Left("w0"),
+        Exited("w0", -11),
+        Left("w2"),
+        Finished("6 updates applied", 6),
+        Left("w3"),
+    )
     assert measures.lost_nodes(events) == [
         ("w0", "killed by signal 11"),
         ("w2", "the parameter server saw it leave"),
@@ -48,30 +54,18 @@ def test_a_lost_worker_is_named_once_with_what_is_known_best() -> None:
 
 
 def test_a_rejected_worker_and_a_planned_end_are_no_losses() -> None:
-    events = [
-        REJECTED,
-        {"event": "left", "node": "w1"},
-        {"event": "exited", "node": "w1", "status": 8},
-        {"event": "exited", "node": "w2", "status": -9, "planned": True},
-    ]
+    events = entries(REJECTED, Left("w1"), Exited("w1", 8), Exited("w2", -9, planned=True))
     assert measures.lost_nodes(events) == []
     assert measures.rejected_pushes(events) == [("w1", "a value is NaN or infinite")]
 
 
 def test_nodes_that_end_in_the_tear_down_are_not_lost() -> None:
-    events = [
-        {"event": "state", "state": "training"},
-        {"event": "state", "state": "interrupted"},
-        {"event": "exited", "node": "w0", "status": -9},
-    ]
+    events = entries(StateChanged("training"), StateChanged("interrupted"), Exited("w0", -9))
     assert measures.lost_nodes(events) == []
 
 
 def test_the_last_look_at_the_memory_counts() -> None:
-    events = [
-        {"event": "memory", "private_bytes": {"w0": 1, "w1": 1}},
-        {"event": "memory", "private_bytes": {"w0": 10, "w1": 20}},
-    ]
+    events = entries(MemoryRead({"w0": 1, "w1": 1}), MemoryRead({"w0": 10, "w1": 20}))
     assert measures.private_bytes_median(events) == 15
 
 

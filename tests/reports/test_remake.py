@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import RunNotFound
+from testbed.events.rows import UpdateRow
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.telemetry.folder import RunFolder
@@ -23,7 +24,7 @@ def killed(folder: RunFolder) -> RunFolder:
     rows = read_rows(folder.updates)
     with SpoolWriter(folder.spool) as spool:
         for row in rows:
-            spool.append(row.item())
+            spool.append(UpdateRow(*row.item()))
     (folder.updates / "part-0000.parquet").unlink()
     content = json.loads(folder.run_file.read_text())
     folder.run_file.write_text(json.dumps(content | {"state": "training", "ended": None}))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from testbed.events.kinds import Exited, StateChanged
 from testbed.reports.frames import Run
 from testbed.reports.summary import write_summary
 from testbed.telemetry.folder import RunFolder
@@ -99,6 +100,15 @@ def test_the_verdict_names_what_was_measured_and_allowed(folder: RunFolder) -> N
     }
 
 
+def test_a_training_that_stalled_is_not_valid(folder: RunFolder) -> None:
+    said = {"reason": "stalled: 3 workers wait for w3", "stalled": True}
+    lines = [json.loads(line) for line in folder.events.read_text().splitlines()]
+    lines = [line | (said if line["event"] == "finished" else {}) for line in lines]
+    folder.events.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    reasons = Run(folder.path).summary["verdict"]["reasons"]
+    assert reasons[0] == "The training stalled: 3 workers wait for w3."
+
+
 def test_payload_beyond_tcp_is_seen(make_run: Callable[..., RunFolder]) -> None:
     folder = make_run(tcp_received_bytes=6199, wire_rx_bytes=6199 + 3300)
     reasons = Run(folder.path).summary["verdict"]["reasons"]
@@ -113,9 +123,9 @@ def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> No
     folder.updates.mkdir()
     for path in (folder.events, folder.evaluations, folder.traffic):
         path.unlink()
-    with Recorder(folder, time_scale=2.0) as recorder:
-        recorder.exited("w2", status=-9)
-        recorder.state("failed", reason="w2 did not join")
+    with Recorder.into(folder, time_scale=2.0) as recorder:
+        recorder.event(Exited("w2", -9))
+        recorder.event(StateChanged("failed", "w2 did not join"))
     summary = write_summary(Run(folder.path))
     assert summary["updates"] == {
         "total": 0,

@@ -18,13 +18,15 @@ import pytest
 
 from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.asgd import Asgd
-from testbed.algorithms.base import ServerHalf, Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Dense
-from testbed.frame.server import Server, StopRule
-from testbed.frame.turns import Turns
+from testbed.algorithms.base import AlgorithmConfig, ServerHalf, Update
+from testbed.algorithms.bsp import Bsp
+from testbed.frame.record import Timing
+from testbed.frame.server import Server
+from testbed.frame.service_queue import ServiceQueue
+from testbed.frame.stop import StopRule
+from testbed.payloads import Dense
+from testbed.payloads.layout import Layout
 from testbed.roles.clock import Clock
-from testbed.roles.journal import Journal
 from testbed.roles.process import TerminatedError
 from testbed.roles.ps import ParameterServer
 from testbed.roles.record import Record
@@ -35,7 +37,8 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_delivery
 from testbed.rpc.limits import Limits
-from testbed.rpc.messages import Delivery, Push, Timing
+from testbed.rpc.messages import Delivery, Push
+from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolReader, SpoolWriter
 
 LAYOUT = Layout(("weight",), ((2, 2),))
@@ -53,25 +56,33 @@ class Bench:
         workers: int,
         stop: StopRule,
         service_seconds: float,
+        sends_orders: bool,
     ) -> None:
         self.seconds = 0.0  # real
         self.clock = Clock(SCALE, steady=lambda: self.seconds)
         self.spool = SpoolWriter(folder / "updates.bin")
-        self.journal = Journal(folder / "events.jsonl", clock=self.clock, wall=lambda: 1e9)
+        self.log = EventLog(
+            folder / "events.jsonl", elapsed=lambda: self.clock.elapsed, wall=lambda: 1e9
+        )
         self.record = Record(self.spool, self.clock)
         self.snapshots = Snapshots()
         self.half = half
         self.training = Training(
-            Server(half, stop),
-            turns=Turns(service_seconds),
+            Server(half, stop, obeys={"batch_size"}, sends_orders=sends_orders),
+            queue=ServiceQueue(service_seconds),
             workers=workers,
             fingerprint=LAYOUT.fingerprint,
             clock=self.clock,
-            journal=self.journal,
+            log=self.log,
             record=self.record,
             snapshots=self.snapshots,
         )
         self._folder = folder
+
+    async def settle(self) -> None:
+        """Let every task run as far as it can."""
+        for _ in range(5):
+            await asyncio.sleep(0)
 
     def join(self, *workers: int) -> None:
         """Let workers join."""
@@ -100,7 +111,7 @@ class Bench:
         return decode_delivery(await self.training.exchange(Push(**(values | changes))))
 
     def events(self) -> list[dict[str, Any]]:
-        """What the journal holds."""
+        """What the log holds."""
         lines = (self._folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
@@ -124,6 +135,7 @@ def run(tmp_path: Path) -> Run:
         workers: int = 2,
         stop: StopRule | None = None,
         service_seconds: float = 0.0,
+        sends_orders: bool = False,
     ) -> Bench:
         asgd = Asgd(name="asgd", learning_rate=1.0).server(
             LAYOUT, workers, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
@@ -135,14 +147,23 @@ def run(tmp_path: Path) -> Run:
                 workers=workers,
                 stop=stop or StopRule(updates=100),
                 service_seconds=service_seconds,
+                sends_orders=sends_orders,
             )
-            with closing(bench.spool), closing(bench.journal):
+            with closing(bench.spool), closing(bench.log):
                 await play(bench)
             return bench
 
         return asyncio.run(main())
 
     return begin
+
+
+@pytest.fixture
+def barrier() -> ServerHalf[Any]:
+    """Nobody goes on before both workers have pushed; a round takes their mean off the model."""
+    return Bsp(name="bsp").server(
+        LAYOUT, 2, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
+    )
 
 
 class Stage:
@@ -160,16 +181,28 @@ class Stage:
     token = "secret"
 
     def __init__(
-        self, folder: Path, layout: Layout, *, updates: int, service_seconds: float
+        self,
+        folder: Path,
+        layout: Layout,
+        *,
+        updates: int,
+        service_seconds: float,
+        config: AlgorithmConfig,
     ) -> None:
         rng = np.random.default_rng(1)
-        self.half: ServerHalf = AdaComp(name="adacomp").server(
+        self.config = config
+        self.half: ServerHalf = config.server(
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
         )
         self.limits = Limits.of(layout.size)
         self.server = ParameterServer(
-            Server(self.half, StopRule(updates=updates)),
-            turns=Turns(service_seconds),
+            Server(
+                self.half,
+                StopRule(updates=updates),
+                obeys=config.OBEYS,
+                sends_orders=config.SENDS_ORDERS,
+            ),
+            queue=ServiceQueue(service_seconds),
             workers=2,
             fingerprint=layout.fingerprint,
             clock=Clock(1.0),
@@ -186,9 +219,11 @@ class Stage:
         self._ended: Future[BaseException] = Future()
         self._thread = threading.Thread(target=self._serve)
 
-    def start(self) -> None:
-        """Serve; both workers join and pull."""
+    def start(self, *, pulled: bool) -> None:
+        """Serve; both workers join and pull, unless they are to do so themselves."""
         self._thread.start()
+        if not pulled:
+            return
         with self.connect() as connection:
             for worker in (0, 1):
                 request = ps_pb2.JoinRequest(worker=worker, fingerprint=self._layout.fingerprint)
@@ -224,10 +259,23 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     """Starts a parameter server for a model; fails if anything unforeseen happened in it."""
     stages: list[Stage] = []
 
-    def start(layout: Layout, *, updates: int = 10, service_seconds: float = 0.0) -> Stage:
-        stages.append(Stage(tmp_path, layout, updates=updates, service_seconds=service_seconds))
-        stages[-1].start()
-        return stages[-1]
+    def start(
+        layout: Layout,
+        *,
+        updates: int = 10,
+        service_seconds: float = 0.0,
+        config: AlgorithmConfig | None = None,
+    ) -> Stage:
+        """With a config of its own, the workers are the test's business."""
+        stage = Stage(
+            *(tmp_path, layout),
+            updates=updates,
+            service_seconds=service_seconds,
+            config=config or AdaComp(name="adacomp"),
+        )
+        stages.append(stage)
+        stage.start(pulled=config is None)
+        return stage
 
     yield start
     for stage in stages:

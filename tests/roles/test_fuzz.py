@@ -16,9 +16,11 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from testbed.algorithms.base import Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Sparse
 from testbed.errors import RejectedError
+from testbed.events.entry import only
+from testbed.events.kinds import Incomplete, Rejected
+from testbed.payloads import Sparse
+from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, encode_push
@@ -154,9 +156,10 @@ def test_damaged_messages_change_nothing_and_are_counted(begin: Begin, tmp_path:
         *("RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "UNAUTHENTICATED"),
     }
     assert min(outcomes["INVALID_ARGUMENT"], outcomes["FAILED_PRECONDITION"]) > MESSAGES // 10
-    rejected = [event for event in read_events(tmp_path / "events.jsonl") if "code" in event]
-    assert max(Counter(event["node"] for event in rejected).values()) == 1000  # then only counted
-    assert {event["event"] for event in rejected} == {"rejected"}
+    entries = read_events(tmp_path / "events.jsonl")
+    rejected = only(entries, Rejected)
+    assert max(Counter(event.node for event in rejected).values()) == 1000  # then only counted
+    assert not only(entries, Incomplete)
     assert stage.half.parameters.tobytes() != before
     assert stage.half.version == 1
 
@@ -189,14 +192,11 @@ def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> N
             with pytest.raises(RejectedError) as caught:
                 connection.call(methods.EXCHANGE, update(**changes))
             assert reason in str(caught.value)
-            event = read_events(tmp_path / "events.jsonl")[-1]
+            event = read_events(tmp_path / "events.jsonl")[-1].event
+            assert isinstance(event, Rejected)
             # The worker is known by its connection where the message does not name it.
-            assert (event["event"], event["node"], event["method"]) == (
-                "rejected",
-                "w0",
-                "Exchange",
-            )
-            assert reason in event["reason"]
+            assert (event.node, event.method) == ("w0", "Exchange")
+            assert reason in event.reason
             assert stage.half.parameters.tobytes() == before
         assert decode_delivery(connection.call(methods.EXCHANGE, update())).reply is not None
     assert stage.half.version == 1

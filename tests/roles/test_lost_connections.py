@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.base import Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Sparse
+from testbed.payloads import Sparse
+from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc.codec import ATTEMPT, decode_delivery, encode_push
 from testbed.rpc.messages import Push, Timing

@@ -79,8 +79,8 @@ class Cast:
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         """The parameter server's events, or those of these names."""
-        events = read_events(self.folder / "ps" / "events.jsonl")
-        return [event for event in events if not names or event["event"] in names]
+        entries = read_events(self.folder / "ps" / "events.jsonl")
+        return [entry.as_dict() for entry in entries if not names or entry.name in names]
 
     def rows(self) -> np.ndarray[Any, Any]:
         """The applied updates."""

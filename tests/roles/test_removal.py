@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.base import Update
-from testbed.compress.layout import Layout
-from testbed.compress.payload import Sparse
 from testbed.errors import RejectedError
+from testbed.payloads import Sparse
+from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
@@ -46,7 +46,8 @@ def push(worker: int) -> bytes:
 
 
 def events(folder: Path, *names: str) -> list[dict[str, Any]]:
-    return [event for event in read_events(folder / "events.jsonl") if event["event"] in names]
+    entries = read_events(folder / "events.jsonl")
+    return [entry.as_dict() for entry in entries if entry.name in names]
 
 
 def test_a_removal_is_written_down_once_with_its_reason(stage: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import RejectedError
-from testbed.frame.server import StopRule
+from testbed.frame.stop import StopRule
 from testbed.rpc.codec import decode_snapshot
 
 Bench = Any

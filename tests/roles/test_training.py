@@ -9,63 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.algorithms.base import Applied, Reply, ServerHalf, Update
-from testbed.compress.payload import Dense, Sparse
 from testbed.errors import RejectedError
-from testbed.frame.server import StopRule
-from testbed.rpc.messages import Timing
+from testbed.frame.record import Timing
+from testbed.frame.stop import StopRule
+from testbed.payloads import Dense, Sparse
+from testbed.payloads.layout import Layout
 from testbed.rpc.service import SupersededError
 
 Bench = Any
+Half = Any
+LAYOUT = Layout(("weight",), ((2, 2),))
 Run = Callable[..., Bench]
-
-
-class Barrier(ServerHalf):
-    """Adds up pushes; nobody goes on before all who joined have pushed."""
-
-    def __init__(self, size: int) -> None:
-        self.parameters = np.zeros(size, np.float32)
-        self.version = 0
-        self._members: set[int] = set()
-        self._arrived: set[int] = set()
-
-    def push(self, worker: int, update: Update, now: float) -> Applied:
-        """Add."""
-        self.parameters += update.payload.values
-        self._arrived.add(worker)
-        self.version += 1
-        return Applied(self.version - 1, 0, sigma_mean=0.0, sigma_max=0, step_scale=1.0)
-
-    def ready(self, worker: int) -> bool:
-        """When the round is complete, or before the first."""
-        if self._arrived >= self._members:
-            self._arrived.clear()
-        return not self._arrived
-
-    def pull(self, worker: int, now: float) -> Reply:
-        """The sum so far."""
-        return Reply(Dense(self.parameters), self.version)
-
-    def join(self, worker: int) -> None:
-        """One more to wait for."""
-        self._members.add(worker)
-
-    def leave(self, worker: int) -> None:
-        """One less."""
-        self._members.discard(worker)
-
-
-async def settle() -> None:
-    """Let every task run as far as it can."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def test_nobody_gets_the_model_before_all_have_joined(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0)
         first = asyncio.create_task(bench.pull(0))
-        await settle()
+        await bench.settle()
         bench.seconds = 3.0
         assert not first.done()
         bench.join(1)
@@ -122,8 +83,8 @@ def test_a_repeated_push_is_applied_once_and_answered_anew(run: Run) -> None:
 
     bench = run(play)
     assert bench.rows()["sequence"].tolist() == [1, 1, 2]
-    tally = bench.record.tally
-    assert (tally.applied, tally.applied_bytes) == (3, 48)
+    tally, totals = bench.record.tally, bench.record.totals()
+    assert (totals["applied"], totals["applied_bytes"]) == (3, 48)
     assert (tally.repeated, tally.repeated_bytes) == (1, 16)
 
 
@@ -142,15 +103,15 @@ def test_a_call_that_arrives_after_its_repetition_changes_nothing(run: Run) -> N
     assert run(play).rows()["sequence"].tolist() == [1, 2]
 
 
-def test_a_waiting_call_is_overtaken_by_its_repetition(run: Run) -> None:
+def test_a_waiting_call_is_overtaken_by_its_repetition(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
         await bench.pull(1)
         lost = asyncio.create_task(bench.push(0, 1, 0))
-        await settle()
+        await bench.settle()
         again = asyncio.create_task(bench.push(0, 1, 0, attempt=1))
-        await settle()
+        await bench.settle()
         with pytest.raises(SupersededError, match="worker 0 has called again"):
             await lost
         assert not again.done()
@@ -159,18 +120,18 @@ def test_a_waiting_call_is_overtaken_by_its_repetition(run: Run) -> None:
         held = await again
         assert held.reply is not None
         assert other.reply is not None
-        assert held.reply.model.values.tolist() == [2, 2, 2, 2]  # applied once
+        assert held.reply.model.values.tolist() == [-1, -1, -1, -1]  # applied once
         assert (held.blocked, other.blocked) == (20.0, 0.0)
 
-    run(play, half=Barrier(4))
+    run(play, half=barrier)
 
 
-def test_a_worker_that_leaves_holds_nobody_up(run: Run) -> None:
+def test_a_worker_that_leaves_holds_nobody_up(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
         waiting = asyncio.create_task(bench.push(0, 1, 0))
-        await settle()
+        await bench.settle()
         assert not waiting.done()
         bench.training.leave(1)
         bench.training.leave(1)
@@ -178,18 +139,18 @@ def test_a_worker_that_leaves_holds_nobody_up(run: Run) -> None:
         with pytest.raises(RejectedError, match="has not joined"):
             await bench.push(1, 1, 0)
 
-    events = run(play, half=Barrier(4)).events()
+    events = run(play, half=barrier).events()
     left = [event for event in events if event["event"] == "left"]
     assert [(event["node"], event["reason"]) for event in left] == [("w1", None)]
 
 
-def test_a_worker_that_is_removed_holds_nobody_up(run: Run) -> None:
+def test_a_worker_that_is_removed_holds_nobody_up(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
         await bench.pull(1)
         waiting = asyncio.create_task(bench.push(0, 1, 0))
-        await settle()
+        await bench.settle()
         assert not waiting.done()
         bench.training.remove(1, "w1 was ended by SIGKILL")
         bench.training.remove(1, "once more")
@@ -198,7 +159,7 @@ def test_a_worker_that_is_removed_holds_nobody_up(run: Run) -> None:
         assert delivery.reply is not None
         assert delivery.reply.version == 1
 
-    events = run(play, half=Barrier(4)).events()
+    events = run(play, half=barrier).events()
     left = [event for event in events if event["event"] == "left"]
     assert [(event["node"], event["reason"]) for event in left] == [
         ("w1", "w1 was ended by SIGKILL")
@@ -277,24 +238,20 @@ def test_training_ends_after_exactly_so_many_updates(run: Run) -> None:
     assert [(event["reason"], event["version"]) for event in finished] == [("3 updates applied", 3)]
 
 
-def test_training_ends_in_time(run: Run) -> None:
+def test_training_ends_in_time(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
-        assert bench.training.seconds_to_tick() == 0.1
         bench.join(0, 1)
         waiting = asyncio.create_task(bench.push(0, 1, 0))
         await bench.pull(0)
-        await settle()
+        await bench.settle()
         bench.seconds = 0.95
-        assert bench.training.seconds_to_tick() == pytest.approx(0.05)
         bench.training.tick()
         assert not waiting.done()
         bench.seconds = 1.0
-        assert bench.training.seconds_to_tick() == 0.0
         bench.training.tick()
         assert (await waiting).reply is None
-        assert bench.training.seconds_to_tick() == 0.1
 
-    bench = run(play, half=Barrier(4), stop=StopRule(time=10.0))
+    bench = run(play, half=barrier, stop=StopRule(time=10.0))
     assert bench.events()[-1]["reason"] == "10 s of emulated time passed"
 
 
@@ -334,7 +291,7 @@ def test_a_worker_that_is_removed_cannot_be_told(run: Run) -> None:
         ),
         (
             {"payload": Sparse(np.array([1], np.int32), np.ones(1, np.float32))},
-            "a Sparse payload, expected all entries",
+            "a Sparse payload, expected a Dense one",
         ),
     ],
 )
@@ -362,3 +319,41 @@ def test_joining_is_checked(run: Run) -> None:
         bench.join(0, 0)
 
     assert [event["node"] for event in run(play).events()] == ["w0"]
+
+
+def test_rows_of_a_round_are_written_when_it_is_applied(run: Run, barrier: Half) -> None:
+    """w1's push comes at 5 and w0's at 10 emulated seconds, in whose moment both are applied."""
+
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        bench.seconds = 0.5
+        held = asyncio.create_task(bench.push(1, 1, 0))
+        await bench.settle()
+        assert len(bench.rows()) == 0
+        bench.seconds = 1.0
+        await bench.push(0, 1, 0)
+        await held
+
+    rows = run(play, half=barrier).rows()
+    assert rows["time_seconds"].tolist() == [10.0, 10.0]
+    assert rows["worker"].tolist() == rows["version_applied"].tolist() == [0, 1]
+    assert rows["staleness"].tolist() == [0, 0]
+    assert rows["steps"].tolist() == [1, 1]
+
+
+def test_what_no_round_was_complete_for_is_dropped(run: Run, barrier: Half) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        held = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        bench.seconds = 1.0
+        bench.training.tick()
+        assert (await held).reply is None
+
+    bench = run(play, half=barrier, stop=StopRule(time=10.0))
+    totals = bench.record.totals()
+    assert (totals["applied"], totals["dropped"], totals["dropped_bytes"]) == (0, 1, 16)

@@ -9,18 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.algorithms.base import Orders, Reply, Update
-from testbed.compress.payload import Dense, Payload, Sparse
+from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.frame.record import Timing
+from testbed.payloads import Dense, Payload, Sparse
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import (
     decode_delivery,
+    decode_orders,
     decode_push,
     decode_snapshot,
     encode_delivery,
+    encode_orders,
     encode_push,
     encode_snapshot,
     parse,
 )
-from testbed.rpc.messages import Delivery, Push, Snapshot, Timing
+from testbed.rpc.messages import Delivery, Push, Snapshot
 from testbed.rpc.wire import MalformedError, header
 
 TIMING = Timing(compute=0.5, late=0.25, think=1.5, transfer=2.0, blocked=0.125)
@@ -49,6 +53,7 @@ def generated(**fields: Any) -> ps_pb2.ExchangeRequest:
         "fingerprint": 0xDEADBEEF,
         "version": 7,
         "samples": 10,
+        "steps": 1,
         "timing": ps_pb2.Timing(
             compute_seconds=0.5,
             late_seconds=0.25,
@@ -171,9 +176,17 @@ def test_two_payloads_are_refused() -> None:
         decode_push(header(15, len(both)) + both)
 
 
-@pytest.mark.parametrize("orders", [Orders(), Orders(4, 1.5, 32), Orders(batch_size=8)])
-def test_replies_come_back(orders: Orders) -> None:
-    sent = Delivery(Reply(dense(1.5, -2.5), version=9, orders=orders), time=3.25, blocked=0.5)
+STANDING = (
+    NO_STANDING,
+    StandingOrders(1, Orders(4, 1.5, 32)),
+    StandingOrders(7, Orders(batch_size=8)),
+)
+
+
+@pytest.mark.parametrize("standing", STANDING)
+def test_replies_come_back(standing: StandingOrders) -> None:
+    reply = Reply(dense(1.5, -2.5), version=9, note={"least": 4.0})
+    sent = Delivery(reply, time=3.25, blocked=0.5, standing=standing)
     encoded = encode_delivery(sent)
     assert encoded.payload_bytes == 8
     message = ps_pb2.ModelReply.FromString(encoded.data)
@@ -182,8 +195,28 @@ def test_replies_come_back(orders: Orders) -> None:
     read = decode_delivery(encoded.data)
     assert read.reply is not None
     assert read.reply.model.values.tolist() == [1.5, -2.5]
-    assert (read.reply.version, read.reply.orders) == (9, orders)
+    assert (read.reply.version, read.standing) == (9, standing)
+    assert read.reply.note == {"least": 4.0}
     assert (read.time, read.blocked, read.payload_bytes) == (3.25, 0.5, 8)
+
+
+@pytest.mark.parametrize("standing", STANDING[1:])
+def test_orders_come_back(standing: StandingOrders) -> None:
+    assert decode_orders(encode_orders(standing)) == standing
+    with pytest.raises(MalformedError, match="not a Orders"):
+        decode_orders(b"\xff")
+
+
+def test_a_message_without_a_step_comes_back_with_its_note() -> None:
+    update = Update(Sparse.nothing(), version=7, samples=0, steps=0, note={"vote": 1.0})
+    read = decode_push(encode_push(Push(3, 5, 0xDEADBEEF, update, TIMING)).data)
+    assert (read.update.steps, read.update.samples) == (0, 0)
+    assert (read.update.note, read.payload_bytes) == ({"vote": 1.0}, 0)
+
+
+def test_more_notes_than_any_algorithm_sends_are_refused() -> None:
+    with pytest.raises(MalformedError, match="65 notes, expected at most 64"):
+        decode_push(generated(note={str(n): 0.0 for n in range(65)}).SerializeToString())
 
 
 def test_a_reply_that_says_stop_has_no_model() -> None:
@@ -200,7 +233,7 @@ def test_snapshots_come_back() -> None:
     assert (read.version, read.time, read.final) == (4, 1.5, True)
     assert read.model.values.tolist() == [1.0, 2.0]
     reply = ps_pb2.SnapshotReply(payload=ps_pb2.Payload(sparse=ps_pb2.Sparse()))
-    with pytest.raises(MalformedError, match="expected a dense one"):
+    with pytest.raises(MalformedError, match="a Sparse payload, expected Dense"):
         decode_snapshot(reply.SerializeToString())
 
 

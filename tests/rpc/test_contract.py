@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.payloads import KINDS
 from testbed.rpc import codec, methods
 from testbed.rpc._pb import ps_pb2
 
@@ -20,8 +21,8 @@ def test_method_names_are_those_of_the_contract() -> None:
         for method in service.methods
     }
     in_code = (
-        *(methods.JOIN, methods.PULL, methods.EXCHANGE, methods.LEAVE),
-        *(methods.SNAPSHOT, methods.REPORT, methods.REMOVE),
+        *(methods.JOIN, methods.PULL, methods.EXCHANGE, methods.FOLLOW_ORDERS, methods.LEAVE),
+        *(methods.SNAPSHOT, methods.REPORT, methods.REMOVE, methods.SILENCE),
     )
     assert names == set(in_code)
 
@@ -29,11 +30,16 @@ def test_method_names_are_those_of_the_contract() -> None:
 def test_field_numbers_of_the_bulk_fields_are_those_of_the_contract() -> None:
     for message in (ps_pb2.ExchangeRequest, ps_pb2.ModelReply, ps_pb2.SnapshotReply):
         assert message.DESCRIPTOR.fields_by_name["payload"].number == codec.PAYLOAD
-    assert ps_pb2.Payload.DENSE_FIELD_NUMBER == codec.DENSE
-    assert ps_pb2.Payload.SPARSE_FIELD_NUMBER == codec.SPARSE
-    assert ps_pb2.Dense.VALUES_FIELD_NUMBER == codec.DENSE_VALUES
-    assert ps_pb2.Sparse.INDICES_FIELD_NUMBER == codec.SPARSE_INDICES
-    assert ps_pb2.Sparse.VALUES_FIELD_NUMBER == codec.SPARSE_VALUES
+
+
+def test_every_kind_of_payload_is_in_the_contract_with_its_arrays() -> None:
+    kinds = {field.number: field.message_type for field in ps_pb2.Payload.DESCRIPTOR.fields}
+    assert kinds.keys() == {kind.NUMBER for kind in KINDS}
+    for kind in KINDS:
+        message = kinds[kind.NUMBER]
+        assert message.name == kind.__name__
+        numbers = [field.number for field in message.fields if field.type == field.TYPE_BYTES]
+        assert numbers == list(range(1, len(kind.TYPES) + 1))
 
 
 @pytest.mark.skipif(

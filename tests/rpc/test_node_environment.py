@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from testbed.runtimes.environment import agent_environment
+from testbed.host.environment import agent_environment
 
 PROGRAM = """
 import grpc

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Exit, Launch
+from testbed.agent.launch import Exit, Launch, Mount
+from testbed.agent.settings import Template
 from testbed.errors import HostError
-from testbed.runtimes.base import Cell, Lifeline, Mount, RuntimeDriver, Start, Template
-from testbed.runtimes.hierarchies import Hierarchy, find_delegated, find_hierarchies
-from testbed.runtimes.native import NativeDriver
-from testbed.runtimes.users import Users, find_users
+from testbed.host.hierarchies import find_hierarchies
+from testbed.host.users import Users, find_users
+from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start
+from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, NodeSpec, Plan
 
@@ -71,6 +72,7 @@ class LiveRun:
             memory=None,
             cpu_weight=1,
             uid=21000 + index,
+            part="server" if name == "ps" else "client",
         )
         return replace(node, **changes)
 
@@ -86,7 +88,7 @@ class LiveRun:
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
         """Have the runtime make the container, where the agent does not."""
         plan = Plan(self.folder.name, (node,), NetworkSpec(), "warm", {})
-        cell = Cell(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
+        cell = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
         return self.driver.contain(plan, self.folder, [cell]).get(node.name)
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:
@@ -96,7 +98,7 @@ class LiveRun:
         return self.wait_for_exit(name).status, self.output(name)
 
     def output(self, name: str) -> str:
-        return self.driver.logs(self.folder, name).decode()
+        return self.folder.log(name).read_text()
 
     def wait_for_exit(self, name: str) -> Exit:
         def look() -> Exit | None:
@@ -132,15 +134,6 @@ def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iter
 def users() -> Users:
     """Where the uids of nodes come from, for the user who runs the tests."""
     return find_users()
-
-
-@pytest.fixture(scope="session")
-def trees(users: Users) -> tuple[Hierarchy, ...]:
-    """Where that user can make control groups; a test that needs them is skipped without."""
-    found = find_delegated() if users.namespace else find_hierarchies()
-    if not found:
-        pytest.skip("needs control groups: root, or a delegated part of version 2")
-    return found
 
 
 @pytest.fixture
@@ -183,11 +176,6 @@ def live(driver: RuntimeDriver, tmp_path_factory: pytest.TempPathFactory) -> Ite
     runs = tmp_path_factory.mktemp("runs")
     with live_run(driver, runs, f"shared-{runs.parent.name}-{runs.name}") as run:
         yield run
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], Any]], Any]:
-    return wait_until
 
 
 @pytest.fixture

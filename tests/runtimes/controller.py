@@ -15,9 +15,10 @@ from typing import NoReturn
 
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Launch
-from testbed.runtimes import lifeline, native
-from testbed.runtimes.base import Start, Template
-from testbed.runtimes.lifeline import NativeLifeline
+from testbed.agent.settings import Template
+from testbed.runtimes.base import Start
+from testbed.runtimes.native import driver, lifeline
+from testbed.runtimes.native.lifeline import NativeLifeline
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
 
@@ -53,7 +54,7 @@ def node(index: int) -> NodeSpec:
 
 def main(runs: str, name: str, step: str, detached: str = "") -> None:
     DyingLifeline.step = step
-    native.NativeLifeline = DyingLifeline
+    driver.NativeLifeline = DyingLifeline
     assert lifeline.NativeLifeline is not DyingLifeline
     folder = RunFolder.create(
         Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
@@ -61,7 +62,7 @@ def main(runs: str, name: str, step: str, detached: str = "") -> None:
     template = Template(preload=("entries",))
     start = Start(template=template, detached=bool(detached), environment=ENVIRONMENT)
     plan = Plan(name, (), NetworkSpec(), "warm", {})
-    native.NativeDriver().start(plan, folder, start)
+    driver.NativeDriver().start(plan, folder, start)
     if step == "ready":
         die()
     client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)

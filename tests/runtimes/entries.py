@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.agent.seccomp import NUMBERS
 from testbed.errors import RejectedError
+from testbed.host.seccomp import NUMBERS
 
 Arguments = Mapping[str, str]
 
@@ -160,4 +160,22 @@ def call(arguments: Arguments) -> int:
 def show(arguments: Arguments) -> int:
     """Print its arguments and environment."""
     print(json.dumps({"arguments": dict(arguments), "environment": dict(os.environ)}))
+    return 0
+
+
+def look_for_gpus(arguments: Arguments) -> int:
+    """Print what says which GPUs there are, and whether the first of them can be opened."""
+    names = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+    found = {name: os.environ.get(name) for name in names}
+    # As a library sees it that asks the C library, and not Python.
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+    encoded = {name: None if value is None else value.encode() for name, value in found.items()}
+    assert encoded == {name: getenv(name.encode()) for name in names}
+    try:
+        os.close(os.open("/dev/nvidia0", os.O_RDWR))
+        device = "opened"
+    except OSError as error:
+        device = errno.errorcode[error.errno or 0]
+    print(json.dumps({**found, "device": device}))
     return 0

@@ -1,43 +1,11 @@
-"""The driver of a run is found by what its folder says."""
+"""What `auto` comes to, and whose uids a runtime has."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from testbed.runtimes import Docker, Native
-from testbed.runtimes.choose import choose, runtime_of, users_of
-from testbed.telemetry.folder import RunFolder
-
-
-def folder(place: Path, text: str) -> RunFolder:
-    made = RunFolder(place / "run")
-    made.path.mkdir()
-    made.scenario.write_text(text)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("runtime:\n  name: native\n", Native(name="native")),
-        ("runtime:\n  name: docker\n", Docker(name="docker")),
-        ("runtime:\n  name: docker\n  image: mine:1\n", Docker(name="docker", image="mine:1")),
-        ("runtime: {name: simulated}\n", Native(name="native")),
-        ("runtime: {name: podman}\n", Native(name="native")),
-        ("name: old\n", Native(name="native")),
-        ("- a list\n", Native(name="native")),
-        ("runtime: [\n", Native(name="native")),
-        ("", Native(name="native")),
-    ],
-)
-def test_what_made_the_containers_of_a_run(tmp_path: Path, text: str, expected: object) -> None:
-    assert runtime_of(folder(tmp_path, text)) == expected
-
-
-def test_a_folder_that_is_gone(tmp_path: Path) -> None:
-    assert runtime_of(RunFolder(tmp_path / "gone")) == Native(name="native")
+from testbed.runtimes.choose import choose, users_of
 
 
 @pytest.mark.parametrize(

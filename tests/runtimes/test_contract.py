@@ -9,21 +9,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.cpusets import CpuSet
+from testbed.agent.launch import Mount
+from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError
-from testbed.runtimes.base import Mount, RuntimeDriver, Start, Template
+from testbed.host.process import Process
+from testbed.runtimes.base import RuntimeDriver, Start
 from testbed.runtimes.docker.driver import DockerDriver
-from testbed.runtimes.native import NativeDriver
-from testbed.runtimes.process import Process
+from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
-from testbed.units import Size
 
 VICTIM = Path(__file__).parent / "victim.py"
 DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {
@@ -40,22 +39,6 @@ def driver(request: pytest.FixtureRequest) -> RuntimeDriver:
     return DRIVERS[request.param]()
 
 
-def test_requests_name_every_node_and_its_limits_without_touching_the_host(
-    driver: Any, live: Any
-) -> None:
-    nodes = (live.node("ps", cpu_weight=10), live.node("w0", cpu=0.5, memory=Size.parse("64MiB")))
-    nodes = (nodes[0], replace(nodes[1], cpuset=CpuSet("0")))
-    first, second = driver.requests(Plan("run", nodes, NetworkSpec(), "warm", {}))
-    assert (first.node, second.node) == ("ps", "w0")
-    assert first.options["cpu weight"] == "10"
-    assert first.options["memory"] == "no limit"
-    assert second.options["cpu"] == "0.5"
-    assert second.options["memory"] == "64MiB"
-    assert (first.options["cpuset"], second.options["cpuset"]) == ("no limit", "0")
-    assert second.options["hostname"] == "w0"
-    assert second.options["uid"] == "21000"
-
-
 @pytest.mark.parametrize("mode", ["warm", "cold"])
 def test_a_node_runs_its_role_and_reports_its_exit_status(live: Any, mode: str) -> None:
     name = {"warm": "w100", "cold": "w101"}[mode]
@@ -66,10 +49,11 @@ def test_a_node_runs_its_role_and_reports_its_exit_status(live: Any, mode: str) 
 
 def test_the_pid_is_the_role_as_this_process_sees_it(live: Any) -> None:
     pid = live.launch("w102", "entries:wait")
-    assert live.client.pid("w102") == pid
     assert Path(f"/proc/{pid}/comm").read_text() == "w102\n"
     assert live.client.private_bytes("w102") > 100_000
-    assert live.launch("w115", "entries:finish", arguments={"status": "0"}) > 1
+    # One that has ended, and was waited for, has none any more.
+    ended = live.launch("w115", "entries:finish", arguments={"status": "0"})
+    assert ended is None or ended > 1
 
 
 def test_errors_of_a_role_end_in_its_log(live: Any) -> None:
@@ -174,11 +158,9 @@ def test_a_node_cannot_be_launched_twice_but_again_after_its_end(
 
 
 def test_asking_for_an_unknown_node_says_so(driver: Any, live: Any) -> None:
-    for ask in (live.client.pid, live.client.private_bytes, live.client.freeze):
+    for ask in (live.client.thaw, live.client.private_bytes, live.client.freeze):
         with pytest.raises(NodeError, match="w998 was never launched"):
             ask("w998")
-    with pytest.raises(NodeError, match=r"w998\.log: no such log"):
-        driver.logs(live.folder, "w998")
 
 
 def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -> None:

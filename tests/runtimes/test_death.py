@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
+from testbed.host.hierarchies import find_delegated, find_hierarchies
+from testbed.host.process import Process, name_of
 from testbed.runtimes.base import Start
-from testbed.runtimes.hierarchies import find_delegated, find_hierarchies
-from testbed.runtimes.lifeline import read_record
-from testbed.runtimes.native import NativeDriver
-from testbed.runtimes.process import Process, name_of
+from testbed.runtimes.native.driver import NativeDriver
+from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
 

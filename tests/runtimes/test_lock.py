@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import NodeError
+from testbed.host.process import name_of
 from testbed.runtimes.lock import attempts, take_lock
-from testbed.runtimes.process import name_of
 from testbed.telemetry.folder import RunFolder
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from testbed.runtimes.users import MODES
+from testbed.host.users import MODES
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 QUICK = ("--set", "stop.updates=40", "--workers", "3")
@@ -31,7 +31,7 @@ def user(request: pytest.FixtureRequest, new_account: Any) -> Iterator[Any]:
 
 
 def test_it_has_what_its_account_allows(user: Any) -> None:
-    found = user.run(user.python, "-m", "testbed.agent.trial")
+    found = user.run(user.python, "-m", "testbed.host.trial")
     kind = "range" if user.name.endswith("r") else "one"
     assert json.loads(found.stdout) == {"users": kind}, found.stderr
 
@@ -79,7 +79,7 @@ def test_where_namespaces_are_forbidden_it_is_told_what_forbids_them(user: Any) 
     assert not (user.home / "runs/forbidden").exists()
 
 
-@pytest.mark.parametrize("tests", ["test_contract.py", "test_native.py", "test_death.py"])
+@pytest.mark.parametrize("tests", ["test_contract.py", "native/test_driver.py", "test_death.py"])
 def test_the_tests_of_the_runtime_pass(user: Any, tests: str) -> None:
     options = ("-q", "-p", "no:cacheprovider", "-m", "namespaces and not slow")
     done = user.run(user.python, "-m", "pytest", *options, f"tests/runtimes/{tests}")

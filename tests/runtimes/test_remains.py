@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from testbed.agent.discovery import title_of
 from testbed.errors import NodeError
-from testbed.runtimes.agents import title_of
-from testbed.runtimes.lock import take_lock
-from testbed.runtimes.native import NativeDriver
-from testbed.runtimes.process import Process, name_of
-from testbed.runtimes.remains import not_ended
+from testbed.host.process import Process, name_of
+from testbed.runtimes.lock import not_ended, take_lock
+from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 
 ENDING = """
 import signal, sys
-from testbed.agent.syscalls import set_name
+from testbed.host.syscalls import set_name
 set_name(sys.argv[1])
 print("named", flush=True)
 signal.pause()

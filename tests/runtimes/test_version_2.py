@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from testbed.agent import syscalls
-from testbed.runtimes.hierarchies import CONTROLLERS, find_hierarchies
+from testbed.host import syscalls
+from testbed.host.hierarchies import CONTROLLERS, find_hierarchies
 
 pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow]
+FILES = ("test_contract.py", "native/test_driver.py", "test_death.py")
 ABOUT_GROUPS = "control_groups or memory or frozen or freezes or no_kernel or stop_ends or killed"
 
 
@@ -55,12 +56,12 @@ def test_limits_freezing_and_death(
     root: Path, no_cpuset: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = Path(__file__).parent
-    files = ("contract", "native", "death", "enforcement")
+    files = (here / name for name in FILES)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
             *("-m", "not slow and not docker", "-k", f"{ABOUT_GROUPS} or test_enforcement"),
-            *(str(here / f"test_{name}.py") for name in files),
+            *map(str, (*files, here.parent / "host" / "test_enforcement.py")),
         ],
         cwd=here.parents[1],
         capture_output=True,
@@ -89,7 +90,7 @@ def test_an_ordinary_user_has_limits_where_a_part_is_delegated(
             *(part / f"cgroup.{name}" for name in ("procs", "subtree_control", "threads")),
         )
         subprocess.run(["chown", user.name, *given], check=True)
-        tests = [f"tests/runtimes/test_{name}.py" for name in ("native", "death", "contract")]
+        tests = [f"tests/runtimes/{name}" for name in FILES]
         options = (
             "-q",
             "-p",

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Launch
-from testbed.runtimes import Docker, Native
-from testbed.runtimes.base import Cell, Mount, Start, Template
-from testbed.runtimes.choose import Real, driver_of
+from testbed.agent.launch import Launch, Mount
+from testbed.agent.settings import Template
+from testbed.runtimes import Docker, Native, Real
+from testbed.runtimes.base import ContainerSpec, Start
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
 
@@ -32,7 +32,7 @@ def node(index: int) -> NodeSpec:
 
 
 def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
-    driver = driver_of(RUNTIMES[runtime])
+    driver = RUNTIMES[runtime].driver()
     folder = RunFolder.create(
         Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
     )
@@ -45,7 +45,9 @@ def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
     plan = Plan(name, tuple(map(node, range(NODES))), NetworkSpec(), "warm", {"run": name})
     lifeline = driver.start(plan, folder, start)
     client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)
-    cells = [Cell(one, (Mount(HERE, MOUNTED),), folder.log(one.name)) for one in plan.nodes]
+    cells = [
+        ContainerSpec(one, (Mount(HERE, MOUNTED),), folder.log(one.name)) for one in plan.nodes
+    ]
     containers = driver.contain(plan, folder, cells)
     for one in plan.nodes:
         log = folder.log(one.name)

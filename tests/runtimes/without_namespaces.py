@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from testbed.agent import syscalls
+from testbed.host import syscalls
 
 EVERYBODY = "0 0 4294967295"
 

@@ -56,7 +56,7 @@ def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) 
     ("key", "value"),
     [
         ("name", "Not A Name"),
-        ("algorithm", "bsp"),
+        ("algorithm", "adsp"),
         ("algorithm", {"adacomp": {"ratio": 2}}),
         ("stop", {"updates": 0}),
         ("stop", {"time": "30"}),

@@ -6,9 +6,9 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.scenario import load_text
-from testbed.scenario.links import link_spec
+from testbed.scenario.links import direction_of, link_spec, shape_of
 from testbed.topology import Shape
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 TEXT = """\
 name: linked
@@ -55,3 +55,13 @@ def test_laws_and_shares_are_the_same_in_emulated_and_in_real_time() -> None:
         distribution="uniform",
         loss_correlation=0.2,
     )
+
+
+def test_a_shape_in_real_time_leads_back_to_the_scenario_s_direction() -> None:
+    fields = "rate: 1mbit, delay: 20ms, jitter: 4ms, distribution: pareto, queue: 200ms"
+    for up in (fields, f"{fields}, loss: 0.01, loss_correlation: 0.5", "delay: 1ms", ""):
+        scenario = load_text(TEXT.replace("{UP}", f"{{{up}}}"))
+        direction = scenario.workers.classes["far"].link.up
+        assert direction_of(shape_of(direction, 3.7), 3.7).model_dump() == pytest.approx(
+            direction.model_dump()
+        )

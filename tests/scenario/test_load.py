@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.distributions import Law
 from testbed.errors import ScenarioError
 from testbed.runtimes import Native
 from testbed.scenario import load, load_text
-from testbed.units import Duration, Rate
+from testbed.values.laws import Law
+from testbed.values.units import Duration, Rate
 
 
 def test_the_least_a_scenario_needs() -> None:

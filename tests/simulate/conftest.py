@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed import Run
+from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
+from testbed.events.entry import Entry
+from testbed.events.kinds import Evaluated
+from testbed.events.rows import Rows
+from testbed.events.sink import Sink
 from testbed.experiment import Experiment
+from testbed.frame.evaluation import Schedule
+from testbed.frame.server import Server
+from testbed.frame.service_queue import ServiceQueue
+from testbed.frame.stop import StopRule
+from testbed.frame.worker import Shard, Step, Worker
+from testbed.models import Evaluation
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
 from testbed.simulate.agenda import Agenda
+from testbed.simulate.engine import Engine
+from testbed.simulate.flight import DeviceModel
+from testbed.simulate.links import Bucket, FairLink
+from testbed.simulate.model import Hop
+from testbed.simulate.model import Path as Way
+from testbed.simulate.pool import Pool
 from testbed.simulate.run import simulate, virtual_clock
+from testbed.simulate.worker import Learner, SimulatedWorker
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.telemetry.status import Status
 
 SCENARIO = """
 name: tiny
@@ -37,22 +59,6 @@ evaluate: {every: 40, images: 100}
 Simulate = Callable[..., Run]
 
 
-class Silent:
-    """An observer that remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.notices: list[str] = []
-
-    def phase(self, text: str) -> None:
-        """Nothing to be told."""
-
-    def notice(self, text: str) -> None:
-        self.notices.append(text)
-
-    def status(self, status: Status) -> None:
-        """Nothing to be told."""
-
-
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prepared digits."""
@@ -65,8 +71,8 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
     """Simulates the tiny scenario, with some values replaced, and opens the run's folder."""
 
-    def run(name: str, *settings: str, processes: int = 2) -> Run:
-        scenario = load_text(SCENARIO, overrides=[Override.parse(text) for text in settings])
+    def run(name: str, *settings: str, processes: int = 2, text: str = SCENARIO) -> Run:
+        scenario = load_text(text, overrides=[Override.parse(text) for text in settings])
         classes = [
             member for member, n in scenario.workers.class_counts().items() for _ in range(n)
         ]
@@ -75,14 +81,119 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
         )
         agenda = Agenda()
         clock = virtual_clock(agenda, time_scale=scenario.time_scale)
-        with Recorder(folder, time_scale=scenario.time_scale, clock=clock) as recorder:
+        with Recorder.into(
+            folder,
+            time_scale=scenario.time_scale,
+            clock=clock,
+        ) as recorder:
             simulate(
                 Experiment.open(folder.path, data=digits),
                 recorder,
                 agenda=agenda,
-                observer=Silent(),
                 processes=processes,
             )
         return Run(folder.path)
 
     return run
+
+
+LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
+LATENCY = 0.01
+
+
+class MadeUp(Learner):
+    """Gradients and losses that depend on the model and on the data, without a network."""
+
+    def __init__(self) -> None:
+        """There is nothing to bind."""
+
+    def gradient(self, at: Vector, step: Step) -> Vector:
+        noise = np.random.default_rng(step.samples).standard_normal(at.size).astype(np.float32)
+        return (at * np.float32(0.2) + noise).astype(np.float32)
+
+    def evaluate(self, at: Vector, images: Samples | None) -> Evaluation:
+        return Evaluation(float(np.square(at).sum()), 0.0, 0.0, 1)
+
+
+class Book(Sink):
+    """What a simulation writes down."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self.evaluations: list[tuple[float, int]] = []
+
+    def event(self, entry: Entry) -> None:
+        if isinstance(entry.event, Evaluated):
+            self.evaluations.append((entry.event.time_seconds, entry.event.version))
+
+    def updates(self, rows: Rows, *, now: float) -> None:
+        self.rows.extend(rows)
+
+    def column(self, name: str) -> list[Any]:
+        return [row[name].item() for row in self.rows]
+
+
+def thinking(worker: int) -> Callable[[], float]:
+    rng = np.random.default_rng(100 + worker)
+    return lambda: float(rng.uniform(0.5, 1.5))
+
+
+def play(
+    config: AlgorithmConfig,
+    stop: StopRule,
+    *,
+    step_seconds: Sequence[float] = (1.0, 1.0, 1.0),
+    think: Callable[[int], Callable[[], float]] = thinking,
+    processes: int = 1,
+    planned: Callable[[Engine], None] = lambda engine: None,
+) -> tuple[Engine, Book]:
+    """Every message takes LATENCY, an evaluation nothing, and the model begins with draws."""
+    count, agenda, book = len(step_seconds), Agenda(), Book()
+    path = Way(inf, 0, (Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")), 0.0, 2 * LATENCY)
+    parameters = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
+
+    def build(number: int, _: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
+        made = {}
+        for index in range(number, count, processes):
+            shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
+            half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
+            worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
+            made[index] = SimulatedWorker(index, worker, step_seconds[index])
+            worker.think = made[index].take_think
+        return made, MadeUp()
+
+    with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
+        engine = Engine(
+            server=Server(
+                config.server(LAYOUT, count, parameters=parameters, rng=np.random.default_rng(1)),
+                stop,
+                obeys=config.OBEYS,
+                sends_orders=config.SENDS_ORDERS,
+            ),
+            workers=pool,
+            devices=[
+                DeviceModel(
+                    *(step_seconds[index], path, path, Bucket(inf, 0), Bucket(inf, 0)),
+                    draw_think=think(index),
+                    rng=np.random.default_rng(0),
+                )
+                for index in range(count)
+            ],
+            agenda=agenda,
+            uplink=FairLink(agenda, inf),
+            downlink=FairLink(agenda, inf),
+            queue=ServiceQueue(0.0),
+            schedule=Schedule(updates=None, seconds=10.0),
+            images=np.arange(1),
+            recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
+            sends_messages=config.SENDS_MESSAGES,
+        )
+        planned(engine)
+        engine.run()
+    return engine, book
+
+
+@pytest.fixture
+def world() -> Callable[..., tuple[Engine, Book]]:
+    """Plays a small made-up world to its end: see ``play``."""
+    return play

@@ -6,22 +6,30 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from testbed.algorithms.base import Orders, Update
-from testbed.compress.payload import Dense, Payload, Sparse
+from testbed.algorithms.base import Orders, Reply, Update
+from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
-from testbed.simulate.device import Cycle
+from testbed.payloads import Dense, Payload, Sparse
 from testbed.simulate.messages import (
+    Answer,
+    Begin,
     Examine,
     Loan,
-    Order,
+    Packed,
     Result,
-    orders_bytes,
-    orders_of,
+    Resume,
+    Task,
+    Unmoved,
+    answers_bytes,
+    answers_of,
+    borrowed,
+    lend,
     pack,
-    results_bytes,
-    results_of,
+    tasks_bytes,
+    tasks_of,
     unpack,
 )
+from testbed.simulate.worker import Cycle, Paused
 
 N = 8
 
@@ -44,7 +52,7 @@ def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: b
     row = np.full(N, 9, np.float32)
     cycle = Cycle(3, 17, Update(payload, 40, 10), 2.5, 0.01, 1.25)
     result = pack(cycle, row)
-    assert (result.payload is not None) == apart
+    assert (result.apart is not None) == apart
     out = unpack(result, row)
     row[:] = 0  # the next model
     assert type(out.update.payload) is type(payload)
@@ -58,58 +66,90 @@ def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: b
     assert (out.update.version, out.update.samples) == (40, 10)
 
 
+def test_an_update_with_a_note_keeps_it() -> None:
+    update = Update(sparse(1), 40, samples=0, steps=0, note={"vote": 1.0})
+    row = np.zeros(N, np.float32)
+    out = unpack(pack(Cycle(3, 17, update, 2.5, 0.0, 0.0), row), row)
+    assert (out.update.steps, out.update.note) == (0, {"vote": 1.0})
+
+
+@pytest.mark.parametrize("note", [{}, {"least": 3.0}])
+@pytest.mark.parametrize("payload", [Dense(np.arange(N, dtype=np.float32)), sparse(0, 5)])
+def test_a_reply_is_lent_through_a_row(payload: Payload, note: dict[str, float]) -> None:
+    row, standing = np.full(N, 9, np.float32), StandingOrders(3, Orders(batch_size=2))
+    loan = lend(Reply(payload, 40, note=note), row, 7, standing)
+    assert (loan.row, loan.standing) == (7, standing)
+    out = borrowed(loan, row)
+    assert (out.version, out.note, type(out.model)) == (40, note, type(payload))
+    for there, here in zip(out.model.arrays, payload.arrays, strict=True):
+        np.testing.assert_array_equal(there, here)
+
+
+STANDING = StandingOrders(4, Orders(local_steps=3))
+
+
 @pytest.mark.parametrize(
-    "order",
+    "task",
     [
-        Order(7, 1.25, 0.1, Loan(3, 40, Orders(), None)),
-        Order(7, 1.25, 0.0, Loan(3, 40, Orders(local_steps=3), None)),
-        Order(0, float("inf"), 1e-300, Loan(0, 2**62, Orders(batch_size=1), None)),
+        Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0))),
+        Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0), standing=STANDING)),
+        Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)), horizon=2.5),
+        Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)), coming=((2.0, STANDING),)),
+        Begin(0, float("inf"), 1e-300, Loan(0, 2**62, Packed(2, 8, 8))),
+        Resume(7, 3, 4.5, ((2.0, STANDING),)),
     ],
 )
-def test_an_order_comes_out_of_its_bytes_as_it_went_in(order: Order) -> None:
-    assert orders_of(orders_bytes([order, order])) == [order, order]
-
-
-def test_a_part_of_a_model_travels_with_its_order() -> None:
-    given = [Order(7, 1.25, 0.1, Loan(3, 40, Orders(), sparse(0, 5)))]
-    orders = orders_of(orders_bytes(given))
-    assert not isinstance(orders, Examine)
-    (out,) = orders
-    part = out.loan.part
-    assert isinstance(part, Sparse)
-    np.testing.assert_array_equal(part.indices, [0, 5])
-    np.testing.assert_array_equal(part.values, np.array([0, -5], np.float32))
+def test_a_task_comes_out_of_its_bytes_as_it_went_in(task: Task) -> None:
+    out = tasks_of(tasks_bytes([task, task]))
+    assert out == [task, task]
+    assert not isinstance(out, Examine)
+    assert [type(one) for one in out] == [type(task)] * 2
 
 
 @pytest.mark.parametrize("images", [None, np.array([0, 3, 9])])
 def test_what_is_to_be_evaluated_travels_too(images: NDArray[np.int64] | None) -> None:
-    out = orders_of(orders_bytes(Examine(images)))
+    out = tasks_of(tasks_bytes(Examine(images)))
     assert isinstance(out, Examine)
     np.testing.assert_array_equal(out.images, images)
 
 
 @pytest.mark.parametrize(
-    "result",
+    "answer",
     [
-        Result(3, 17, 2.5, 0.01, 1.25, 40, 10, None, None),
-        Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 0, None),
-        Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 4, None),
+        Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, Packed(1, 32, 0)),
+        Result(3, 17, 2.5, 0.01, 1.25, 40, 0, 0, Packed(2, 0, 0)),
+        Paused(3, 2.5),
+        Unmoved(3),
     ],
 )
-def test_a_result_comes_out_of_its_bytes_as_it_went_in(result: Result) -> None:
-    assert results_of(results_bytes([result, result])) == [result, result]
+def test_an_answer_comes_out_of_its_bytes_as_it_went_in(answer: Answer) -> None:
+    out = answers_of(answers_bytes([answer, answer]))
+    assert out == [answer, answer]
+    assert not isinstance(out, Evaluation)
+    assert [type(one) for one in out] == [type(answer)] * 2
 
 
 def test_an_evaluation_comes_out_of_its_bytes_as_it_went_in() -> None:
     evaluation = Evaluation(float("inf"), 0.25, 0.5, 360)
-    assert results_of(results_bytes(evaluation)) == evaluation
+    assert answers_of(answers_bytes(evaluation)) == evaluation
 
 
 def test_an_update_apart_travels_with_its_result() -> None:
-    packed = Result(3, 17, 2.5, 0.01, 1.25, 40, 10, None, sparse(0, 2, 7))
-    results = results_of(results_bytes([packed]))
-    assert not isinstance(results, Evaluation)
-    (out,) = results
-    assert out[:8] == packed[:8]
-    assert isinstance(out.payload, Sparse)
-    np.testing.assert_array_equal(out.payload.indices, [0, 2, 7])
+    update = Update(sparse(0, 2, 7), 40, samples=10)
+    packed = Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, Packed(0, 0, 0), update)
+    answers = answers_of(answers_bytes([packed]))
+    assert not isinstance(answers, Evaluation)
+    (out,) = answers
+    assert isinstance(out, Result)
+    assert out[:9] == packed[:9]
+    assert out.apart is not None
+    assert isinstance(out.apart.payload, Sparse)
+    np.testing.assert_array_equal(out.apart.payload.indices, [0, 2, 7])
+
+
+def test_nothing_ordered_is_the_same_object_on_the_other_side() -> None:
+    """What tells plain tasks from others."""
+    out = tasks_of(tasks_bytes([Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)))]))
+    assert not isinstance(out, Examine)
+    assert isinstance(out[0], Begin)
+    assert out[0].loan.standing is NO_STANDING

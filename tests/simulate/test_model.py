@@ -9,7 +9,7 @@ import pytest
 
 from testbed.scenario.schema import Direction, Link
 from testbed.simulate.model import paths
-from testbed.units import Duration, Rate
+from testbed.values.units import Duration, Rate
 
 RNG = np.random.default_rng(0)
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.asgd import Asgd
-from testbed.algorithms.base import Orders, Reply
+from testbed.algorithms.base import Reply, Stream
 from testbed.algorithms.comp_asgd import CompAsgd
-from testbed.compress.payload import Dense, Sparse, Vector
 from testbed.datasets import Prepared
-from testbed.frame.worker import Worker
+from testbed.frame.worker import Shard, Worker
 from testbed.models import Bound, Mlp, Network
-from testbed.simulate.device import Device, Laboratory
+from testbed.payloads import Dense, Sparse, Vector
 from testbed.simulate.pool import BATCH, IN_FLIGHT, Pool
+from testbed.simulate.worker import Cycle, Learner, SimulatedWorker
 
 WORKERS = 2 * IN_FLIGHT + BATCH
 RNG = np.random.default_rng(0)
@@ -51,16 +51,16 @@ def pool(
     """Its worker w has the training image w and no other."""
     layout, processes = network.layout, request.param
 
-    def furnish(number: int, parameters: Vector) -> tuple[Mapping[int, Device], Laboratory]:
-        devices = {}
+    def build(number: int, parameters: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
+        simulated = {}
         for index in range(number, WORKERS, processes):
             half = config.worker(layout, WORKERS, rng=np.random.default_rng(0))
             shard, rng = np.array([index]), np.random.default_rng(0)
-            worker = Worker(half, shard=shard, batch_size=1, think=lambda: 0.0, rng=rng)
-            devices[index] = Device(index, worker, step_seconds=0.5)
-        return devices, Laboratory(DATA, parameters, network.bind(parameters))
+            worker = Worker(half, Stream(1), Shard(shard, rng), think=lambda: 0.0)
+            simulated[index] = SimulatedWorker(index, worker, step_seconds=0.5)
+        return simulated, Learner(DATA, parameters, network.bind(parameters))
 
-    with Pool(furnish, workers=WORKERS, size=layout.size, processes=processes) as made:
+    with Pool(build, workers=WORKERS, size=layout.size, processes=processes) as made:
         yield made
 
 
@@ -73,13 +73,14 @@ def bound(network: Network) -> Bound:
 def lend(pool: Pool, worker: int, values: Vector, version: int) -> None:
     """Lend a model that the server goes on to change."""
     model = values.copy()
-    pool.lend(worker, Reply(Dense(model), version, Orders()))
+    pool.lend(worker, Reply(Dense(model), version))
     model[:] = np.nan
 
 
 def entries(pool: Pool, worker: int, *, size: int, version: int) -> Vector:
     """What a worker pushes, as a vector with zeros for what is not sent."""
     cycle = pool.finish(worker)
+    assert isinstance(cycle, Cycle)
     assert cycle.worker == worker
     assert cycle.update.version == version
     payload = cycle.update.payload
@@ -147,6 +148,7 @@ def test_a_cycle_takes_the_emulated_time_of_step_and_think(pool: Pool, network: 
     lend(pool, 5, np.ones(network.layout.size, np.float32), 3)
     pool.begin(5, now=2.0, think=0.0)
     cycle = pool.finish(5)
+    assert isinstance(cycle, Cycle)
     assert (cycle.sequence, cycle.push_at) == (1, 2.5)
     assert (cycle.compute_seconds, cycle.think_seconds) == (0.5, 0.0)
     assert cycle.update.samples == 1

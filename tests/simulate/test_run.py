@@ -157,3 +157,54 @@ def test_a_run_whose_loss_is_not_finite_ends_at_the_evaluation_that_finds_it(
     assert reason.endswith(f" at version {len(run.updates)}")
     assert not np.isfinite(run.evaluations["loss"].iloc[-1])
     assert summarise(run)["accuracy"]["best"] == run.evaluations["top1"].max() > 0
+
+
+WAITING = """
+name: waiting
+seed: 1
+runtime: simulated
+algorithm: bsp
+model: {mlp: {hidden: [128]}}
+dataset: digits
+workers:
+  count: 3
+  classes:
+    fast: {share: 0.67, speed: 500ms, link: {up: {rate: 160kbit}, down: {rate: 160kbit}}}
+    slow: {share: 0.33, speed: 1500ms, link: {up: {rate: 160kbit}, down: {rate: 160kbit}}}
+stop: {time: 1200s}
+evaluate: {every: 600s, images: 10}
+"""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "share"),
+    [
+        ("{bsp: {}}", 0.8409),
+        ("{fixed-adacomm: {local_steps: 40}}", 0.4770),
+        ("{ssp: {slack: 40}}", 0.7561),
+    ],
+)
+def test_waiting_shares_of_three_workers_by_hand(
+    run_simulation: Simulate, algorithm: str, share: float
+) -> None:
+    """Steps of 0.5, 0.5 and 1.5 s, 0.833 s on average; a commit of 3.74 s made by the links' rates.
+
+    The model: 64 * 128 + 128 + 128 * 10 + 10 = 9,610 values, 38,440 bytes; with 200 bytes of gRPC
+    and 27 headers of 66 on the wire 40,422. The bucket lets 3,028 through at once, and is full
+    again before the next message; the other 37,394 take 1.870 s at 20 kB/s, each way.
+
+    BSP: a round takes 1.5 + 3.740 = 5.240 s:                1 - 0.833 / 5.240 = 84.09 %.
+    Fixed ADACOMM: 40 * 1.5 + 3.740 = 63.74 s:               1 - 33.33 / 63.74 = 47.70 %.
+    SSP: all go at the slow worker's pace once the fast ones lead by 40 steps, before 400 s: a step
+    and a push without a model each, and a pull every 40: 40 * (1.5 + 1.870) + 1.870 = 136.7 s, or
+    3.417 s a step:                                          1 - 0.833 / 3.417 = 75.61 %.
+    """
+    run = run_simulation("waiting", f"algorithm={algorithm}", text=WAITING)
+    shares = []
+    for _, own in run.updates.groupby("worker"):
+        steady = own[own["time_seconds"] > 400]
+        passed = steady["time_seconds"].iloc[-1] - steady["time_seconds"].iloc[0]
+        shares.append(1 - steady["compute_seconds"].iloc[1:].sum() / passed)
+    assert np.mean(shares) == pytest.approx(share, abs=0.01)
+    steps = {"bsp": 1, "ssp": 1, "fixed-adacomm": 40}[run.scenario.algorithm.name]
+    assert set(run.updates["steps"]) == {steps}

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.events.kinds import BroughtUp, StateChanged
+from testbed.events.rows import UPDATE
 from testbed.telemetry.breakage import breakage, find_gone, shortage
 from testbed.telemetry.files import replacing, write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.record import Recorder
-from testbed.telemetry.spool import UPDATE
 
 PENDING = np.zeros(3, UPDATE)
 
@@ -110,21 +111,21 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path: Path) 
 def test_every_file_of_a_recording_is_closed_though_its_updates_have_no_place(
     folder: RunFolder,
 ) -> None:
-    recorder = Recorder(folder, time_scale=1.0)
+    recorder = Recorder.into(folder, time_scale=1.0)
     recorder.updates(PENDING)
     shutil.rmtree(folder.path)
     failure_of(recorder.close)
     with pytest.raises(ValueError, match="closed file"):
-        recorder.event("noted")
+        recorder.event(BroughtUp(1.0))
 
 
 def test_a_run_whose_last_updates_have_no_place_does_not_say_that_it_is_finished(
     folder: RunFolder,
 ) -> None:
-    recorder = Recorder(folder, time_scale=1.0)
+    recorder = Recorder.into(folder, time_scale=1.0)
     recorder.updates(PENDING)
     shutil.rmtree(folder.updates)
-    failure_of(lambda: recorder.state("finished"))
+    failure_of(lambda: recorder.event(StateChanged("finished")))
     failure_of(recorder.close)
     assert folder.state().state == "created"
 
@@ -132,7 +133,7 @@ def test_a_run_whose_last_updates_have_no_place_does_not_say_that_it_is_finished
 def test_a_failure_is_told_rather_than_what_its_recording_lost(folder: RunFolder) -> None:
     with (
         pytest.raises(KeyError, match="the failure"),
-        Recorder(folder, time_scale=1.0) as recorder,
+        Recorder.into(folder, time_scale=1.0) as recorder,
     ):
         recorder.updates(PENDING)
         shutil.rmtree(folder.path)

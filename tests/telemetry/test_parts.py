@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from testbed.errors import TestbedError
+from testbed.events.rows import UPDATE
 from testbed.telemetry.parts import PartWriter, count_rows, part_paths, read_rows
-from testbed.telemetry.spool import UPDATE
 
 
 def numbered(first: int, count: int) -> NDArray[Any]:

@@ -1,37 +1,49 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from testbed.events.entry import Entry
+from testbed.events.kinds import BroughtUp, Evaluated, Exited, Launched, Started, StateChanged
+from testbed.events.rows import UPDATE, Rows, TrafficRow
+from testbed.events.sink import Sink
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.spool import UPDATE
 from testbed.telemetry.tables import Table, complete_lines, drop_torn_line
 
 START = 1_700_000_000.0
+EVALUATED = Evaluated(
+    time_seconds=4.0,
+    version=100,
+    payload_up_bytes=1600,
+    loss=0.1,
+    top1=0.975,
+    top5=1.0,
+    images=360,
+    final=True,
+)
 
 
-@dataclass(frozen=True)
-class Reading:
-    sockets: int = 2
-    wire_rx_bytes: int = 1
-    wire_rx_packets: int = 2
-    wire_tx_bytes: int = 3
-    wire_tx_packets: int = 4
-    tcp_received_bytes: int = 5
-    tcp_segments_in: int = 6
-    tcp_acked_bytes: int = 7
-    tcp_segments_out: int = 8
-    retransmitted_out_bytes: int = 9
-    retransmitted_in_bytes: dict[str, int] = field(default_factory=lambda: {"w0": 4, "w1": 6})
+READING = {
+    "sockets": 2,
+    "wire_rx_bytes": 1,
+    "wire_rx_packets": 2,
+    "wire_tx_bytes": 3,
+    "wire_tx_packets": 4,
+    "tcp_received_bytes": 5,
+    "tcp_segments_in": 6,
+    "tcp_acked_bytes": 7,
+    "tcp_segments_out": 8,
+    "retransmitted_out_bytes": 9,
+    "retransmitted_in_bytes": 10,
+}
 
 
 class Hand:
@@ -55,91 +67,108 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def started(recorder: Recorder, time: float) -> None:
-    recorder.from_ps({"event": "started", "time": time, "elapsed_seconds": 0.0})
+    recorder.from_ps(Entry(time, 0.0, Started()))
 
 
 def test_events_carry_the_time_and_how_long_the_training_goes_on(
     folder: RunFolder, hand: Hand
 ) -> None:
-    with Recorder(folder, time_scale=1.0, clock=hand.clock()) as recorder:
-        recorder.event("noted", what=np.int64(3))
+    with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
+        recorder.event(Launched("w1", 3))
         assert recorder.elapsed_seconds is None
         hand.now = START + 10
         started(recorder, START + 9.75)  # the controller reads it a quarter of a second later
         hand.now = START + 11
-        recorder.exited("w1", status=-9)
+        recorder.event(Exited("w1", -9))
     assert read_events(folder.events) == [
-        {"time": START, "elapsed_seconds": None, "event": "noted", "what": 3},
-        {"event": "started", "time": START + 9.75, "elapsed_seconds": 0.0, "source": "ps"},
-        {
-            "time": START + 11,
-            "elapsed_seconds": 1.25,
-            "event": "exited",
-            "node": "w1",
-            "status": -9,
-            "planned": False,
-        },
+        Entry(START, None, Launched("w1", 3)),
+        Entry(START + 9.75, 0.0, Started(), source="ps"),
+        Entry(START + 11, 1.25, Exited("w1", -9)),
     ]
 
 
+def test_all_sinks_are_told_the_same_and_all_are_closed(hand: Hand) -> None:
+    class Remembering(Sink):
+        def __init__(self) -> None:
+            self.told: list[object] = []
+
+        def event(self, entry: Entry) -> None:
+            self.told.append(entry)
+
+        def updates(self, rows: Rows, *, now: float) -> None:
+            self.told.append((len(rows), now))
+
+        def traffic(self, row: TrafficRow) -> None:
+            self.told.append(row.sockets)
+
+        def time_passed(self, emulated: float) -> None:
+            self.told.append(emulated)
+
+        def close(self) -> None:
+            self.told.append("closed")
+            raise OSError("no room")
+
+    sinks = Remembering(), Remembering()
+    with (
+        pytest.raises(OSError, match="no room"),
+        Recorder(sinks, time_scale=2.0, clock=hand.clock()) as recorder,
+    ):
+        recorder.time_passed()  # there is no training yet
+        recorder.event(Started())
+        hand.now += 3
+        recorder.updates(np.zeros(4, UPDATE))
+        recorder.traffic(READING)
+        recorder.time_passed()
+    told = [Entry(START, 0.0, Started(), source="ps"), (4, 53.0), 2, 6.0, "closed"]
+    assert [sink.told for sink in sinks] == [told, told]
+
+
 def test_a_state_is_moved_and_noted(folder: RunFolder, hand: Hand) -> None:
-    with Recorder(folder, time_scale=1.0, clock=hand.clock()) as recorder:
-        recorder.state("interrupted", reason="Ctrl-C")
+    with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
+        recorder.event(StateChanged("interrupted", "Ctrl-C"))
     assert folder.state().state == "interrupted"
     assert folder.state().reason == "Ctrl-C"
-    assert read_events(folder.events)[0]["state"] == "interrupted"
+    assert read_events(folder.events)[0].event == StateChanged("interrupted", "Ctrl-C")
 
 
 def test_every_line_is_on_disk_at_once(folder: RunFolder, hand: Hand) -> None:
-    with Recorder(folder, time_scale=1.0, clock=hand.clock()) as recorder:
+    with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
         assert len(complete_lines(folder.evaluations)) == 1
         assert len(complete_lines(folder.traffic)) == 1
-        recorder.brought_up(1.0)
+        recorder.event(BroughtUp(1.0))
         assert len(complete_lines(folder.events)) == 1
-        recorder.traffic(Reading())
+        recorder.traffic(READING)
         assert len(complete_lines(folder.traffic)) == 2
 
 
 def test_numbers_that_json_cannot_hold_become_null(folder: RunFolder, hand: Hand) -> None:
-    with Recorder(folder, time_scale=1.0, clock=hand.clock()) as recorder:
-        recorder.event("noted", loss=float("nan"), bounds=[np.float32("inf"), (1, None)])
+    with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
+        recorder.event(replace(EVALUATED, loss=float("nan"), top1=np.float32("inf")))
     line = complete_lines(folder.events)[0]
     assert json.loads(line)["loss"] is None
-    assert json.loads(line)["bounds"] == [None, [1, None]]
+    assert json.loads(line)["top1"] is None
 
 
 def test_an_evaluation_stands_in_events_and_in_its_table(folder: RunFolder, hand: Hand) -> None:
-    event: dict[str, Any] = {
-        "event": "evaluated",
-        "time": START,
-        "elapsed_seconds": 2.5,
-        "time_seconds": 4.0,
-        "version": 100,
-        "payload_up_bytes": 1600,
-        "loss": 0.1,
-        "top1": 0.975,
-        "top5": 1.0,
-        "images": 360,
-        "final": True,
-    }
-    with Recorder(folder, time_scale=2.0, clock=hand.clock()) as recorder:
-        recorder.from_ps(event)
-        recorder.from_ps(event | {"loss": float("inf")})
+    entry = Entry(START, 2.5, EVALUATED)
+    with Recorder.into(folder, time_scale=2.0, clock=hand.clock()) as recorder:
+        recorder.from_ps(entry)
+        recorder.from_ps(replace(entry, event=replace(EVALUATED, loss=float("inf"))))
     assert complete_lines(folder.evaluations) == [
         b"time_seconds,wall_seconds,version,payload_up_bytes,loss,top1,top5,images,final",
         b"4.0,2.0,100,1600,0.1,0.975,1.0,360,true",
         b"4.0,2.0,100,1600,inf,0.975,1.0,360,true",
     ]
-    assert read_events(folder.events)[0] == event | {"source": "ps"}
+    assert read_events(folder.events)[0] == replace(entry, source="ps")
 
 
 def test_readings_before_the_training_have_no_time(folder: RunFolder, hand: Hand) -> None:
-    with Recorder(folder, time_scale=2.0, clock=hand.clock()) as recorder:
-        recorder.traffic(Reading())
+    with Recorder.into(folder, time_scale=2.0, clock=hand.clock()) as recorder:
+        recorder.traffic(READING)
         started(recorder, START)
         hand.now = START + 1.5
-        recorder.traffic(Reading(), HostSample(0.25, 1024))
-        recorder.traffic(Reading(), HostSample(None, None))
+        recorder.traffic(READING, HostSample(0.25, 1024))
+        recorder.traffic(READING, HostSample(None, None))
     assert complete_lines(folder.traffic)[1:] == [
         b",,2,1,2,3,4,5,6,7,8,10,9,,",
         b"3.0,1.5,2,1,2,3,4,5,6,7,8,10,9,0.25,1024",
@@ -151,7 +180,7 @@ def test_updates_are_written_out_as_time_passes_and_at_the_end(
     folder: RunFolder, hand: Hand
 ) -> None:
     rows = np.zeros(3, UPDATE)
-    with Recorder(folder, time_scale=1.0, clock=hand.clock()) as recorder:
+    with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
         recorder.updates(rows)
         assert len(read_rows(folder.updates)) == 0
         hand.now += 5
@@ -173,6 +202,14 @@ def test_a_table_refuses_a_column_that_it_has_not(tmp_path: Path) -> None:
     assert (tmp_path / "t.csv").read_text() == 'a,b\n,"x, y"\n'
 
 
+def test_a_table_that_another_version_began_keeps_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("b,colour\n1,red\n")
+    table = Table(tmp_path / "t.csv", ("a", "b"))
+    table.append({"a": 1, "b": 2})
+    table.close()
+    assert (tmp_path / "t.csv").read_text() == "b,colour\n1,red\n2,\n"
+
+
 def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     drop_torn_line(path)
@@ -188,9 +225,9 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
 def test_a_wall_clock_that_jumps_moves_no_elapsed_time(folder: RunFolder, jump: float) -> None:
     wall, steady = START, 50.0
     clock = Clock(wall=lambda: wall, steady=lambda: steady)
-    with Recorder(folder, time_scale=1.0, clock=clock) as recorder:
+    with Recorder.into(folder, time_scale=1.0, clock=clock) as recorder:
         wall += jump
-        recorder.from_ps({"event": "started", "time": START})
+        started(recorder, START)
         assert recorder.elapsed_seconds == 0
         wall, steady = wall - 2 * jump, steady + 3
         assert recorder.elapsed_seconds == 3

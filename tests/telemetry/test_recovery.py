@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from testbed.events.entry import Entry
+from testbed.events.kinds import BroughtUp, Evaluated, StateChanged
+from testbed.events.rows import UpdateRow
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.recovery import Recovered, recover, spooled_rows
-from testbed.telemetry.spool import UPDATE, SpoolWriter
+from testbed.telemetry.spool import SpoolWriter
 from testbed.telemetry.tables import complete_lines
 
 
-def event(version: int) -> dict[str, Any]:
-    return {
-        "event": "evaluated",
-        "time": 1.0,
-        "elapsed_seconds": 1.0,
-        "time_seconds": 2.0,
-        "version": version,
-        "payload_up_bytes": 10,
-        "loss": 0.5,
-        "top1": 0.5,
-        "top5": 1.0,
-        "images": 10,
-        "final": False,
-    }
+def evaluated(version: int) -> Entry:
+    event = Evaluated(
+        time_seconds=2.0,
+        version=version,
+        payload_up_bytes=10,
+        loss=0.5,
+        top1=0.5,
+        top5=1.0,
+        images=10,
+        final=False,
+    )
+    return Entry(1.0, 1.0, event)
+
+
+def row(version: int) -> UpdateRow:
+    values = dict.fromkeys(UpdateRow._fields, 0) | {"version_applied": version}
+    return UpdateRow(**values)
 
 
 @pytest.fixture
@@ -44,17 +49,15 @@ def killed(tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=0.0)
     with SpoolWriter(folder.spool) as spool:
         for version in range(7):
-            row = np.zeros((), UPDATE)
-            row["version_applied"] = version
-            spool.append(row.item())
+            spool.append(row(version))
     with folder.spool.open("ab") as file:
         file.write(b"half a row")
-    lines = [json.dumps(event(version)) for version in (2, 4, 6)]
-    folder.ps_events.write_text("\n".join(lines) + '\n{"event"')
-    recorder = Recorder(folder, time_scale=2.0, clock=Clock(lambda: 0.0, lambda: 0.0))
-    recorder.state("training")
+    lines = [evaluated(version).line() for version in (2, 4, 6)]
+    folder.ps_events.write_text("".join(lines) + '{"event"')
+    recorder = Recorder.into(folder, time_scale=2.0, clock=Clock(lambda: 0.0, lambda: 0.0))
+    recorder.event(StateChanged("training"))
     recorder.updates(spooled_rows(folder)[:4])
-    recorder.from_ps(event(2))
+    recorder.from_ps(evaluated(2))
     recorder.close()
     (folder.updates / ".part-0001.parquet.tmp").write_bytes(b"PAR1")
     for path in (folder.events, folder.evaluations):
@@ -73,8 +76,9 @@ def test_everything_is_completed(killed: RunFolder) -> None:
     assert complete_lines(killed.evaluations)[1:] == [
         b"2.0,1.0,%d,10,0.5,0.5,1.0,10,false" % version for version in (2, 4, 6)
     ]
-    found = read_events(killed.events)
-    assert [found[0]["event"], *(each["version"] for each in found[1:])] == ["state", 2, 4, 6]
+    state, *found = read_events(killed.events)
+    assert state.event == StateChanged("training")
+    assert found == [replace(evaluated(version), source="ps") for version in (2, 4, 6)]
 
 
 def test_a_second_time_there_is_nothing_to_do(killed: RunFolder) -> None:
@@ -110,18 +114,18 @@ import sys, time
 from pathlib import Path
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.telemetry.spool import UPDATE, SpoolReader, SpoolWriter
-import numpy as np
+from testbed.events.kinds import BroughtUp
+from testbed.events.rows import UpdateRow
+from testbed.telemetry.spool import SpoolReader, SpoolWriter
 
 folder = RunFolder.create(Path(sys.argv[1]), "r", scenario="s", text="", classes=["a"], now=0.0)
-recorder = Recorder(folder, time_scale=1.0)
+recorder = Recorder.into(folder, time_scale=1.0)
 spool, reader = SpoolWriter(folder.spool, rows=1), SpoolReader(folder.spool)
-row = np.zeros((), UPDATE)
+values = dict.fromkeys(UpdateRow._fields, 0)
 for version in range(12_000):
-    row["version_applied"] = version
-    spool.append(row.item())
+    spool.append(UpdateRow(**values | {"version_applied": version}))
 recorder.updates(reader.read())
-recorder.brought_up(1.0)
+recorder.event(BroughtUp(1.0))
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -135,6 +139,6 @@ def test_a_controller_that_is_really_killed(tmp_path: Path) -> None:
         controller.kill()
     folder = RunFolder.open(tmp_path / "r")
     assert len(read_rows(folder.updates)) == 10_000
-    assert read_events(folder.events)[0]["event"] == "brought_up"
+    assert read_events(folder.events)[0].event == BroughtUp(1.0)
     assert recover(folder, time_scale=1.0).updates == 2_000
     assert np.array_equal(read_rows(folder.updates)["version_applied"], np.arange(12_000))

@@ -1,20 +1,22 @@
 """The spool of applied updates."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
-from testbed.telemetry.spool import UPDATE, SpoolReader, SpoolWriter
+from testbed.errors import TestbedError
+from testbed.events.rows import UPDATE, UpdateRow
+from testbed.telemetry.spool import HEADLESS, SpoolReader, SpoolWriter, header
 
 
-def row(version: int) -> tuple[float, ...]:
+def row(version: int) -> UpdateRow:
     """A row whose staleness is its version."""
-    values: list[float] = [0] * len(UPDATE)
-    names = list(UPDATE.names or ())
-    values[names.index("version_applied")] = version
-    values[names.index("staleness")] = version
-    values[names.index("step_scale")] = 0.25
-    return tuple(values)
+    values: dict[str, Any] = dict.fromkeys(UpdateRow._fields, 0)
+    return UpdateRow(
+        **values | {"version_applied": version, "staleness": version, "step_scale": 0.25}
+    )
 
 
 def test_rows_are_read_once_and_in_order(tmp_path: Path) -> None:
@@ -37,7 +39,7 @@ def test_a_full_buffer_is_written_without_being_asked(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path / "updates.bin", rows=3)
     for version in range(7):
         writer.append(row(version))
-    assert (tmp_path / "updates.bin").stat().st_size == 6 * UPDATE.itemsize
+    assert (tmp_path / "updates.bin").stat().st_size == len(header()) + 6 * UPDATE.itemsize
     writer.close()
     writer.close()
     assert len(SpoolReader(tmp_path / "updates.bin").read()) == 7
@@ -45,7 +47,7 @@ def test_a_full_buffer_is_written_without_being_asked(tmp_path: Path) -> None:
 
 def test_a_row_that_is_still_being_written_is_not_seen(tmp_path: Path) -> None:
     path = tmp_path / "updates.bin"
-    whole = np.array([row(0), row(1)], UPDATE).tobytes()
+    whole = header() + np.array([row(0), row(1)], UPDATE).tobytes()
     path.write_bytes(whole[:-5])
     reader = SpoolReader(path)
     assert reader.read()["version_applied"].tolist() == [0]
@@ -59,3 +61,36 @@ def test_a_writer_keeps_what_is_there(tmp_path: Path) -> None:
             writer.append(row(version))
     rows = SpoolReader(tmp_path / "updates.bin").read()
     assert rows["version_applied"].tolist() == [0, 1]
+
+
+def test_a_spool_without_a_header_is_of_the_first_testbed(tmp_path: Path) -> None:
+    path = tmp_path / "updates.bin"
+    path.write_bytes(
+        np.array([row(0), row(1)], UPDATE)[list(HEADLESS.names or ())].astype(HEADLESS)
+    )
+    reader = SpoolReader(path)
+    assert reader.read()["version_applied"].tolist() == [0, 1]
+    assert reader.read().dtype == UPDATE
+
+
+def test_a_spool_of_another_version_is_read_by_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "updates.bin"
+    other = np.dtype(
+        [("colour", "<i8"), *((name, UPDATE[name]) for name in reversed(UPDATE.names or ()))]
+    )
+    rows = np.zeros(3, other)
+    rows["version_applied"] = [5, 6, 7]
+    path.write_bytes(header(other) + rows.tobytes())
+    assert SpoolReader(path).read()["version_applied"].tolist() == [5, 6, 7]
+    assert SpoolReader(path).read().dtype == UPDATE
+
+
+def test_a_spool_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "updates.bin"
+    for damaged in (header()[:20], header(np.dtype([("worker", "O")]))):
+        path.write_bytes(damaged)
+        with pytest.raises(TestbedError, match=r"updates\.bin: found a header that cannot be re"):
+            SpoolReader(path).read()
+    path.write_bytes(header(np.dtype([("worker", "<i4")])))
+    with pytest.raises(TestbedError, match=r"updates\.bin: found no column 'time_seconds'"):
+        SpoolReader(path).read()

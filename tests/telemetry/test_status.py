@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.telemetry.spool import UPDATE, Rows
-from testbed.telemetry.status import Gauge
+from testbed.events.rows import UPDATE, Rows
+from testbed.telemetry.status import Progress
 
 
 def rows(count: int, *, staleness: int, payload: int) -> Rows:
@@ -17,7 +17,7 @@ def rows(count: int, *, staleness: int, payload: int) -> Rows:
 
 
 def test_nothing_is_known_at_the_beginning() -> None:
-    status = Gauge(stop_updates=100, stop_seconds=None).status(0.0, emulated=0.0)
+    status = Progress(stop_updates=100, stop_seconds=None).status(0.0, emulated=0.0)
     assert status.updates == 0
     assert status.accuracy is None
     assert status.eta_seconds is None
@@ -25,11 +25,11 @@ def test_nothing_is_known_at_the_beginning() -> None:
 
 
 def test_rate_staleness_ingress_and_eta() -> None:
-    gauge = Gauge(stop_updates=100, stop_seconds=None)
-    gauge.add_updates(rows(10, staleness=0, payload=8), 1.0)
-    gauge.add_updates(rows(20, staleness=3, payload=8), 2.0)
-    gauge.add_updates(rows(20, staleness=5, payload=8), 3.0)
-    status = gauge.status(3.0, emulated=3.0)
+    progress = Progress(stop_updates=100, stop_seconds=None)
+    progress.add_updates(rows(10, staleness=0, payload=8), 1.0)
+    progress.add_updates(rows(20, staleness=3, payload=8), 2.0)
+    progress.add_updates(rows(20, staleness=5, payload=8), 3.0)
+    status = progress.status(3.0, emulated=3.0)
     assert status.updates == 50
     assert status.ingress_bytes == 400
     assert status.updates_per_second == 20.0  # 40 in the two seconds since the first look
@@ -39,11 +39,11 @@ def test_rate_staleness_ingress_and_eta() -> None:
 
 
 def test_only_the_last_ten_seconds_count_for_the_rate() -> None:
-    gauge = Gauge(stop_updates=None, stop_seconds=None)
-    gauge.add_updates(rows(1000, staleness=9, payload=8), 1.0)
-    gauge.add_updates(rows(10, staleness=1, payload=8), 2.0)
-    gauge.add_updates(rows(50, staleness=2, payload=8), 12.0)
-    status = gauge.status(12.0, emulated=12.0)
+    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress.add_updates(rows(1000, staleness=9, payload=8), 1.0)
+    progress.add_updates(rows(10, staleness=1, payload=8), 2.0)
+    progress.add_updates(rows(50, staleness=2, payload=8), 12.0)
+    status = progress.status(12.0, emulated=12.0)
     assert status.updates_per_second == 5.0
     assert status.staleness == 2.0
     assert status.updates == 1060
@@ -51,17 +51,17 @@ def test_only_the_last_ten_seconds_count_for_the_rate() -> None:
 
 
 def test_the_rule_that_ends_the_run_first_gives_the_eta() -> None:
-    gauge = Gauge(stop_updates=1000, stop_seconds=40.0)
-    gauge.add_updates(rows(10, staleness=0, payload=8), 1.0)
-    gauge.add_updates(rows(10, staleness=0, payload=8), 2.0)
-    status = gauge.status(2.0, emulated=10.0)  # time_scale 5
+    progress = Progress(stop_updates=1000, stop_seconds=40.0)
+    progress.add_updates(rows(10, staleness=0, payload=8), 1.0)
+    progress.add_updates(rows(10, staleness=0, payload=8), 2.0)
+    status = progress.status(2.0, emulated=10.0)  # time_scale 5
     assert status.done_ratio == 0.25
     assert status.eta_seconds == pytest.approx(6.0)  # not the 98 s of the updates
 
 
 def test_the_last_and_the_best_accuracy() -> None:
-    gauge = Gauge(stop_updates=None, stop_seconds=None)
-    gauge.add_evaluation({"top1": 0.9})
-    gauge.add_evaluation({"top1": 0.8})
-    status = gauge.status(1.0, emulated=1.0)
+    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress.add_evaluation(0.9)
+    progress.add_evaluation(0.8)
+    status = progress.status(1.0, emulated=1.0)
     assert (status.accuracy, status.best_accuracy) == (0.8, 0.9)

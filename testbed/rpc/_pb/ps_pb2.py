@@ -24,13 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18testbed/rpc/_pb/ps.proto\x12\ntestbed.v1\"[\n\x07Payload\x12\"\n\x05\x64\x65nse\x18\x01 \x01(\x0b\x32\x11.testbed.v1.DenseH\x00\x12$\n\x06sparse\x18\x02 \x01(\x0b\x32\x12.testbed.v1.SparseH\x00\x42\x06\n\x04kind\"\x17\n\x05\x44\x65nse\x12\x0e\n\x06values\x18\x01 \x01(\x0c\")\n\x06Sparse\x12\x0f\n\x07indices\x18\x01 \x01(\x0c\x12\x0e\n\x06values\x18\x02 \x01(\x0c\"2\n\x0bJoinRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\x06\"\x1c\n\tJoinReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\".\n\x0bPullRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x0e \x01(\r\"\xc5\x01\n\x0f\x45xchangeRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\x06\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x0f\n\x07samples\x18\x05 \x01(\r\x12\"\n\x06timing\x18\x06 \x01(\x0b\x32\x12.testbed.v1.Timing\x12\x0f\n\x07\x61ttempt\x18\x0e \x01(\r\x12$\n\x07payload\x18\x0f \x01(\x0b\x32\x13.testbed.v1.Payload\"\x81\x01\n\x06Timing\x12\x17\n\x0f\x63ompute_seconds\x18\x01 \x01(\x02\x12\x14\n\x0clate_seconds\x18\x02 \x01(\x02\x12\x15\n\rthink_seconds\x18\x03 \x01(\x02\x12\x18\n\x10transfer_seconds\x18\x04 \x01(\x02\x12\x17\n\x0f\x62locked_seconds\x18\x05 \x01(\x02\"\xa4\x01\n\nModelReply\x12\x0c\n\x04stop\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\"\n\x06orders\x18\x03 \x01(\x0b\x32\x12.testbed.v1.Orders\x12\x14\n\x0ctime_seconds\x18\x04 \x01(\x01\x12\x17\n\x0f\x62locked_seconds\x18\x05 \x01(\x01\x12$\n\x07payload\x18\x0f \x01(\x0b\x32\x13.testbed.v1.Payload\"\x9c\x01\n\x06Orders\x12\x18\n\x0blocal_steps\x18\x01 \x01(\rH\x00\x88\x01\x01\x12$\n\x17\x63ommit_interval_seconds\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nbatch_size\x18\x03 \x01(\rH\x02\x88\x01\x01\x42\x0e\n\x0c_local_stepsB\x1a\n\x18_commit_interval_secondsB\r\n\x0b_batch_size\"\x1e\n\x0cLeaveRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\"\x0c\n\nLeaveReply\"?\n\x0fSnapshotRequest\x12\x15\n\rleast_version\x18\x01 \x01(\x04\x12\x15\n\rleast_seconds\x18\x02 \x01(\x01\"k\n\rSnapshotReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x14\n\x0ctime_seconds\x18\x02 \x01(\x01\x12\r\n\x05\x66inal\x18\x03 \x01(\x08\x12$\n\x07payload\x18\x0f \x01(\x0b\x32\x13.testbed.v1.Payload\"i\n\rReportRequest\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0c\n\x04loss\x18\x02 \x01(\x01\x12\x0c\n\x04top1\x18\x03 \x01(\x01\x12\x0c\n\x04top5\x18\x04 \x01(\x01\x12\x0e\n\x06images\x18\x05 \x01(\x04\x12\r\n\x05\x66inal\x18\x06 \x01(\x08\"\r\n\x0bReportReply\"/\n\rRemoveRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\r\n\x0bRemoveReply2\xfe\x01\n\x0fParameterServer\x12\x36\n\x04Join\x12\x17.testbed.v1.JoinRequest\x1a\x15.testbed.v1.JoinReply\x12\x37\n\x04Pull\x12\x17.testbed.v1.PullRequest\x1a\x16.testbed.v1.ModelReply\x12?\n\x08\x45xchange\x12\x1b.testbed.v1.ExchangeRequest\x1a\x16.testbed.v1.ModelReply\x12\x39\n\x05Leave\x12\x18.testbed.v1.LeaveRequest\x1a\x16.testbed.v1.LeaveReply2\xcc\x01\n\nManagement\x12\x42\n\x08Snapshot\x12\x1b.testbed.v1.SnapshotRequest\x1a\x19.testbed.v1.SnapshotReply\x12<\n\x06Report\x12\x19.testbed.v1.ReportRequest\x1a\x17.testbed.v1.ReportReply\x12<\n\x06Remove\x12\x19.testbed.v1.RemoveRequest\x1a\x17.testbed.v1.RemoveReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18testbed/rpc/_pb/ps.proto\x12\ntestbed.v1\"[\n\x07Payload\x12\"\n\x05\x64\x65nse\x18\x01 \x01(\x0b\x32\x11.testbed.v1.DenseH\x00\x12$\n\x06sparse\x18\x02 \x01(\x0b\x32\x12.testbed.v1.SparseH\x00\x42\x06\n\x04kind\"\x17\n\x05\x44\x65nse\x12\x0e\n\x06values\x18\x01 \x01(\x0c\")\n\x06Sparse\x12\x0f\n\x07indices\x18\x01 \x01(\x0c\x12\x0e\n\x06values\x18\x02 \x01(\x0c\"2\n\x0bJoinRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\x06\"\x1c\n\tJoinReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\".\n\x0bPullRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x0e \x01(\r\"\xb6\x02\n\x0f\x45xchangeRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\x06\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x0f\n\x07samples\x18\x05 \x01(\r\x12\"\n\x06timing\x18\x06 \x01(\x0b\x32\x12.testbed.v1.Timing\x12\r\n\x05steps\x18\x07 \x01(\r\x12\x33\n\x04note\x18\x08 \x03(\x0b\x32%.testbed.v1.ExchangeRequest.NoteEntry\x12\x0f\n\x07\x61ttempt\x18\x0e \x01(\r\x12$\n\x07payload\x18\x0f \x01(\x0b\x32\x13.testbed.v1.Payload\x1a+\n\tNoteEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x81\x01\n\x06Timing\x12\x17\n\x0f\x63ompute_seconds\x18\x01 \x01(\x02\x12\x14\n\x0clate_seconds\x18\x02 \x01(\x02\x12\x15\n\rthink_seconds\x18\x03 \x01(\x02\x12\x18\n\x10transfer_seconds\x18\x04 \x01(\x02\x12\x17\n\x0f\x62locked_seconds\x18\x05 \x01(\x02\"\x81\x02\n\nModelReply\x12\x0c\n\x04stop\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\"\n\x06orders\x18\x03 \x01(\x0b\x32\x12.testbed.v1.Orders\x12\x14\n\x0ctime_seconds\x18\x04 \x01(\x01\x12\x17\n\x0f\x62locked_seconds\x18\x05 \x01(\x01\x12.\n\x04note\x18\x06 \x03(\x0b\x32 .testbed.v1.ModelReply.NoteEntry\x12$\n\x07payload\x18\x0f \x01(\x0b\x32\x13.testbed.v1.Payload\x1a+\n\tNoteEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xac\x01\n\x06Orders\x12\x18\n\x0blocal_steps\x18\x01 \x01(\rH\x00\x88\x01\x01\x12$\n\x17\x63ommit_interval_seconds\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nbatch_size\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x0e\n\x06number\x18\x04 \x01(\x04\x42\x0e\n\x0c_local_stepsB\x1a\n\x18_commit_interval_secondsB\r\n\x0b_batch_size\"4\n\x13\x46ollowOrdersRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\x04\"\x1e\n\x0cLeaveRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\"\x0c\n\nLeaveReply\"?\n\x0fSnapshotRequest\x12\x15\n\rleast_version\x18\x01 \x01(\x04\x12\x15\n\rleast_seconds\x18\x02 \x01(\x01\"k\n\rSnapshotReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x14\n\x0ctime_seconds\x18\x02 \x01(\x01\x12\r\n\x05\x66inal\x18\x03 \x01(\x08\x12$\n\x07payload\x18\x0f \x01(\x0b\x32\x13.testbed.v1.Payload\"i\n\rReportRequest\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0c\n\x04loss\x18\x02 \x01(\x01\x12\x0c\n\x04top1\x18\x03 \x01(\x01\x12\x0c\n\x04top5\x18\x04 \x01(\x01\x12\x0e\n\x06images\x18\x05 \x01(\x04\x12\r\n\x05\x66inal\x18\x06 \x01(\x08\"\r\n\x0bReportReply\"/\n\rRemoveRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\r\n\x0bRemoveReply\"0\n\x0eSilenceRequest\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0e\n\x06silent\x18\x02 \x01(\x08\"\x0e\n\x0cSilenceReply2\xc5\x02\n\x0fParameterServer\x12\x36\n\x04Join\x12\x17.testbed.v1.JoinRequest\x1a\x15.testbed.v1.JoinReply\x12\x37\n\x04Pull\x12\x17.testbed.v1.PullRequest\x1a\x16.testbed.v1.ModelReply\x12?\n\x08\x45xchange\x12\x1b.testbed.v1.ExchangeRequest\x1a\x16.testbed.v1.ModelReply\x12\x45\n\x0c\x46ollowOrders\x12\x1f.testbed.v1.FollowOrdersRequest\x1a\x12.testbed.v1.Orders0\x01\x12\x39\n\x05Leave\x12\x18.testbed.v1.LeaveRequest\x1a\x16.testbed.v1.LeaveReply2\x8d\x02\n\nManagement\x12\x42\n\x08Snapshot\x12\x1b.testbed.v1.SnapshotRequest\x1a\x19.testbed.v1.SnapshotReply\x12<\n\x06Report\x12\x19.testbed.v1.ReportRequest\x1a\x17.testbed.v1.ReportReply\x12<\n\x06Remove\x12\x19.testbed.v1.RemoveRequest\x1a\x17.testbed.v1.RemoveReply\x12?\n\x07Silence\x12\x1a.testbed.v1.SilenceRequest\x1a\x18.testbed.v1.SilenceReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'testbed.rpc._pb.ps_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_EXCHANGEREQUEST_NOTEENTRY']._loaded_options = None
+  _globals['_EXCHANGEREQUEST_NOTEENTRY']._serialized_options = b'8\001'
+  _globals['_MODELREPLY_NOTEENTRY']._loaded_options = None
+  _globals['_MODELREPLY_NOTEENTRY']._serialized_options = b'8\001'
   _globals['_PAYLOAD']._serialized_start=40
   _globals['_PAYLOAD']._serialized_end=131
   _globals['_DENSE']._serialized_start=133
@@ -44,31 +48,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PULLREQUEST']._serialized_start=283
   _globals['_PULLREQUEST']._serialized_end=329
   _globals['_EXCHANGEREQUEST']._serialized_start=332
-  _globals['_EXCHANGEREQUEST']._serialized_end=529
-  _globals['_TIMING']._serialized_start=532
-  _globals['_TIMING']._serialized_end=661
-  _globals['_MODELREPLY']._serialized_start=664
-  _globals['_MODELREPLY']._serialized_end=828
-  _globals['_ORDERS']._serialized_start=831
-  _globals['_ORDERS']._serialized_end=987
-  _globals['_LEAVEREQUEST']._serialized_start=989
-  _globals['_LEAVEREQUEST']._serialized_end=1019
-  _globals['_LEAVEREPLY']._serialized_start=1021
-  _globals['_LEAVEREPLY']._serialized_end=1033
-  _globals['_SNAPSHOTREQUEST']._serialized_start=1035
-  _globals['_SNAPSHOTREQUEST']._serialized_end=1098
-  _globals['_SNAPSHOTREPLY']._serialized_start=1100
-  _globals['_SNAPSHOTREPLY']._serialized_end=1207
-  _globals['_REPORTREQUEST']._serialized_start=1209
-  _globals['_REPORTREQUEST']._serialized_end=1314
-  _globals['_REPORTREPLY']._serialized_start=1316
-  _globals['_REPORTREPLY']._serialized_end=1329
-  _globals['_REMOVEREQUEST']._serialized_start=1331
-  _globals['_REMOVEREQUEST']._serialized_end=1378
-  _globals['_REMOVEREPLY']._serialized_start=1380
-  _globals['_REMOVEREPLY']._serialized_end=1393
-  _globals['_PARAMETERSERVER']._serialized_start=1396
-  _globals['_PARAMETERSERVER']._serialized_end=1650
-  _globals['_MANAGEMENT']._serialized_start=1653
-  _globals['_MANAGEMENT']._serialized_end=1857
+  _globals['_EXCHANGEREQUEST']._serialized_end=642
+  _globals['_EXCHANGEREQUEST_NOTEENTRY']._serialized_start=599
+  _globals['_EXCHANGEREQUEST_NOTEENTRY']._serialized_end=642
+  _globals['_TIMING']._serialized_start=645
+  _globals['_TIMING']._serialized_end=774
+  _globals['_MODELREPLY']._serialized_start=777
+  _globals['_MODELREPLY']._serialized_end=1034
+  _globals['_MODELREPLY_NOTEENTRY']._serialized_start=599
+  _globals['_MODELREPLY_NOTEENTRY']._serialized_end=642
+  _globals['_ORDERS']._serialized_start=1037
+  _globals['_ORDERS']._serialized_end=1209
+  _globals['_FOLLOWORDERSREQUEST']._serialized_start=1211
+  _globals['_FOLLOWORDERSREQUEST']._serialized_end=1263
+  _globals['_LEAVEREQUEST']._serialized_start=1265
+  _globals['_LEAVEREQUEST']._serialized_end=1295
+  _globals['_LEAVEREPLY']._serialized_start=1297
+  _globals['_LEAVEREPLY']._serialized_end=1309
+  _globals['_SNAPSHOTREQUEST']._serialized_start=1311
+  _globals['_SNAPSHOTREQUEST']._serialized_end=1374
+  _globals['_SNAPSHOTREPLY']._serialized_start=1376
+  _globals['_SNAPSHOTREPLY']._serialized_end=1483
+  _globals['_REPORTREQUEST']._serialized_start=1485
+  _globals['_REPORTREQUEST']._serialized_end=1590
+  _globals['_REPORTREPLY']._serialized_start=1592
+  _globals['_REPORTREPLY']._serialized_end=1605
+  _globals['_REMOVEREQUEST']._serialized_start=1607
+  _globals['_REMOVEREQUEST']._serialized_end=1654
+  _globals['_REMOVEREPLY']._serialized_start=1656
+  _globals['_REMOVEREPLY']._serialized_end=1669
+  _globals['_SILENCEREQUEST']._serialized_start=1671
+  _globals['_SILENCEREQUEST']._serialized_end=1719
+  _globals['_SILENCEREPLY']._serialized_start=1721
+  _globals['_SILENCEREPLY']._serialized_end=1735
+  _globals['_PARAMETERSERVER']._serialized_start=1738
+  _globals['_PARAMETERSERVER']._serialized_end=2063
+  _globals['_MANAGEMENT']._serialized_start=2066
+  _globals['_MANAGEMENT']._serialized_end=2335
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping
@@ -50,13 +51,22 @@ class PullRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "attempt", "payload")
+    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "attempt", "payload")
+    class NoteEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     worker: int
@@ -65,9 +75,11 @@ class ExchangeRequest(_message.Message):
     version: int
     samples: int
     timing: Timing
+    steps: int
+    note: _containers.ScalarMap[str, float]
     attempt: int
     payload: Payload
-    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Timing(_message.Message):
     __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
@@ -84,30 +96,49 @@ class Timing(_message.Message):
     def __init__(self, compute_seconds: _Optional[float] = ..., late_seconds: _Optional[float] = ..., think_seconds: _Optional[float] = ..., transfer_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ...) -> None: ...
 
 class ModelReply(_message.Message):
-    __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "payload")
+    __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "note", "payload")
+    class NoteEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     STOP_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     stop: bool
     version: int
     orders: Orders
     time_seconds: float
     blocked_seconds: float
+    note: _containers.ScalarMap[str, float]
     payload: Payload
-    def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., note: _Optional[_Mapping[str, float]] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Orders(_message.Message):
-    __slots__ = ("local_steps", "commit_interval_seconds", "batch_size")
+    __slots__ = ("local_steps", "commit_interval_seconds", "batch_size", "number")
     LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     local_steps: int
     commit_interval_seconds: float
     batch_size: int
-    def __init__(self, local_steps: _Optional[int] = ..., commit_interval_seconds: _Optional[float] = ..., batch_size: _Optional[int] = ...) -> None: ...
+    number: int
+    def __init__(self, local_steps: _Optional[int] = ..., commit_interval_seconds: _Optional[float] = ..., batch_size: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+
+class FollowOrdersRequest(_message.Message):
+    __slots__ = ("worker", "after")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    after: int
+    def __init__(self, worker: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
 class LeaveRequest(_message.Message):
     __slots__ = ("worker",)
@@ -168,5 +199,17 @@ class RemoveRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class RemoveReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SilenceRequest(_message.Message):
+    __slots__ = ("worker", "silent")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    silent: bool
+    def __init__(self, worker: _Optional[int] = ..., silent: _Optional[bool] = ...) -> None: ...
+
+class SilenceReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from testbed.errors import HostError
-from testbed.runtimes.cpusets import check_present
-from testbed.runtimes.hierarchies import find_hierarchies
-from testbed.runtimes.limits import Limits, settings
+from testbed.host.cpusets import check_present
+from testbed.host.hierarchies import find_hierarchies
+from testbed.host.limits import Limits, settings
 from testbed.topology import NodeSpec
 
 ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}

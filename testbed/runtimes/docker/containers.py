@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.runtimes.base import Cell, Mount, Request, Start, Template
-from testbed.runtimes.environment import BASE
-from testbed.runtimes.limits import (
+from testbed.agent.launch import Mount
+from testbed.agent.settings import AgentSettings, Template
+from testbed.host.environment import BASE
+from testbed.host.limits import (
     PERIOD_MICROSECONDS,
     PIDS_LIMIT,
     SERVICE_WEIGHT,
     SHARES_OF_WEIGHT_ONE,
     Limits,
 )
-from testbed.runtimes.settings import AgentSettings
-from testbed.runtimes.users import Users
+from testbed.host.users import Users
+from testbed.runtimes.base import ContainerSpec, Start
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NodeSpec, Plan
+from testbed.topology import Plan
 
 AGENT = "agent"
 AGENT_MODULE = "testbed.agent.contained"
@@ -82,10 +83,10 @@ def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:
     }
 
 
-def node_container(cell: Cell, plan: Plan, folder: RunFolder, *, image: str) -> Container:
+def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image: str) -> Container:
     """The container that a node's role is put into."""
-    node = cell.node
-    mounts = (*cell.mounts, Mount(cell.log, Path(LOG)))
+    node = spec.node
+    mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
     labels = {
         NODE: node.name,
         ROLE: node.role,
@@ -141,28 +142,6 @@ def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) 
         },
     }
     return Container("the agent", container_name(plan.run, AGENT), body)
-
-
-def request_of(node: NodeSpec, plan: Plan, *, image: str) -> Request:
-    """What ``testbed plan`` shows of a node's container."""
-    limits = Limits.of(node)
-    options = {
-        "container": container_name(plan.run, node.name),
-        "image": image,
-        "hostname": node.name,
-        "uid": str(node.uid),
-        "launch": plan.launch,
-        "network": "none",
-        "capabilities": "none",
-        "restart": "no",
-        "cpu weight": str(limits.cpu_weight),
-        "cpu": "no limit" if limits.cpu is None else f"{limits.cpu:g}",
-        "cpuset": limits.cpuset or "no limit",
-        "memory": "no limit" if limits.memory is None else str(limits.memory),
-        "pids": str(limits.pids),
-        "gpus": str(node.gpus),
-    }
-    return Request(node.name, options)
 
 
 _HOST: Mapping[str, Any] = {

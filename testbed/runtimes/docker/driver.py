@@ -12,15 +12,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError, RunNotFound, TestbedError
-from testbed.runtimes.base import Cell, Condition, HostState, NodeState, Request, Start
+from testbed.runtimes.base import (
+    STOP_SECONDS,
+    Condition,
+    ContainerSpec,
+    HostState,
+    NodeState,
+    Request,
+    Start,
+)
 from testbed.runtimes.docker.abilities import check_abilities, want_gpus
 from testbed.runtimes.docker.containers import (
     AGENT,
     agent_container,
     node_container,
-    request_of,
 )
 from testbed.runtimes.docker.engine import connect, describe
+from testbed.runtimes.docker.faults import asking
 from testbed.runtimes.docker.image import check_image, image_name
 from testbed.runtimes.docker.lifecycle import (
     ALIVE,
@@ -35,9 +43,7 @@ from testbed.runtimes.docker.lifecycle import (
     remove_run,
 )
 from testbed.runtimes.docker.lifeline import DockerLifeline, clear
-from testbed.runtimes.docker.refusals import asking
 from testbed.runtimes.docker.session import run_in
-from testbed.runtimes.lifeline import STOP_SECONDS
 from testbed.runtimes.lock import POLL_SECONDS, attempts
 from testbed.telemetry.folder import ENDED, RunFolder, is_gone
 from testbed.topology import NodeSpec, Plan
@@ -63,13 +69,19 @@ class DockerDriver:
     image: str | None = None
     address: str | None = None
 
-    def requests(self, plan: Plan) -> tuple[Request, ...]:
-        """What the engine will be asked for every node. Pure: touches nothing."""
+    def requests(
+        self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
+    ) -> tuple[Request, ...]:
+        """The containers that the engine will be asked for. Pure: asks nobody."""
         image = self.image or image_name(gpu=want_gpus(plan.nodes))
-        return tuple(request_of(node, plan, image=image) for node in plan.nodes)
+        containers = (
+            agent_container(plan, folder, start, image=image),
+            *(node_container(spec, plan, folder, image=image) for spec in specs),
+        )
+        return tuple(Request("engine", f"create {one.whose}", one.body) for one in containers)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
-        """Start the run's agent; returns once it takes orders."""
+        """Start the run's agent; returns once it answers."""
         with connect(self.address) as engine:
             image = self._image(engine, plan.nodes)
             check_abilities(plan.nodes, describe(engine))
@@ -82,17 +94,19 @@ class DockerDriver:
                 deadline_seconds=start.deadline_seconds,
             )
 
-    def contain(self, plan: Plan, folder: RunFolder, cells: Sequence[Cell]) -> Mapping[str, int]:
+    def contain(
+        self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
+    ) -> Mapping[str, int]:
         """Make the containers that nodes will be launched into, all of them or none.
 
         They are made from the run's own image: a probe may come from another version of testbed.
         """
-        for cell in cells:
-            cell.log.touch()
-            cell.log.chmod(LOG_MODE)  # the container shows it, with the node's uid
+        for spec in specs:
+            spec.log.touch()
+            spec.log.chmod(LOG_MODE)  # the container shows it, with the node's uid
         with connect(self.address) as engine:
             image = image_of_run(engine, folder)
-            wanted = [node_container(cell, plan, folder, image=image) for cell in cells]
+            wanted = [node_container(spec, plan, folder, image=image) for spec in specs]
             return make_all(engine, wanted)
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
@@ -121,10 +135,6 @@ class DockerDriver:
             if condition != "running":
                 raise NodeError(f"{node} is {condition}: nothing can be run in it.")
             return run_in(engine, found.identity, command, node=node, address=self.address)
-
-    def logs(self, folder: RunFolder, node: str) -> bytes:
-        """What a node has printed so far."""
-        return folder.read_log(node)
 
     def state(self, folder: RunFolder) -> HostState:
         """What there is of a run on this host now."""

@@ -1,13 +1,37 @@
-"""What the Docker engine answers when it cannot, as errors that a user can read."""
+"""What the Docker engine answers when it cannot, or will not, as errors that a user can read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from testbed.errors import HostError
+from testbed.errors import HostError, NodeError, TestbedError
 
+BUILD = "testbed image build"
 FULL = "no space left on device"
+NOT_FOUND = 404
+CONFLICT = 409
+
+MISSING_SOURCE = re.compile(r"bind source path does not exist: (.+)$")
+ABSENT_CPUS = re.compile(
+    r"Requested CPUs are not available - requested (\S+), available: (\S+?)\.?$"
+)
+
+LACKS = (
+    (
+        FULL,
+        "the Docker engine has no space left on its disk",
+        "`docker system df` shows why; `testbed image prune` removes old images.",
+    ),
+    ("no such image", "the Docker engine has not the image", f"Build it: {BUILD}"),
+    (
+        "could not select device driver",
+        "this Docker engine cannot give GPUs to containers",
+        "Install the NVIDIA Container Toolkit, or remove gpus from the scenario.",
+    ),
+)
+"""What the engine says, what the host lacks then, and the cure."""
 
 
 @contextmanager
@@ -38,3 +62,43 @@ def refused(doing: str, reason: str) -> HostError:
     if FULL in reason.lower():
         hint = "Make room: `testbed image prune` and `docker system df` say where it went."
     return HostError(f"The Docker engine failed {doing}: {reason.strip().rstrip('.')}.", hint=hint)
+
+
+@contextmanager
+def asking(whose: str) -> Iterator[None]:
+    """Inside, whatever the engine answers, or fails to, is an error that names the container.
+
+    Raises:
+        HostError, NodeError: see ``explain``; or the engine did not answer, or went away.
+    """
+    from docker.errors import APIError
+
+    with engine_faults(f"working on the container of {whose}"):
+        try:
+            yield
+        except APIError as error:
+            raise explain(whose, error.status_code, error.explanation or str(error)) from error
+
+
+def explain(whose: str, status: int | None, reason: str) -> TestbedError:
+    """The error for an answer of the engine. Pure.
+
+    Args:
+        whose: the node, for the message.
+        status: of the answer, as HTTP has it.
+        reason: what the engine said.
+    """
+    reason = reason.strip().rstrip(".")
+    if found := MISSING_SOURCE.search(reason):
+        return NodeError(f"{whose}: No such file or directory: {found[1]}")
+    if found := ABSENT_CPUS.search(reason):
+        return HostError(
+            f"{whose}: cpuset {found[1]} has CPUs that this host has not; it has {found[2]}.",
+            hint=f"Choose from {found[2]} in the scenario.",
+        )
+    for sign, what, cure in LACKS:
+        if sign in reason.lower():
+            return HostError(f"{whose}: {what} ({reason}).", hint=cure)
+    if status == NOT_FOUND:
+        return NodeError(f"{whose}: its container was removed ({reason}).")
+    return NodeError(f"{whose}: the Docker engine refused: {reason}.")

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from testbed import __version__
 from testbed.errors import HostError
-from testbed.runtimes.docker.faults import engine_faults
+from testbed.runtimes.docker.faults import BUILD, engine_faults
 from testbed.runtimes.docker.sources import DISTRIBUTION, hash_sources, image_sources
 from testbed.runtimes.docker.stock import NODES, SOURCE_LABEL, VERSION_LABEL, list_images
 
 if TYPE_CHECKING:
     from docker import APIClient
-
-
-BUILD = "testbed image build"
 
 
 def source_hash() -> str:

@@ -21,7 +21,7 @@ from testbed.runtimes.docker.containers import (
     Container,
 )
 from testbed.runtimes.docker.engine import THREADS
-from testbed.runtimes.docker.refusals import CONFLICT, NOT_FOUND, asking
+from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, asking
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-ROLES = (AGENT, "ps", "evaluator", "worker", "probe")
 ALIVE = ("running", "paused")
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
@@ -75,7 +74,7 @@ def find_containers(engine: APIClient, *labels: str) -> list[Found]:
 
 
 def containers_of(engine: APIClient, folder: RunFolder) -> list[Found]:
-    """The containers of one run, and not those of its namesakes elsewhere.
+    """The containers of one run, without those of runs with the same name in other folders.
 
     Raises:
         HostError: the engine does not answer.
@@ -334,6 +333,5 @@ def _found(entry: Mapping[str, Any]) -> Found:
     )
 
 
-def _place(found: Found) -> tuple[int, int, str]:
-    rank = ROLES.index(found.role) if found.role in ROLES else len(ROLES)
-    return rank, found.index, found.name
+def _place(found: Found) -> tuple[bool, str, int, str]:
+    return found.role != AGENT, found.role, found.index, found.name

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from testbed.agent.settings import (
+    AGENT_LOG,
+    AGENT_SOCKET,
+    AGENT_TOKEN,
+    COMMIT,
+    LIFELINE_SOCKET,
+    OWN_FAILURE,
+    OnHangup,
+)
 from testbed.errors import HostError, NodeError, TestbedError
-from testbed.runtimes.base import Fate
+from testbed.host.process import Process, has_ended
+from testbed.host.reports import ReportPipe
+from testbed.host.sockets import pid_of_listener, short_path
+from testbed.runtimes.base import STOP_SECONDS, Lifeline
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import (
@@ -26,35 +37,19 @@ from testbed.runtimes.docker.lifecycle import (
     pid_of,
     remove_run,
 )
-from testbed.runtimes.lifeline import (
-    AGENT_LOG,
-    AGENT_SOCKET,
-    COMMIT,
-    STOP_SECONDS,
-)
 from testbed.runtimes.lock import POLL_SECONDS, take_lock
-from testbed.runtimes.process import Process, has_ended
-from testbed.runtimes.reports import ReportPipe
-from testbed.runtimes.sockets import short_path
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-LIFELINE_SOCKET = "lifeline.sock"
 END_SECONDS = 10.0
 NOTICE_SECONDS = 0.5
 """A process has ended that long after its sockets were closed, at most."""
 
-OWN_FAILURE = 1
-"""Exit status of an agent that ended with an error of its own, which is in its log."""
-
-CREDENTIALS = struct.Struct("iII")
-"""As the kernel tells of who listens at the other end: pid, uid, gid."""
-
 
 @dataclass
-class DockerLifeline:
+class DockerLifeline(Lifeline):
     """See Lifeline."""
 
     folder: RunFolder
@@ -76,7 +71,7 @@ class DockerLifeline:
         address: str | None,
         deadline_seconds: float,
     ) -> Self:
-        """Make the agent's container, hand the run to it, and wait until it takes orders.
+        """Make the agent's container, hand the run to it, and wait until it answers.
 
         Args:
             engine: the engine.
@@ -121,8 +116,8 @@ class DockerLifeline:
             raise HostError(f"the agent (process {self._pid}) was killed but does not end.")
         clear(self.folder)
 
-    def leave(self, fate: Fate) -> None:
-        """Say what is to become of the run when this process closes the lifeline, or dies.
+    def on_hangup(self, action: OnHangup) -> None:
+        """Say what the run is to do when this process closes the lifeline, or dies.
 
         Raises:
             NodeError: the agent has ended.
@@ -130,7 +125,7 @@ class DockerLifeline:
         try:
             if self._socket is None:
                 raise BrokenPipeError
-            self._socket.sendall(f"{fate}\n".encode())
+            self._socket.sendall(f"{action}\n".encode())
         except ConnectionError:
             raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
 
@@ -155,22 +150,11 @@ class DockerLifeline:
                 os.close(descriptor)
         self._lock = self._pidfd = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        """Stop and close; a detached run goes on unless it was stopped."""
-        try:
-            if not self.detached:
-                self.stop()
-        finally:
-            self.close()
-
     def _take_hold(self, engine: APIClient, agent: Container, *, deadline: float) -> None:
         made: list[str] = []
         make(engine, agent, made)
         peer = self._socket = self._reach(engine, made[0], deadline=deadline)
-        self._pid = _pid_of_listener(peer)
+        self._pid = _agent_behind(peer)
         self._pidfd = Process.of(self._pid).open()
         assert self._lock is not None
         socket.send_fds(peer, [COMMIT], [self._lock])
@@ -216,7 +200,7 @@ class DockerLifeline:
 
 def clear(folder: RunFolder) -> None:
     """Remove what a run's agent has left in the folder."""
-    for name in (AGENT_SOCKET, LIFELINE_SOCKET):
+    for name in (AGENT_SOCKET, AGENT_TOKEN, LIFELINE_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
 
 
@@ -240,14 +224,13 @@ def _prepare(folder: RunFolder) -> int:
     return lock
 
 
-def _pid_of_listener(peer: socket.socket) -> int:
-    """The pid of who listens at the other end, as this process's pid namespace has it.
+def _agent_behind(peer: socket.socket) -> int:
+    """The pid of the agent, which listens at the other end.
 
     Raises:
-        HostError: it is none of this namespace.
+        HostError: it is none of this process's pid namespace.
     """
-    told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    pid = int(CREDENTIALS.unpack(told)[0])
+    pid = pid_of_listener(peer)
     if pid == 0:
         raise HostError(
             "the Docker engine's processes cannot be seen from here: it runs outside of this "

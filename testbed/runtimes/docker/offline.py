@@ -27,7 +27,7 @@ WHEEL_FOLDER = "srv"
 INDEX_TIMEOUT_SECONDS = 3.0
 
 MMDEBSTRAP = (
-    *("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,tini"),
+    *("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,tini,iperf3"),
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
     "--dpkgopt=path-exclude=/usr/share/man/*",
@@ -42,7 +42,7 @@ def base_hash() -> str:
 
 
 def make_base(folder: Path, environment: Mapping[str, str]) -> Path:
-    """A tar archive of a Debian with Python and tini, made by mmdebstrap.
+    """A tar archive of a Debian with Python, tini and iperf3, made by mmdebstrap.
 
     Args:
         folder: where to work; must be readable to everyone, as mmdebstrap may run as another user.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError
 from testbed.runtimes.docker.engine import CALL_SECONDS, socket_path
-from testbed.runtimes.docker.refusals import asking, explain
+from testbed.runtimes.docker.faults import asking, explain
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cpusets import CpuSet
-from testbed.runtimes.base import Cell, Mount, Start, Template
+from testbed.agent.launch import Mount
+from testbed.agent.settings import Template
+from testbed.host.environment import BASE
+from testbed.runtimes.base import ContainerSpec, Request, Start
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
-from testbed.runtimes.environment import BASE
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, NodeSpec, Plan
-from testbed.units import Size
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.units import Size
 
 IMAGE = "edge-testbed:1-abc"
 FOLDER = RunFolder(Path("/runs/mnist"))
@@ -31,7 +33,7 @@ def test_a_nodes_container() -> None:
         Mount(Path("/runs/mnist/scenario.yaml"), Path("/run/testbed/scenario.yaml")),
         Mount(Path("/runs/mnist/ps"), Path("/run/testbed/ps"), writable=True),
     )
-    cell = Cell(replace(WORKER, cpuset=CpuSet("0-1")), mounts, FOLDER.log("w3"))
+    cell = ContainerSpec(replace(WORKER, cpuset=CpuSet("0-1")), mounts, FOLDER.log("w3"))
     asked = node_container(cell, PLAN, FOLDER, image=IMAGE)
     assert (asked.whose, asked.name) == ("w3", "testbed-mnist-w3")
     assert json.loads(json.dumps(asked.body)) == {
@@ -96,12 +98,12 @@ def test_a_nodes_container() -> None:
 
 
 def test_a_node_without_limits_and_one_with_gpus() -> None:
-    host = node_container(Cell(PS, (), FOLDER.log("ps")), PLAN, FOLDER, image=IMAGE).body[
+    host = node_container(ContainerSpec(PS, (), FOLDER.log("ps")), PLAN, FOLDER, image=IMAGE).body[
         "HostConfig"
     ]
     assert host["CpuShares"] == 10_240
     assert not {"CpuQuota", "CpusetCpus", "Memory", "MemorySwap"} & host.keys()
-    cell = Cell(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
+    cell = ContainerSpec(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
     body = node_container(cell, PLAN, FOLDER, image=IMAGE).body
     assert body["HostConfig"]["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]
     assert not [text for text in body["Env"] if text.startswith("CUDA_VISIBLE_DEVICES")]
@@ -118,7 +120,7 @@ def test_the_agents_container() -> None:
     body = json.loads(json.dumps(asked.body))
     assert body["Cmd"][:4] == ["python", "-P", "-m", "testbed.agent.contained"]
     settings = json.loads(body["Cmd"][4])
-    assert (settings["folder"], settings["users"]) == ("/runs/mnist", "root")
+    assert (settings["folder"], settings["users"]["kind"]) == ("/runs/mnist", "root")
     assert settings["template"]["preload"] == ["torch"]
     assert "LANG=C" in body["Env"]
     assert body["Labels"]["org.edge-testbed.role"] == "agent"
@@ -135,54 +137,30 @@ def test_the_agents_container() -> None:
     assert all(mount["Source"] == mount["Target"] for mount in host["Mounts"])
 
 
-def test_requests_are_what_the_containers_have() -> None:
-    ps, worker = DockerDriver(image=IMAGE).requests(PLAN)
-    common = {
-        "image": IMAGE,
-        "launch": "warm",
-        "network": "none",
-        "capabilities": "none",
-        "restart": "no",
-        "cpuset": "no limit",
-        "pids": "1024",
-        "gpus": "0",
-    }
-    assert (ps.node, ps.options) == (
-        "ps",
-        {
-            **common,
-            "container": "testbed-mnist-ps",
-            "hostname": "ps",
-            "uid": "20000",
-            "cpu weight": "10",
-            "cpu": "no limit",
-            "memory": "no limit",
-        },
-    )
-    assert (worker.node, worker.options) == (
-        "w3",
-        {
-            **common,
-            "container": "testbed-mnist-w3",
-            "hostname": "w3",
-            "uid": "20004",
-            "cpu weight": "1",
-            "cpu": "0.5",
-            "memory": "256MiB",
-        },
-    )
+def requests(plan: Plan, *, image: str | None = None) -> tuple[Request, ...]:
+    specs = [ContainerSpec(node, (), FOLDER.log(node.name)) for node in plan.nodes]
+    return DockerDriver(image=image).requests(plan, FOLDER, Start(), specs)
+
+
+def test_requests_are_the_containers_that_the_engine_is_asked_for() -> None:
+    agent, ps, worker = requests(PLAN, image=IMAGE)
+    assert [one.to for one in (agent, ps, worker)] == ["engine"] * 3
+    names = [one.name for one in (agent, ps, worker)]
+    assert names == ["create the agent", "create ps", "create w3"]
+    assert agent.body == agent_container(PLAN, FOLDER, Start(), image=IMAGE).body
+    spec = ContainerSpec(WORKER, (), FOLDER.log("w3"))
+    assert worker.body == node_container(spec, PLAN, FOLDER, image=IMAGE).body
 
 
 def test_requests_name_the_image_of_this_very_package() -> None:
-    (request, _) = DockerDriver().requests(PLAN)
-    assert request.options["image"].startswith("edge-testbed:")
+    assert requests(PLAN)[0].body["Image"].startswith("edge-testbed:")
     with_gpu = replace(PLAN, nodes=(PS, replace(WORKER, gpus=1)))
-    assert DockerDriver().requests(with_gpu)[0].options["image"].endswith("-gpu")
+    assert requests(with_gpu)[0].body["Image"].endswith("-gpu")
 
 
 @pytest.mark.parametrize("count", [1, 200])
 def test_names_are_unique_and_say_whose_they_are(count: int) -> None:
     nodes = [replace(WORKER, name=f"w{index}", index=index) for index in range(count)]
-    cells = [Cell(node, (), FOLDER.log(node.name)) for node in nodes]
+    cells = [ContainerSpec(node, (), FOLDER.log(node.name)) for node in nodes]
     names = {node_container(cell, PLAN, FOLDER, image=IMAGE).name for cell in cells}
     assert len(names) == count

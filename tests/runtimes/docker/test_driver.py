@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
+from testbed.agent.launch import Mount
 from testbed.errors import HostError, NodeError
-from testbed.runtimes.base import Cell, Mount, Start
+from testbed.host.process import Process
+from testbed.runtimes.base import ContainerSpec, Start
 from testbed.runtimes.docker.containers import AGENT, FOLDER, ROLE
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import containers_of, image_of_run
-from testbed.runtimes.process import Process
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
 
@@ -100,7 +101,7 @@ def test_all_containers_are_made_or_none(driver: Any, start_run: Any, engine: An
         nodes = [run.node(f"w{index}") for index in range(12)]
         missing = (Mount(Path("/does/not/exist"), Path("/run/testbed/data")),)
         cells = [
-            Cell(node, missing if node.name == "w7" else (), run.folder.log(node.name))
+            ContainerSpec(node, missing if node.name == "w7" else (), run.folder.log(node.name))
             for node in nodes
         ]
         with pytest.raises(NodeError, match=r"w7: No such file or directory: /does/not/exist"):
@@ -110,7 +111,7 @@ def test_all_containers_are_made_or_none(driver: Any, start_run: Any, engine: An
 
 def test_probes_are_made_from_the_image_of_the_run(start_run: Any, engine: Any, image: str) -> None:
     with start_run() as run:
-        cell = Cell(run.node("w0"), (), run.folder.log("w0"))
+        cell = ContainerSpec(run.node("w0"), (), run.folder.log("w0"))
         DockerDriver(image="edge-testbed:none").contain(_plan(run.folder), run.folder, [cell])
         assert image_of_run(engine, run.folder) == image
         name = f"testbed-{run.folder.name}"
@@ -142,7 +143,9 @@ def test_containers_that_are_not_wanted_any_more_are_removed(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
     with start_run() as run:
-        cells = [Cell(run.node(name), (), run.folder.log(name)) for name in ("w0", "w1", "w2")]
+        cells = [
+            ContainerSpec(run.node(name), (), run.folder.log(name)) for name in ("w0", "w1", "w2")
+        ]
         assert sorted(driver.contain(_plan(run.folder), run.folder, cells)) == ["w0", "w1", "w2"]
         driver.discard(run.folder, ["w0", "w2", "w9"])
         left = [one.node for one in containers_of(engine, run.folder)]
@@ -217,7 +220,7 @@ def test_the_agents_container_is_killed(
         eventually(run.lifeline.ended)
         assert "its container was stopped, killed or removed" in str(run.lifeline.explain())
         with pytest.raises(NodeError, match="the agent has ended"):
-            eventually(lambda: run.lifeline.leave("kept"))
+            eventually(lambda: run.lifeline.on_hangup("keep"))
         eventually(lambda: not driver.state(run.folder).alive)
         run.lifeline.stop()
         assert containers_of(engine, run.folder) == []
@@ -295,9 +298,11 @@ def test_a_container_that_ends_at_once_says_why(driver: Any, start_run: Any) -> 
     with start_run() as run:
         node = replace(run.node("w0"), memory=None, cpu=0.02)
         log = run.folder.log("w0")
-        assert driver.contain(_plan(run.folder), run.folder, [Cell(node, (), log)]).keys() == {"w0"}
+        assert driver.contain(
+            _plan(run.folder), run.folder, [ContainerSpec(node, (), log)]
+        ).keys() == {"w0"}
         with pytest.raises(NodeError, match="w0 runs already"):
-            driver.contain(_plan(run.folder), run.folder, [Cell(node, (), log)])
+            driver.contain(_plan(run.folder), run.folder, [ContainerSpec(node, (), log)])
 
 
 EXEC = (

@@ -17,9 +17,9 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.docker.abilities import check_abilities
 from testbed.runtimes.docker.engine import connect, refuse
-from testbed.runtimes.docker.refusals import explain
+from testbed.runtimes.docker.faults import explain
 from testbed.topology import NodeSpec
-from testbed.units import Size
+from testbed.values.units import Size
 
 NODE = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 20003)
 ABLE = {"CpuCfsQuota": True, "MemoryLimit": True, "CPUSet": True, "Runtimes": {"runc": {}}}
@@ -204,7 +204,7 @@ def test_gpus_are_taken_where_there_is_a_runtime(limited: Callable[..., NodeSpec
 
 @pytest.mark.root
 def test_absent_cpus_are_refused(limited: Callable[..., NodeSpec]) -> None:
-    from testbed.cpusets import CpuSet
+    from testbed.values.cpu_sets import CpuSet
 
     absent = CpuSet(str((os.cpu_count() or 1) + 1000))
     with pytest.raises(HostError, match=rf"w3 .*cpuset {absent} has CPUs that this host has not"):

@@ -27,7 +27,7 @@ LOOK_INSIDE = """
 import importlib, importlib.util, json, pkgutil, shutil, sys
 from os.path import exists
 import testbed
-CONTROLLERS = {"cli", "orchestrator", "reports", "__main__", "docker"}
+CONTROLLERS = {"cli", "run", "reports", "__main__", "docker"}
 imported = []
 for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
     if not CONTROLLERS & set(module.name.split(".")):
@@ -48,7 +48,7 @@ print(json.dumps({
 }))
 """
 ABSENT = ["docker", "matplotlib", "pandas", "pip", "pooch", "pyarrow", "scipy", "sklearn"]
-COMMANDS = ["cc", "c++", "gcc", "g++", "clang", "make", "tini", "tail", "sh"]
+COMMANDS = ["cc", "c++", "gcc", "g++", "clang", "make", "tini", "iperf3", "tail", "sh"]
 LEFTOVERS = r"""
 find / -xdev \( -name '*.whl' -o -name '*.a' -path '*-packages*' -o -path '/root/.cache/*' \
     -o -path '/tmp/*' -o -path '/build*' -o -path '/wheels*' \)
@@ -120,7 +120,7 @@ def test_nodes_and_agent_have_all_they_import_and_no_more(engine: Any, image: st
         "gradient": 72.0,  # 2 channels of 3 x 3 weights, each seen by 2 x 2 ones
         "cuda": None,
         "present": [],
-        "commands": ["tini", "tail", "sh"],
+        "commands": ["tini", "iperf3", "tail", "sh"],
         "not compiled": [],
     }
 
@@ -145,7 +145,7 @@ def test_an_image_with_other_code_is_refused(
     for name, content in image_sources().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    (tmp_path / "testbed/units.py").write_text("changed = True\n")
+    (tmp_path / "testbed/values/units.py").write_text("changed = True\n")
     monkeypatch.setattr("testbed.__file__", str(tmp_path / "testbed/__init__.py"))
     with pytest.raises(HostError, match="which is of this version of testbed") as refusal:
         check_image(engine)

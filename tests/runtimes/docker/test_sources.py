@@ -34,7 +34,7 @@ import importlib, pkgutil, sys
 for absent in sys.argv[1:]:
     sys.modules[absent] = None
 import testbed
-CONTROLLERS = {"cli", "orchestrator", "reports", "__main__"}
+CONTROLLERS = {"cli", "run", "reports", "__main__"}
 for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
     if not CONTROLLERS & set(module.name.split(".")):
         importlib.import_module(module.name)
@@ -96,7 +96,7 @@ def test_the_hash_depends_on_names_and_contents() -> None:
 
 def test_the_dependencies_depend_on_no_code() -> None:
     found = sources.image_sources()
-    changed = {**found, "testbed/units.py": b"", "pyproject.toml": b""}
+    changed = {**found, "testbed/values/units.py": b"", "pyproject.toml": b""}
     assert sources.hash_dependencies(changed) == sources.hash_dependencies(found)
     assert sources.hash_sources(changed) != sources.hash_sources(found)
     changed["constraints.txt"] = b"torch==2.12.0\n"

@@ -1,0 +1,85 @@
+"""The control server: gRPC over a unix socket, behind the gate that the parameter server has too.
+
+It has threads, so it is made when the template lives in a process of its own, which forks nodes.
+What it is asked for is done by the agent's loop, one request after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import NoReturn
+
+from testbed.agent.loop import Loop
+from testbed.agent.nodes import Nodes
+from testbed.agent.operations import OPERATIONS, Operation
+from testbed.agent.settings import AGENT_SOCKET, AGENT_TOKEN, CONTROL_LIMITS
+from testbed.errors import RejectedError, TestbedError
+from testbed.host.reports import encode_error
+from testbed.rpc.addresses import unix_address
+from testbed.rpc.service import Behaviour, Call, Gate, serving
+
+
+def serve_control(loop: Loop, control: Path) -> None:
+    """Listen at ``agent.sock`` in a folder until this process ends; the token lies beside it.
+
+    Raises:
+        HostError: nothing can listen there.
+        OSError: the token cannot be written.
+    """
+    token = secrets.token_hex(16)
+    listening: Future[None] = Future()
+    others_cannot = os.umask(0o177)
+    try:
+        (control / AGENT_TOKEN).write_text(token)
+        serve = _serve(loop, control / AGENT_SOCKET, token=token, listening=listening)
+        Thread(target=asyncio.run, args=(serve,), name="control", daemon=True).start()
+        listening.result()
+    finally:
+        os.umask(others_cannot)
+
+
+async def _serve(loop: Loop, place: Path, *, token: str, listening: Future[None]) -> None:
+    gate = Gate(
+        token=token,
+        behaviours={method: _behaviour(loop, one) for method, one in OPERATIONS.items()},
+        limits=CONTROL_LIMITS,
+        refused=lambda refusal: None,  # the caller, who has the token, is told
+        failed=partial(_end, loop),
+    )
+    try:
+        with unix_address(place) as address:
+            async with serving(address, gate):
+                listening.set_result(None)
+                await asyncio.Event().wait()
+    except BaseException as error:
+        if listening.done():
+            raise
+        listening.set_exception(error)
+
+
+def _end(loop: Loop, failure: BaseException) -> None:
+    """End the agent: the server has met an error that nobody foresaw."""
+
+    def fail(_: Nodes) -> NoReturn:
+        raise RuntimeError("the control server has failed") from failure
+
+    loop.ask(fail)
+
+
+def _behaviour(loop: Loop, operation: Operation) -> Behaviour:
+    async def answer(message: bytes, _: Call) -> bytes:
+        try:
+            return await asyncio.wrap_future(loop.ask(partial(operation.answer, message)))
+        except RejectedError:
+            raise
+        except (OSError, TestbedError) as failure:
+            raise RejectedError(json.dumps(encode_error(failure))) from failure
+
+    return answer

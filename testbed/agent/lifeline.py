@@ -1,0 +1,119 @@
+"""What a run does when its controller hangs up, or dies.
+
+It ends at once, unless the controller has said otherwise: to *finish*, it goes on until its
+parameter server ends, which is told so and ends when its training has; to *keep*, until it is
+stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from testbed.agent.loop import Loop
+from testbed.agent.nodes import Nodes
+from testbed.agent.settings import AgentSettings, OnHangup
+from testbed.agent.spawner import Spawner
+from testbed.errors import TestbedError
+from testbed.host.reports import encode_error
+from testbed.telemetry.folder import RunFolder
+
+LONGEST_WORDS = 256
+
+
+Say = Callable[..., None]
+"""Tells the controller something, as keywords; it may have ended."""
+
+
+def start_service(settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say) -> Loop:
+    """Listen at ``control/agent.sock``; what is returned is still to be run.
+
+    Args:
+        settings: of the run.
+        nodes: of the run.
+        lifeline: descriptor of the agent's end, after the commit; at its end the loop stops.
+        say: called once while it runs, with ``ready`` or the ``error`` of the template.
+    """
+    # Only now, so that the template and this process import what they need side by side.
+    from testbed.agent.control import serve_control
+
+    loop = Loop(nodes)
+    Lifeline(lifeline, loop, nodes, on_hangup="keep" if settings.detached else "end")
+    loop.watch(nodes.spawner.ready_pipe, lambda _: _template_says(loop, nodes.spawner, say))
+    serve_control(loop, RunFolder(settings.folder).control)
+    return loop
+
+
+def _template_says(loop: Loop, spawner: Spawner, say: Say) -> None:
+    loop.forget(spawner.ready_pipe)
+    try:
+        spawner.check_ready()
+    except TestbedError as error:
+        say(error=encode_error(error))
+        loop.stop()
+    else:
+        say(ready=True)
+
+
+@dataclass
+class Lifeline:
+    """The agent's end of the lifeline, once the run is committed.
+
+    Attributes:
+        descriptor: of the lifeline.
+        loop: stopped when the run is to end.
+        nodes: of the run.
+        on_hangup: what the run does when the lifeline ends.
+    """
+
+    descriptor: int
+    loop: Loop
+    nodes: Nodes
+    on_hangup: OnHangup = "end"
+
+    def __post_init__(self) -> None:
+        self.loop.watch(self.descriptor, lambda _: self._read())
+
+    def _read(self) -> None:
+        words: list[str] = []
+        # Of a socket whose other end had not read all it was sent.
+        with suppress(ConnectionResetError):
+            words = os.read(self.descriptor, LONGEST_WORDS).decode().split()
+        if words:
+            self.on_hangup = words[-1]  # type: ignore[assignment]  # only a lifeline writes there
+            return
+        self.loop.forget(self.descriptor)
+        if self.on_hangup == "end":
+            self.loop.stop()
+        elif self.on_hangup == "finish":
+            self._finish()
+
+    def _finish(self) -> None:
+        """End with the parameter server, or with the last worker: nobody else would notice."""
+        servers, workers = self.nodes.pids("server"), self.nodes.pids("client")
+        if not servers or not workers:
+            self.loop.stop()
+            return
+        for pid in servers:
+            os.kill(pid, signal.SIGHUP)
+            self._react_to_end_of(pid, self.loop.stop)
+        for pid in workers:
+            self._react_to_end_of(pid, self._look_for_workers)
+
+    def _look_for_workers(self) -> None:
+        self.nodes.reap()
+        if not self.nodes.pids("client"):
+            self.loop.stop()
+
+    def _react_to_end_of(self, pid: int, react: Callable[[], None]) -> None:
+        descriptor = os.pidfd_open(pid)
+
+        def ended(_: int) -> None:
+            self.loop.forget(descriptor)
+            os.close(descriptor)
+            react()
+
+        self.loop.watch(descriptor, ended)

@@ -1,0 +1,196 @@
+"""From a fork of the template to a node: namespaces, control groups, mounts, privileges, role."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from testbed.agent.launch import Launch
+from testbed.agent.role import end_on_signals, resolve
+from testbed.agent.spawn_request import SpawnMessage, SpawnRequest
+from testbed.agent.view import make_view
+from testbed.errors import NodeError, TestbedError
+from testbed.host import syscalls
+from testbed.host.confine import confine, keep_only
+from testbed.host.environment import python
+from testbed.host.process import environment_of, has_ended
+from testbed.host.reports import encode_error, report
+
+ARGUMENTS_DESCRIPTOR = 3
+SETUP_SECONDS = 30.0
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+GPU_VARIABLES = ("CUDA_", "NVIDIA_")
+"""How their names begin: which GPUs a process may use, and what for."""
+
+
+def become_node(message: SpawnMessage) -> int:
+    """Turn this process into a node and run its role; returns the role's exit status.
+
+    Two processes come out of it. The first enters the control groups and makes or enters the
+    namespaces; as its own pid namespace stays what it was, it forks the second, reports its pid,
+    and ends.
+    """
+    launch = message.request.launch
+    with _reporting(message.report):
+        environment = _environment(message.request)
+        _enter(message.request)
+        first = os.pidfd_open(os.getpid())
+        role = os.fork()
+        if role:
+            report(message.report, pid=role)
+            return 0
+        _prepare(message, first)
+        command = launch.node.command
+        program = _find_program(command[0], environment) if command else ""
+        report(message.report, prepared=True)
+    os.close(message.report)
+    # The agent connects the link meanwhile. The end of the file: it gave the node up, or has ended.
+    if not os.read(message.gate, 1):
+        return 1
+    os.close(message.gate)
+    if program:
+        _become_program(program, command, environment)
+    if launch.mode == "cold":
+        _execute(launch, environment)
+    os.environ.clear()
+    os.environ.update(environment)
+    return resolve(launch.entry)(launch.arguments)
+
+
+@contextmanager
+def _reporting(descriptor: int) -> Iterator[None]:
+    """Report what goes wrong in the body to the agent, and end this process."""
+    try:
+        yield
+    except (OSError, TestbedError) as error:
+        report(descriptor, error=encode_error(error))
+        os._exit(1)
+
+
+def _environment(request: SpawnRequest) -> dict[str, str]:
+    """The agent's, but for what says which GPUs there are: that is known of the container."""
+    environment = dict(os.environ)
+    container = request.placement.container
+    if request.launch.node.gpus and container is not None:
+        given = environment_of(container.pid).items()
+        mine = {name: value for name, value in environment.items() if not _is_of_gpus(name)}
+        environment = {**mine, **{name: value for name, value in given if _is_of_gpus(name)}}
+    return {**environment, **request.launch.environment}
+
+
+def _is_of_gpus(name: str) -> bool:
+    return name.startswith(GPU_VARIABLES)
+
+
+def _enter(request: SpawnRequest) -> None:
+    """Become a process of the node's control groups and, but for the pid's, of its namespaces."""
+    container = request.placement.container
+    score = "" if container is None else _oom_score_file(container.pid).read_text()
+    for entrance in request.placement.entrances:
+        entrance.write_text("0")
+    if container is None:
+        syscalls.unshare(syscalls.CONTAINER)
+        socket.sethostname(request.launch.node.name)
+        return
+    _oom_score_file(os.getpid()).write_text(score)
+    # One descriptor for all of them: after the mounts' there would be no way to the others.
+    process = container.open()
+    if process is None:
+        raise NodeError(f"{request.launch.node.name}: its container has ended.")
+    syscalls.setns(process, syscalls.GIVEN_CONTAINER)
+    os.close(process)
+
+
+def _prepare(message: SpawnMessage, first: int) -> None:
+    """Everything between the fork and the role, but the link.
+
+    Args:
+        message: see SpawnMessage.
+        first: pidfd of the process that has forked this one.
+    """
+    request = message.request
+    launch = request.launch
+    end_on_signals()
+    syscalls.set_name(launch.node.name)
+    os.chdir("/")
+    keep_only(message.report, message.gate, message.log, first)
+    _redirect(message.log)
+    if request.placement.container is None:
+        syscalls.bring_loopback_up()
+        make_view(
+            launch.mounts, launch.node.uid, run_folder=request.run_folder, private=request.private
+        )
+    os.nice(request.placement.nice)
+    confine(launch.node.uid)
+    # From then on the agent is the parent: the controller looks for this process as its child.
+    has_ended(first, SETUP_SECONDS)
+    os.close(first)
+    if request.placement.container is not None:
+        _die_with_agent()
+
+
+def _die_with_agent() -> None:
+    """Have the kernel kill this process when its parent, the agent, ends.
+
+    Processes in a container of an engine's would outlive it otherwise. Had the agent ended before,
+    nobody would open the gate. A change of the uid would take this back, so it comes after that.
+    """
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _oom_score_file(pid: int) -> Path:
+    """Whom the kernel kills first when the host is out of memory; inherited from the parent."""
+    return Path(f"/proc/{pid}/oom_score_adj")
+
+
+def _redirect(log: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(null)
+    os.close(log)
+
+
+def _execute(launch: Launch, environment: Mapping[str, str]) -> None:
+    """Replace this process by a fresh interpreter that runs the role."""
+    arguments = os.memfd_create("arguments", 0)
+    os.write(arguments, json.dumps(dict(launch.arguments)).encode())
+    os.lseek(arguments, 0, os.SEEK_SET)
+    if arguments != ARGUMENTS_DESCRIPTOR:
+        os.dup2(arguments, ARGUMENTS_DESCRIPTOR)
+        os.close(arguments)
+    command = python("testbed.agent.role", launch.entry, str(ARGUMENTS_DESCRIPTOR))
+    os.execve(sys.executable, command, environment)
+
+
+def _find_program(name: str, environment: Mapping[str, str]) -> str:
+    """Where a program is, as this process sees the file system by now.
+
+    Raises:
+        NodeError: there is none, or it may not be executed.
+    """
+    found = shutil.which(name, path=environment.get("PATH", os.defpath))
+    if found is not None:
+        return found
+    lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
+    raise NodeError(
+        f"{name}: {lack} in the node.",
+        hint="A native run has the host's programs, a container of Docker's those of its image.",
+    )
+
+
+def _become_program(path: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a program, which finds signals as a shell would leave them."""
+    for number in (*IGNORED_BY_PYTHON, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(path, list(command), environment)

@@ -1,0 +1,141 @@
+"""A run's nodes on record, for those who come from outside where no control group names them.
+
+The agent writes a file for every node that it launches: its role's pid, as the run's pid namespace
+has it, and its start time. From outside, a role is a child of the agent's first process and has
+that pid one namespace further in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import NodeError
+from testbed.host.process import Process, every_pid, namespace_pids, parent_of
+from testbed.host.stopping import continue_all, is_stopped, stop_all
+from testbed.telemetry.files import write_atomically
+from testbed.telemetry.folder import RunFolder
+
+NODES = "nodes"
+
+
+@dataclass(frozen=True)
+class NodeRecords:
+    """The nodes that a run has launched.
+
+    Attributes:
+        folder: the run's folder.
+    """
+
+    folder: RunFolder
+
+    def create(self) -> None:
+        """Make the place for the records."""
+        self._place.mkdir(exist_ok=True)
+
+    def add(self, node: str, role: Process) -> None:
+        """Put a node on record; ``role`` as the run's pid namespace has it."""
+        write_atomically(self._place / node, f"{role}\n")
+
+    def remove(self, node: str) -> None:
+        """Take a node off the record; without one, nothing happens."""
+        (self._place / node).unlink(missing_ok=True)
+
+    def nodes(self) -> list[str]:
+        """Every node that was launched, by name."""
+        return sorted(path.name for path in self._records())
+
+    def clear(self) -> None:
+        """Remove all records."""
+        for path in self._records():
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # there never was one, or the run's folder is gone
+            self._place.rmdir()
+
+    def of(self, agent: Process | None) -> RecordedNodes:
+        """The nodes of the run whose agent this is, as they are now; None if it has ended."""
+        if agent is None or not agent.alive():
+            return RecordedNodes(self.folder.name, dict.fromkeys(self.nodes()))
+        roles = dict(_children(agent.pid))
+        recorded = {path.name: Process.parse(path.read_text()) for path in self._records()}
+        return RecordedNodes(
+            self.folder.name,
+            {name: None if role is None else roles.get(role) for name, role in recorded.items()},
+        )
+
+    @property
+    def _place(self) -> Path:
+        return self.folder.control / NODES
+
+    def _records(self) -> list[Path]:
+        if not self._place.is_dir():
+            return []
+        return sorted(path for path in self._place.iterdir() if not path.name.startswith("."))
+
+
+@dataclass(frozen=True)
+class RecordedNodes:
+    """A run's nodes as the host has them now.
+
+    Attributes:
+        run: the run's name.
+        pids: of their roles by name; None for a node that has ended.
+    """
+
+    run: str
+    pids: dict[str, int | None]
+
+    def nodes(self) -> list[str]:
+        """Every node that was launched, by name."""
+        return sorted(self.pids)
+
+    def first(self, node: str) -> int | None:
+        """The pid of a node's role; None if it has ended."""
+        return self.pids.get(node)
+
+    def is_frozen(self, node: str) -> bool:
+        """Whether a node stands still."""
+        pid = self.pids.get(node)
+        return pid is not None and is_stopped(pid)
+
+    def freeze(self, node: str) -> None:
+        """Stop all processes of a node where they are, and wait until they stand.
+
+        Raises:
+            NodeError: there is no such node, or it does not stop.
+        """
+        stop_all(self._running(node))
+
+    def thaw(self, node: str) -> None:
+        """Let a frozen node go on.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+        continue_all(self._running(node))
+
+    def entrances(self, node: str) -> list[Path]:
+        """There is no control group to enter."""
+        return []
+
+    def _running(self, node: str) -> int:
+        pid = self.pids.get(node)
+        if pid is None:
+            raise NodeError(
+                f"{self.run} has no node {node} that runs.",
+                hint=f"`testbed ps {self.run}` lists its nodes.",
+            )
+        return pid
+
+
+def _children(agent: int) -> Iterator[tuple[Process, int]]:
+    """Every role below the agent: as the agent's pid namespace has it, and its pid here."""
+    for pid in every_pid():
+        with suppress(OSError):  # it has just ended
+            if parent_of(pid) != agent:
+                continue
+            *_, inside, innermost = namespace_pids(pid)
+            if innermost == 1:
+                yield Process(inside, Process.of(pid).started), pid

@@ -1,0 +1,84 @@
+"""What an agent is told on its command line, and what it has in the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from testbed.host.hierarchies import Hierarchy
+from testbed.host.users import Users
+from testbed.rpc.limits import Limits
+
+AGENT_LOG = "agent"
+AGENT_SOCKET = "agent.sock"
+AGENT_TOKEN = "agent.token"
+LIFELINE_SOCKET = "lifeline.sock"
+"""Of an agent in a container. All of these lie in the folder's ``control``."""
+
+SERVICE = "/testbed.v1.Agent/"
+CONTROL_LIMITS = Limits(message_bytes=2**20)
+"""A server of 1,022 workers is launched with as many neighbours, in a tenth of that."""
+
+COMMIT = b"commit\n"
+OWN_FAILURE = 1
+"""Exit status of an agent that ended with an error of its own, which is in its log."""
+
+OnHangup = Literal["end", "finish", "keep"]
+"""What a run does when its controller hangs up, or dies: it ends, goes on until its training has
+ended and ends then, or stays until it is stopped."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """What the process that warm nodes are forked from does before the first fork.
+
+    Attributes:
+        preload: modules to import.
+        warm_up: entry point to call once, as ``module:function``; empty for none.
+        arguments: what it is called with.
+    """
+
+    preload: tuple[str, ...] = ()
+    warm_up: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """What an agent has to know of its run before the first launch.
+
+    Attributes:
+        folder: the run folder; its name is the run's.
+        detached: whether the run outlives its controller.
+        template: what the process that warm nodes are forked from does first.
+        users: where the nodes' uids come from.
+        hierarchies: where control groups are made; empty for a run that has none.
+        private: folders of the user's that no node sees, but for what its interpreter needs.
+    """
+
+    folder: Path
+    detached: bool
+    template: Template
+    users: Users
+    hierarchies: tuple[Hierarchy, ...]
+    private: tuple[Path, ...] = ()
+
+    @staticmethod
+    def from_json(text: str) -> AgentSettings:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            ValueError: another version has written it, or nobody.
+        """
+        return _SETTINGS.validate_json(text)
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return _SETTINGS.dump_json(self).decode()
+
+
+_SETTINGS = TypeAdapter(AgentSettings)

@@ -1,0 +1,82 @@
+"""What the agent sends to the template for every node, with three descriptors beside it."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import TypeAdapter
+
+from testbed.agent.launch import Launch
+from testbed.host.process import Process
+
+REQUEST_BYTES = 128 * 1024
+"""More than any request; the kernel's default socket buffer holds it."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a process becomes one of a node's.
+
+    Attributes:
+        entrances: files of the node's control groups into which it writes 0.
+        nice: its nice value, where no control group can give it a CPU weight.
+        container: whose namespaces it enters; None to make the node's own.
+    """
+
+    entrances: tuple[Path, ...]
+    nice: int = 0
+    container: Process | None = None
+
+
+@dataclass(frozen=True)
+class SpawnRequest:
+    """One node to bring up.
+
+    Attributes:
+        launch: what the controller asked for, without the neighbours.
+        placement: into what holds the node together.
+        run_folder: hidden in the node.
+        private: folders that are hidden as well, but for what the interpreter needs.
+    """
+
+    launch: Launch
+    placement: Placement
+    run_folder: Path
+    private: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class SpawnMessage:
+    """A request with its descriptors, as the template has received it.
+
+    Attributes:
+        request: see SpawnRequest.
+        report: pipe in which the new processes report; see ReportPipe.
+        gate: pipe in which a byte arrives once the role may run.
+        log: the node's log file.
+    """
+
+    request: SpawnRequest
+    report: int
+    gate: int
+    log: int
+
+    @classmethod
+    def receive(cls, channel: socket.socket) -> Self | None:
+        """Wait for the next request; None once the agent has ended."""
+        data, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES, 3)
+        if not data:
+            return None
+        report, gate, log = descriptors
+        return cls(_REQUEST.validate_json(data), report, gate, log)
+
+    def send(self, channel: socket.socket) -> None:
+        """Send it to the template, which gets descriptors of its own."""
+        data = _REQUEST.dump_json(self.request)
+        socket.send_fds(channel, [data], [self.report, self.gate, self.log])
+
+
+_REQUEST = TypeAdapter(SpawnRequest)

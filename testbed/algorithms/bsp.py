@@ -1,0 +1,54 @@
+"""BSP: bulk-synchronous SGD; a step each, and a barrier that all wait at.
+
+L. G. Valiant, "A bridging model for parallel computation", CACM 1990; as a baseline in H. Hu,
+D. Wang, C. Wu, "Distributed machine learning through heterogeneous edge systems" (ADSP), AAAI 2020.
+
+Symbols, as the ADSP paper writes them:
+
+    W    parameters      the model: the server's, and the copy of it that a worker pulled
+    g    gradient        the mean gradient of a worker's mini-batch
+    U    update          what a worker pushes
+    η'   learning_rate   of the workers
+    M    workers         those that pushed in the round
+
+    worker:   W ← pull        U ← η' g          push U
+    server:   wait for the U of every worker; W ← W - Σ U / M; release all
+
+Deviations: a worker that has left is not waited for; what it pushed before is in the round, and M
+counts it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from testbed.algorithms.base import AlgorithmConfig, Halves, Update, WorkerHalf
+from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.algorithms.parts.options import LearningRate
+from testbed.payloads import Dense, Vector
+
+
+class Bsp(AlgorithmConfig):
+    """BSP's options.
+
+    Attributes:
+        learning_rate: η'.
+    """
+
+    name: Literal["bsp"]
+    learning_rate: LearningRate = 0.1
+
+    def halves(self) -> Halves:
+        """See base; the server's is that of all barriers."""
+        return Worker, AveragingServer
+
+
+class Worker(WorkerHalf[Bsp]):
+    """Pushes after every step."""
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        """U ← η' g; push U."""
+        step = np.float32(self.config.learning_rate) * gradient
+        return Update(Dense(step), self.version, samples)

@@ -1,0 +1,1 @@
+"""What several algorithms share, a thought a file."""

@@ -1,0 +1,5 @@
+"""What happens in a run and what is counted there, each declared once.
+
+``kinds`` has the events and ``rows`` the columns of the tables; docs/run-folder.md is checked
+against both. ``entry`` is an event as it is written down, ``sink`` whoever is told of it.
+"""

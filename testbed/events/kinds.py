@@ -1,0 +1,293 @@
+"""Every event of a run. Its fields are what its line in ``events.jsonl`` holds.
+
+The first line of a docstring and the text beside a field stand in docs/run-folder.md too. A field
+that is added needs a default: the lines that were written before do not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+State = Literal["created", "starting", "training", "finished", "failed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened."""
+
+
+@dataclass(frozen=True)
+class Unknown(Event):
+    """An event that another version of testbed wrote; it is kept as it is, and acted on by nobody.
+
+    Attributes:
+        name: its name.
+        fields: everything else in its line but time and source.
+    """
+
+    name: str
+    fields: Mapping[str, Any]
+
+
+# What the controller sees and does.
+
+
+@dataclass(frozen=True)
+class RuntimeChosen(Event):
+    """What `runtime: auto` came to."""
+
+    name: Annotated[str, "the runtime that was taken"]
+    why: Annotated[str, "why that one"]
+
+
+@dataclass(frozen=True)
+class StateChanged(Event):
+    """The run came to another state."""
+
+    state: Annotated[State, "as in `run.json`"]
+    reason: Annotated[str, "why it ended"] = ""
+    exit_code: Annotated[int | None, "of the error that it failed with"] = None
+
+
+@dataclass(frozen=True)
+class Phase(Event):
+    """The controller turns to something that takes a while."""
+
+    text: Annotated[str, "what, as the command line shows it"]
+
+
+@dataclass(frozen=True)
+class Launched(Event):
+    """A node's process was started."""
+
+    node: Annotated[str, "its name"]
+    pid: Annotated[int | None, "as the host sees it; null if it has ended since"]
+
+
+@dataclass(frozen=True)
+class BroughtUp(Event):
+    """All nodes run and have joined."""
+
+    seconds: Annotated[float, "real seconds since the command was given"]
+
+
+@dataclass(frozen=True)
+class TornDown(Event):
+    """Nothing of the run is left on the host."""
+
+    seconds: Annotated[float, "real seconds that it took"]
+
+
+@dataclass(frozen=True)
+class LinksRead(Event):
+    """The qdiscs were read back."""
+
+    checked: Annotated[int, "how many links were compared"]
+    differences: Annotated[tuple[str, ...], "what differs from the plan"] = ()
+    left_out: Annotated[tuple[str, ...], "what was not applied, as the kernel lacks netem"] = ()
+    unseeded: Annotated[int, "how many links draw without the scenario's seed"] = 0
+
+
+@dataclass(frozen=True)
+class RateMeasured(Event):
+    """A link's rate was measured."""
+
+    link: Annotated[str, "whose, and the direction"]
+    configured_bits_per_second: Annotated[float, "as the plan has it"]
+    measured_bits_per_second: Annotated[float, "what came out"]
+
+
+@dataclass(frozen=True)
+class RoundTripMeasured(Event):
+    """A link's median round trip was measured."""
+
+    link: Annotated[str, "whose"]
+    configured_seconds: Annotated[float, "what the delays add up to"]
+    measured_seconds: Annotated[float, "what came out"]
+    error_seconds: Annotated[float, "standard error of it, where the delays vary"] = 0.0
+
+
+@dataclass(frozen=True)
+class MessagesTimed(Event):
+    """17 KB were sent through a link and a word back, and the other way round."""
+
+    link: Annotated[str, "whose"]
+    up_seconds: Annotated[float | None, "with the 17 KB on the way up"]
+    down_seconds: Annotated[float | None, "with the 17 KB on the way down"]
+
+
+@dataclass(frozen=True)
+class LinkChanged(Event):
+    """Links were changed while the run went on."""
+
+    action: Annotated[str, "`set`; `reset` by a command, or `expired`: reset by itself"]
+    nodes: Annotated[tuple[str, ...], "whose"]
+    up: Annotated[
+        Mapping[str, Any] | None,
+        "what the nodes send through now; null where that differs, or was not changed",
+    ]
+    down: Annotated[Mapping[str, Any] | None, "what they receive through now; likewise"]
+    planned: Annotated[float, "when it was to happen, seconds since 1970"]
+    actual: Annotated[float, "when the last of the links had changed"]
+    failure: Annotated[str, "what went wrong; empty for nothing"] = ""
+
+
+@dataclass(frozen=True)
+class Exited(Event):
+    """A node's process ended."""
+
+    node: Annotated[str, "its name"]
+    status: Annotated[int, "its exit status; a negative one is a signal"]
+    planned: Annotated[bool, "whether it was to end then"] = False
+    how: Annotated[str, "how it ended, in a sentence; of an end that is told"] = ""
+    ends_run: Annotated[bool, "whether the run cannot go on without it"] = False
+
+
+@dataclass(frozen=True)
+class MemoryRead(Event):
+    """Memory that each worker has to itself; the last such event of a run counts."""
+
+    private_bytes: Annotated[Mapping[str, int], "by worker"]
+
+
+# What the parameter server (PS) sees.
+
+
+@dataclass(frozen=True)
+class Listening(Event):
+    """The parameter server takes calls."""
+
+    port: Annotated[int, "for workers"]
+
+
+@dataclass(frozen=True)
+class Joined(Event):
+    """A worker takes part."""
+
+    node: Annotated[str, "its name"]
+
+
+@dataclass(frozen=True)
+class Left(Event):
+    """A worker takes no part any more."""
+
+    node: Annotated[str, "its name"]
+    reason: Annotated[
+        str | None, "how its process ended; null if it said itself that it leaves"
+    ] = None
+
+
+@dataclass(frozen=True)
+class Silent(Event):
+    """A worker has stood still for so long that nobody reckons with it any more."""
+
+    node: Annotated[str, "its name"]
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """The training has started: all workers have joined."""
+
+
+@dataclass(frozen=True)
+class Evaluated(Event):
+    """The model was evaluated."""
+
+    time_seconds: Annotated[float, "when the model was taken, emulated"]
+    version: Annotated[int, "updates in the model"]
+    payload_up_bytes: Annotated[int, "payload of all pushes until then"]
+    loss: Annotated[float | None, "mean cross-entropy"]
+    top1: Annotated[float, "share of images whose class was the first"]
+    top5: Annotated[float, "share of images whose class was among the first five"]
+    images: Annotated[int, "test images used"]
+    final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
+
+
+@dataclass(frozen=True)
+class _Refusal(Event):
+    node: Annotated[str | None, "who called; null for an unknown peer"]
+    reason: Annotated[str, "why"]
+    peer: Annotated[str | None, "its address"] = None
+    method: Annotated[str | None, "of the contract"] = None
+    code: Annotated[str | None, "gRPC's"] = None
+
+
+@dataclass(frozen=True)
+class Rejected(_Refusal):
+    """A call was refused; nothing of it was applied."""
+
+
+@dataclass(frozen=True)
+class Incomplete(_Refusal):
+    """A call broke off before all of it had come."""
+
+
+@dataclass(frozen=True)
+class Finished(Event):
+    """The training has ended."""
+
+    reason: Annotated[str, "why"]
+    version: Annotated[int, "updates in the model"]
+    stalled: Annotated[bool, "whether it ended because nobody was left who could push"] = False
+
+
+@dataclass(frozen=True)
+class Drained(Event):
+    """The workers know of the end, or have had the time to ask."""
+
+    untold: Annotated[tuple[str, ...], "those who did not"] = ()
+
+
+@dataclass(frozen=True)
+class Done(Event):
+    """The parameter server has nothing left to do: the final model is evaluated."""
+
+    evaluated: Annotated[bool, "whether that came about"]
+    applied: Annotated[int, "pushes that are in the model"] = 0
+    applied_bytes: Annotated[int, "their payload"] = 0
+    repeated: Annotated[int, "pushes that came again after a lost connection"] = 0
+    repeated_bytes: Annotated[int, "their payload"] = 0
+    dropped: Annotated[
+        int,
+        "pushes that are in no model, as they came after the end or in a round that did not close",
+    ] = 0
+    dropped_bytes: Annotated[int, "their payload"] = 0
+    served: Annotated[int, "requests that took their turn at a server with a `service`"] = 0
+    served_late: Annotated[int, "those of them that had to wait for the host too"] = 0
+
+
+CONTROLLER: Mapping[str, type[Event]] = {
+    "runtime": RuntimeChosen,
+    "state": StateChanged,
+    "phase": Phase,
+    "launched": Launched,
+    "brought_up": BroughtUp,
+    "torn_down": TornDown,
+    "links": LinksRead,
+    "rate": RateMeasured,
+    "round_trip": RoundTripMeasured,
+    "messages_timed": MessagesTimed,
+    "link_changed": LinkChanged,
+    "exited": Exited,
+    "memory": MemoryRead,
+}
+"""The controller's events, by the names that they have in the file."""
+
+PS: Mapping[str, type[Event]] = {
+    "listening": Listening,
+    "joined": Joined,
+    "left": Left,
+    "silent": Silent,
+    "started": Started,
+    "evaluated": Evaluated,
+    "rejected": Rejected,
+    "incomplete": Incomplete,
+    "finished": Finished,
+    "drained": Drained,
+    "done": Done,
+}
+"""The parameter server's."""
+
+EVENTS: Mapping[str, type[Event]] = {**CONTROLLER, **PS}

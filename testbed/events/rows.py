@@ -1,0 +1,227 @@
+"""The columns of a run's tables: what is counted, declared once.
+
+A row of updates or of traffic is a NamedTuple: it is built by name and lies in memory in the order
+of its table. The layout of spool and parts, the headers of the CSV files, the types of the pandas
+tables and the tables in docs/run-folder.md are made from these declarations.
+
+A column that is added goes to the end and needs a default: folders that were written before it
+existed are read as if they had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.events.kinds import Evaluated
+
+REQUIRED = object()
+"""The default of a column that every folder has."""
+
+CLOCK = "the clock of the training"
+PUSH = "the push"
+WORKER = "the worker, in its push"
+UPDATE_OF = "the algorithm's server half"
+SNAPSHOT = "the parameter server, as the model is taken"
+EVALUATOR = "the evaluator"
+INTERFACE = "`eth0` of the parameter server"
+SOCKETS = "the parameter server's sockets"
+HOST = "the host's /proc"
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is to be known of a column.
+
+    Attributes:
+        type: numpy's, or pandas' ``Int64`` for whole numbers that may be missing.
+        meaning: in a few words.
+        source: where it is read.
+        unit: its unit, where its name does not say it.
+        default: what folders have that were written before there was such a column.
+    """
+
+    type: str
+    meaning: str
+    source: str
+    unit: str = ""
+    default: Any = REQUIRED
+
+
+class UpdateRow(NamedTuple):
+    """One update in the model."""
+
+    time_seconds: Annotated[float, Column("<f8", "when it was applied, emulated", CLOCK)]
+    wall_seconds: Annotated[float, Column("<f8", "the same, real", CLOCK)]
+    worker: Annotated[int, Column("<i4", "index of the worker", PUSH)]
+    sequence: Annotated[int, Column("<i8", "number of this worker's push, from 1 on", PUSH)]
+    version_pulled: Annotated[
+        int, Column("<i8", "j: version of the model that it was computed on", PUSH, "updates")
+    ]
+    version_applied: Annotated[
+        int, Column("<i8", "i: updates in the model before this one", UPDATE_OF, "updates")
+    ]
+    staleness: Annotated[
+        int,
+        Column(
+            "<i8",
+            "i - j, those that were applied together with it not counted",
+            UPDATE_OF,
+            "updates",
+        ),
+    ]
+    sigma_mean: Annotated[
+        float,
+        Column(
+            "<f4",
+            "mean, over the values sent, of the staleness by which the algorithm divided the "
+            "learning rate",
+            UPDATE_OF,
+            "updates",
+        ),
+    ]
+    sigma_max: Annotated[int, Column("<i8", "the largest of it", UPDATE_OF, "updates")]
+    step_scale: Annotated[
+        float, Column("<f4", "mean over the values sent of 1 / max(1, sigma)", UPDATE_OF, "ratio")
+    ]
+    samples: Annotated[int, Column("<i4", "training samples that went into it", PUSH, "samples")]
+    entries: Annotated[int, Column("<i8", "values that were sent", PUSH, "values")]
+    payload_up_bytes: Annotated[
+        int, Column("<i8", "payload of this push and of its `messages`", "the codec")
+    ]
+    payload_down_bytes: Annotated[
+        int,
+        Column(
+            "<i8",
+            "payload of the reply that brought the model it was computed on, and of the replies to "
+            "its `messages`",
+            "the codec",
+        ),
+    ]
+    compute_seconds: Annotated[
+        float, Column("<f4", "training, up to the speed of its class where it has one", WORKER)
+    ]
+    late_seconds: Annotated[
+        float, Column("<f4", "what the step took beyond the speed of its class", WORKER)
+    ]
+    think_seconds: Annotated[float, Column("<f4", "the wait between computing and pushing", WORKER)]
+    transfer_seconds: Annotated[
+        float, Column("<f4", "the call that brought the model, without `blocked_seconds`", WORKER)
+    ]
+    blocked_seconds: Annotated[
+        float,
+        Column(
+            "<f4",
+            "how long the parameter server held the reply of that call back: the algorithm's "
+            "waiting, and the queue where `ps.service` makes one",
+            WORKER,
+        ),
+    ]
+    steps: Annotated[int, Column("<i4", "training steps that went into it", PUSH, "steps")] = 1
+    messages: Annotated[
+        int,
+        Column(
+            "<i4", "what the worker has sent without a step since its last update", PUSH, "messages"
+        ),
+    ] = 0
+
+
+class TrafficRow(NamedTuple):
+    """One reading of the kernel's counters and of the host; None for what was not measured."""
+
+    time_seconds: Annotated[
+        float | None, Column("float64", "when, emulated; empty before the training", CLOCK)
+    ]
+    wall_seconds: Annotated[float | None, Column("float64", "the same, real", CLOCK)]
+    sockets: Annotated[int, Column("Int64", "open connections", SOCKETS, "sockets")]
+    wire_rx_bytes: Annotated[
+        int, Column("Int64", "received: Ethernet frames, headers, ACKs of the pulls", INTERFACE)
+    ]
+    wire_rx_packets: Annotated[int, Column("Int64", "received", INTERFACE, "packets")]
+    wire_tx_bytes: Annotated[int, Column("Int64", "sent", INTERFACE)]
+    wire_tx_packets: Annotated[int, Column("Int64", "sent", INTERFACE, "packets")]
+    tcp_received_bytes: Annotated[
+        int, Column("Int64", "received, without headers and repetitions", SOCKETS)
+    ]
+    tcp_segments_in: Annotated[int, Column("Int64", "received", SOCKETS, "segments")]
+    tcp_acked_bytes: Annotated[
+        int, Column("Int64", "sent and acknowledged, without headers and repetitions", SOCKETS)
+    ]
+    tcp_segments_out: Annotated[int, Column("Int64", "sent, with repetitions", SOCKETS, "segments")]
+    retransmitted_in_bytes: Annotated[int, Column("Int64", "sent again", "the workers' sockets")]
+    retransmitted_out_bytes: Annotated[int, Column("Int64", "sent again", SOCKETS)]
+    host_busy_ratio: Annotated[
+        float | None,
+        Column("float64", "share of the CPU time that was used since the row before", HOST),
+    ]
+    host_available_bytes: Annotated[
+        int | None, Column("Int64", "memory that could still be had", HOST)
+    ]
+
+
+Rows = NDArray[np.void]
+"""Rows of the record of updates, shape (n,), dtype ``UPDATE``."""
+
+
+def _columns(row: type[UpdateRow] | type[TrafficRow]) -> Mapping[str, Column]:
+    hints = get_type_hints(row, include_extras=True)
+    defaults = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
+    return {
+        name: replace(hints[name].__metadata__[0], default=default)
+        for name, default in defaults.items()
+    }
+
+
+def _evaluation_columns() -> Mapping[str, Column]:
+    """The fields of the event, and the real time beside the emulated."""
+    kinds = {float: "float64", float | None: "float64", int: "int64", bool: "bool"}
+    units = {"version": "updates", "top1": "ratio", "top5": "ratio", "images": "images"}
+    made = {}
+    for name, hint in get_type_hints(Evaluated, include_extras=True).items():
+        source = SNAPSHOT if name in ("time_seconds", "version", "payload_up_bytes") else EVALUATOR
+        kind, meaning = kinds[hint.__origin__], hint.__metadata__[0]
+        default = getattr(Evaluated, name, REQUIRED)  # a field's default stands in its class
+        made[name] = Column(kind, meaning, source, units.get(name, ""), default)
+        if name == "time_seconds":
+            made["wall_seconds"] = Column("float64", "the same, real", SNAPSHOT)
+    return made
+
+
+UPDATES = _columns(UpdateRow)
+"""The columns of the record of updates, by name and in order."""
+
+EVALUATIONS = _evaluation_columns()
+"""Those of ``evaluations.csv``."""
+
+TRAFFIC = _columns(TrafficRow)
+"""Those of ``traffic.csv``."""
+
+UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])
+"""The layout of an update's row, in the spool and in memory."""
+
+
+def conform(
+    stored: Mapping[str, NDArray[Any]], count: int, columns: Mapping[str, Column] = UPDATES
+) -> Rows:
+    """Columns of another version's record of updates as rows of today's layout.
+
+    A column that only that version knows is left out; one that was added since gets its default.
+
+    Args:
+        stored: the columns, each of shape (count,).
+        count: how many rows.
+        columns: those of today.
+
+    Raises:
+        KeyError: a column without a default is missing.
+    """
+    made = np.empty(count, [(name, column.type) for name, column in columns.items()])
+    for name, column in columns.items():
+        if name not in stored and column.default is REQUIRED:
+            raise KeyError(name)
+        made[name] = stored.get(name, column.default)
+    return made

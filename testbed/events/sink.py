@@ -1,0 +1,30 @@
+"""Whoever is told of a run while it goes on: its folder, the console, later an exporter."""
+
+from __future__ import annotations
+
+from testbed.events.entry import Entry
+from testbed.events.rows import Rows, TrafficRow
+
+
+class Sink:
+    """Is told everything, and overrides what it cares for. It must return quickly."""
+
+    def event(self, entry: Entry) -> None:
+        """Something has happened."""
+
+    def updates(self, rows: Rows, *, now: float) -> None:
+        """New rows of the record of updates, in their order; none lets time pass.
+
+        Args:
+            rows: see ``rows.UpdateRow``.
+            now: steady seconds, from any origin.
+        """
+
+    def traffic(self, row: TrafficRow) -> None:
+        """The kernel's counters and the host were read."""
+
+    def time_passed(self, emulated: float) -> None:
+        """So many emulated seconds of the training are over: a moment to show how it goes."""
+
+    def close(self) -> None:
+        """Nothing more will come. Doing it twice is harmless."""

@@ -1,0 +1,58 @@
+"""What comes of a call to the server, for its driver to carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from testbed.algorithms.base import NO_ORDERS, Applied, Orders, Reply
+
+
+@dataclass(frozen=True)
+class StandingOrders:
+    """The orders in force for one worker.
+
+    Attributes:
+        number: grows with every change; of two, the one with the larger number counts.
+        orders: all fields that were ever ordered.
+    """
+
+    number: int = 0
+    orders: Orders = NO_ORDERS
+
+
+NO_STANDING = StandingOrders()
+
+
+@dataclass(frozen=True)
+class Release:
+    """A reply that may go out now.
+
+    Attributes:
+        worker: whom it goes to.
+        reply: the model; None tells the worker that training has ended.
+        standing: the orders in force for it.
+    """
+
+    worker: int
+    reply: Reply | None
+    standing: StandingOrders = NO_STANDING
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What came of a call.
+
+    Attributes:
+        accepted: whether a push was taken: it came for the first time, and before the end.
+        applied: the updates that are in the model because of it.
+        releases: the replies that may go out.
+        orders: what must reach workers at once.
+        measure: whether the loss of the model as it is now is wanted.
+    """
+
+    accepted: bool = False
+    applied: Sequence[Applied] = ()
+    releases: Sequence[Release] = ()
+    orders: Mapping[int, StandingOrders] = field(default_factory=dict)
+    measure: bool = False

@@ -1,0 +1,78 @@
+"""What the server remembers of a worker, and what it refuses because of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.algorithms.base import Orders, Update
+from testbed.errors import RejectedError
+from testbed.frame.effects import NO_STANDING, StandingOrders
+
+
+class NotFiniteError(RejectedError):
+    """A push with values that are NaN or infinite."""
+
+
+@dataclass
+class Seat:
+    """One worker's.
+
+    Attributes:
+        worker: whose.
+        sequence: number of the last push that was accepted, 0 before the first.
+        pulled: version of the reply that its next push builds on; None before the first reply, and
+            from a push that was accepted to the reply that answers it.
+        standing: its orders in force.
+        silent: whether it is known that nothing comes of it any more, though it has not left.
+    """
+
+    worker: int
+    sequence: int = 0
+    pulled: int | None = None
+    standing: StandingOrders = NO_STANDING
+    silent: bool = False
+
+    def order(self, new: Orders) -> StandingOrders:
+        """The orders in force, once something new was ordered."""
+        orders = self.standing.orders.replaced_by(new)
+        if orders != self.standing.orders:
+            self.standing = StandingOrders(self.standing.number + 1, orders)
+        return self.standing
+
+    def check_order(self, sequence: int, update: Update, *, version: int) -> None:
+        """Refuse a push that is out of order, the model being at ``version``.
+
+        Raises:
+            RejectedError: a version from the future, a push without a pull, a sequence number out
+                of order, or no samples.
+        """
+        name = f"w{self.worker}"
+        if update.version > version:
+            raise RejectedError(
+                f"{name}: version {update.version} is from the future, the model is at {version}"
+            )
+        if sequence not in (self.sequence, self.sequence + 1) or sequence < 1:
+            raise RejectedError(
+                f"{name}: push {sequence} is out of order, expected {self.sequence + 1}"
+            )
+        if sequence == self.sequence:
+            return  # a repeat: it was checked and accepted when it first came
+        if self.pulled is None or update.version != self.pulled:
+            raise RejectedError(
+                f"{name}: the push builds on version {update.version}, the worker's last pull "
+                f"brought {'none' if self.pulled is None else self.pulled}"
+            )
+        if update.steps and update.samples < 1:
+            raise RejectedError(f"{name}: {update.samples} samples, expected at least 1")
+
+    def check_payload(self, update: Update, *, size: int) -> None:
+        """Refuse a payload that does not fit a model of ``size`` entries.
+
+        Raises:
+            RejectedError: it does not.
+            NotFiniteError: it does, but holds NaN or infinities.
+        """
+        if flaw := update.payload.flaw(size):
+            raise RejectedError(f"w{self.worker}: {flaw}")
+        if not update.payload.finite:
+            raise NotFiniteError(f"w{self.worker}: a value is NaN or infinite")

@@ -1,0 +1,1 @@
+"""What Linux offers, once: processes, control groups, CPU sets, users, namespaces, system calls."""

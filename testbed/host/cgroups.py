@@ -1,0 +1,303 @@
+"""The control groups of a run: ``testbed/<run>/<node>`` in every hierarchy that is used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import HostError, NodeError
+from testbed.host.cpusets import check_present, inherit
+from testbed.host.group import POLL_SECONDS, PROCESSES, Group
+from testbed.host.hierarchies import OUTSIDE, Hierarchy
+from testbed.host.limits import Limits
+from testbed.host.process import is_first
+from testbed.topology import NodeSpec
+
+PARENT = "testbed"
+AGENT_GROUP = "agent"
+"""Beside the nodes' groups: the agent's own."""
+
+SUBTREE = "cgroup.subtree_control"
+CURE = (
+    "Run it as root; or, where control groups are version 2, under "
+    "`systemd-run --user --scope -p Delegate=yes`."
+)
+UNDELEGATED = (
+    "Run it as root on a kernel that has it; a user's groups have it where `systemctl edit "
+    "user@.service` says Delegate=cpu cpuset memory pids."
+)
+ATTEMPTS = 10
+FREEZE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class RunGroups:
+    """The control groups of one run.
+
+    Attributes:
+        run: the run's name.
+        hierarchies: where they are made; empty for a run that has none on this host.
+    """
+
+    run: str
+    hierarchies: tuple[Hierarchy, ...]
+
+    def create(self) -> None:
+        """Make the run's own groups, which nodes are put below; all of them or none.
+
+        Raises:
+            HostError: groups of that name exist, or cannot be made.
+        """
+        made: list[Path] = []
+        try:
+            for tree in self.hierarchies:
+                self._create(tree)
+                made.append(self._folder(tree))
+        except HostError:
+            for folder in made:
+                folder.rmdir()
+            raise
+
+    def _create(self, tree: Hierarchy) -> None:
+        folder = self._folder(tree)
+        try:
+            _make(folder)
+            for level in (folder.parent, folder):
+                inherit(level, tree)
+            if tree.version == 2:
+                for level in (tree.root, folder.parent, folder):
+                    _delegate(level, tree)
+        except FileExistsError:
+            raise HostError(
+                f"{folder} exists: a run of that name lives, or was left behind.",
+                hint=f"`testbed down {self.run}` removes it.",
+            ) from None
+        except OSError as error:
+            raise HostError(
+                f"{folder} cannot be made: {error.strerror}.",
+                hint="Control groups need root and a writable /sys/fs/cgroup.",
+            ) from None
+
+    def add(self, node: str, limits: Limits) -> None:
+        """Make a node's groups, or those of a node that has ended again, and set their limits.
+
+        Raises:
+            HostError: a limit cannot be enforced; names the file and what it holds instead.
+        """
+        for tree in self.hierarchies:
+            wanted = tree.controllers & frozenset(limits.controllers)
+            if not wanted:
+                continue
+            folder = self._folder(tree) / node
+            with suppress(FileExistsError):
+                folder.mkdir()
+            inherit(folder, tree)
+            for controller in sorted(wanted):
+                Group(folder, tree.version).limit(limits, controller)
+
+    def entrances(self, node: str) -> list[Path]:
+        """The files into which a process writes 0 to become one of the node's."""
+        folders = (self._folder(tree) / node for tree in self.hierarchies)
+        return [folder / PROCESSES for folder in folders if folder.is_dir()]
+
+    def exits(self) -> list[Path]:
+        """The files into which a process writes 0 to belong to no group of any run."""
+        outside = [(tree.root / OUTSIDE, tree.root) for tree in self.hierarchies]
+        return [(one if one.is_dir() else root) / PROCESSES for one, root in outside]
+
+    def has(self, controller: str) -> bool:
+        """Whether there are groups with this controller."""
+        return any(controller in tree.controllers for tree in self.hierarchies)
+
+    def check(self, nodes: Iterable[NodeSpec]) -> None:
+        """Refuse limits that no group could enforce, and CPUs that this host has not.
+
+        Raises:
+            HostError: a node has such; names it, and the cure.
+        """
+        for node in nodes:
+            whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
+            wanted = {"cpu": node.cpu, "memory": node.memory, "cpuset": node.cpuset}
+            for controller, limit in wanted.items():
+                if limit is not None and not self.has(controller):
+                    raise self._unenforced(f"{whose}: {controller} {limit} is a limit", controller)
+            if node.cpuset is not None:
+                check_present(whose, node.cpuset, self.hierarchies)
+
+    def _unenforced(self, limit: str, controller: str) -> HostError:
+        if not self.hierarchies:
+            lacking = "this user can make no control group to enforce it with"
+            return HostError(f"{limit}, and {lacking}.", hint=CURE)
+        lacking = f"the control groups here are without the controller {controller}"
+        return HostError(f"{limit}, and {lacking}.", hint=UNDELEGATED)
+
+    def make_room(self) -> None:
+        """Version 2: empty the group that the runs' are made in; only such a one can be divided.
+
+        Has to be called from the pid namespace that its processes are in. The root of all groups,
+        which alone may have both, is left as it is.
+
+        Raises:
+            HostError: the processes cannot be moved.
+        """
+        for tree in self.hierarchies:
+            if tree.version == 2 and not _divided(tree) and _is_below_the_root(tree):
+                _move_all(tree.root, tree.root / OUTSIDE)
+
+    def leave_room(self) -> None:
+        """Undo what ``make_room`` did, unless other runs still live there."""
+        for tree in self.hierarchies:
+            outside = tree.root / OUTSIDE
+            if outside.is_dir() and not (tree.root / PARENT).exists():
+                with suppress(OSError):  # another run starts just now, and needs the room
+                    names = (tree.root / SUBTREE).read_text().split()
+                    (tree.root / SUBTREE).write_text(" ".join(f"-{name}" for name in names))
+                    _move_all(outside, tree.root)
+                    outside.rmdir()
+
+    def nodes(self) -> list[str]:
+        """The names of the nodes that have groups."""
+        names = {one.folder.name for top in self._tops("freezer") for one in top.children()}
+        return sorted(names - {AGENT_GROUP})
+
+    def first(self, node: str) -> int | None:
+        """The pid of a node's role, the first of its pid namespace; None if it has ended."""
+        return next((pid for pid in self.processes(node) if is_first(pid)), None)
+
+    def oom_kills(self, node: str) -> int:
+        """How often the kernel has killed in a node because its memory limit was reached."""
+        return sum(group.oom_kills() for group in self._of(node, "memory"))
+
+    def processes(self, node: str) -> list[int]:
+        """The pids of a node, as this pid namespace sees them."""
+        return [pid for group in self._of(node, "pids") for pid in group.pids()]
+
+    def freeze(self, node: str) -> None:
+        """Stop all processes of a node where they are, and wait until they stand.
+
+        Raises:
+            NodeError: there is no such node, or it does not stop.
+        """
+        self._set_frozen(node, True)
+
+    def thaw(self, node: str) -> None:
+        """Let a frozen node go on.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+        self._set_frozen(node, False)
+
+    def is_frozen(self, node: str) -> bool:
+        """Whether the node was frozen and not thawed since."""
+        return any(group.asked_to_freeze() for group in self._of(node, "freezer"))
+
+    def thaw_all(self) -> None:
+        """Thaw every group of the run: a frozen process cannot be killed in version 1."""
+        for top in self._tops("freezer"):
+            for group in (top, *top.children()):
+                with suppress(FileNotFoundError):  # removed in the meantime
+                    group.set_frozen(False)
+
+    def members(self) -> set[int]:
+        """The pids of everything in any group of the run."""
+        tops = [self._top(tree) for tree in self.hierarchies]
+        return {pid for top in tops for group in (top, *top.children()) for pid in group.pids()}
+
+    def remove_node(self, node: str, *, deadline: float) -> None:
+        """Remove a node's groups; its processes must have ended or be about to.
+
+        Raises:
+            HostError: they are still in use at the deadline (``time.monotonic``).
+        """
+        for tree in self.hierarchies:
+            Group(self._folder(tree) / node, tree.version).remove(deadline=deadline)
+
+    def remove(self, *, deadline: float) -> None:
+        """Remove all groups of the run, and the parent of all runs after the last of them.
+
+        Raises:
+            HostError: one is still in use at the deadline (``time.monotonic``); names its pids.
+        """
+        for tree in self.hierarchies:
+            top = self._top(tree)
+            for group in (*top.children(), top):
+                group.remove(deadline=deadline)
+            with suppress(OSError):  # other runs are below it, or are being made right now
+                top.folder.parent.rmdir()
+
+    def _folder(self, tree: Hierarchy) -> Path:
+        return tree.root / PARENT / self.run
+
+    def _top(self, tree: Hierarchy) -> Group:
+        return Group(self._folder(tree), tree.version)
+
+    def _tops(self, controller: str) -> list[Group]:
+        """The run's own group with a controller, if groups are used at all."""
+        return [self._top(tree) for tree in self.hierarchies if controller in tree.controllers]
+
+    def _of(self, node: str, controller: str) -> list[Group]:
+        """A node's group with a controller; it may not exist, as without a limit."""
+        return [Group(top.folder / node, top.version) for top in self._tops(controller)]
+
+    def _set_frozen(self, node: str, frozen: bool) -> None:
+        if node not in self.nodes():
+            raise NodeError(
+                f"{self.run} has no node {node}.", hint=f"`testbed ps {self.run}` lists its nodes."
+            )
+        deadline = time.monotonic() + FREEZE_SECONDS
+        for group in self._of(node, "freezer"):
+            group.set_frozen(frozen)
+            while not group.has_become(frozen):
+                if time.monotonic() > deadline:
+                    raise NodeError(f"{node}: does not freeze within {FREEZE_SECONDS:g} s.")
+                time.sleep(POLL_SECONDS)
+
+
+def find_runs(hierarchies: Sequence[Hierarchy]) -> list[str]:
+    """The names of all runs that have a control group on this host."""
+    parents = [Group(tree.root / PARENT, tree.version) for tree in hierarchies]
+    return sorted({run.folder.name for parent in parents for run in parent.children()})
+
+
+def _make(folder: Path) -> None:
+    """Make a run's folder. The parent of all runs may go at any moment, with the last other run."""
+    for _ in range(ATTEMPTS):
+        with suppress(FileExistsError):
+            folder.parent.mkdir()
+        with suppress(FileNotFoundError):
+            folder.mkdir()
+            return
+    folder.mkdir()
+
+
+def _delegate(folder: Path, tree: Hierarchy) -> None:
+    """Version 2: let the groups below a folder have the controllers."""
+    names = sorted(tree.controllers - {"freezer"})
+    (folder / SUBTREE).write_text(" ".join(f"+{name}" for name in names))
+
+
+def _divided(tree: Hierarchy) -> bool:
+    return tree.controllers - {"freezer"} <= {*(tree.root / SUBTREE).read_text().split()}
+
+
+def _is_below_the_root(tree: Hierarchy) -> bool:
+    return (tree.root / "cgroup.type").exists()
+
+
+def _move_all(source: Path, target: Path) -> None:
+    """Move every process of one group into another, which is made for it."""
+    try:
+        target.mkdir(exist_ok=True)
+        while pids := Group(source, 2).pids():
+            for pid in pids:
+                with suppress(ProcessLookupError):  # it has just ended
+                    (target / PROCESSES).write_text(str(pid))
+    except OSError as error:
+        raise HostError(
+            f"the processes in {source} cannot be moved to {target}: {error.strerror}.",
+            hint="Control groups below it can only be made when it is empty.",
+        ) from None

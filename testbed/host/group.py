@@ -1,0 +1,131 @@
+"""One control group, of version 1 or 2: its processes, its freezer, and what was killed in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import HostError
+from testbed.host.limits import Limits, Version, settings
+from testbed.host.process import describe
+
+PROCESSES = "cgroup.procs"
+POLL_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Group:
+    """A control group, which may be gone, or go at any moment.
+
+    Attributes:
+        folder: where it is.
+        version: of its hierarchy.
+    """
+
+    folder: Path
+    version: Version
+
+    @property
+    def entrance(self) -> Path:
+        """The file into which a process writes 0 to become one of the group's."""
+        return self.folder / PROCESSES
+
+    def pids(self) -> list[int]:
+        """Its processes, as this pid namespace sees them."""
+        return [int(word) for word in self._read(PROCESSES).split()]
+
+    def children(self) -> list[Group]:
+        """The groups right below it."""
+        try:
+            entries = [entry for entry in os.scandir(self.folder) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+        return [Group(Path(entry.path), self.version) for entry in entries]
+
+    def oom_kills(self) -> int:
+        """How often the kernel has killed in it because its memory limit was reached."""
+        file = "memory.oom_control" if self.version == 1 else "memory.events"
+        return int(self._field(file, "oom_kill") or 0)
+
+    def asked_to_freeze(self) -> bool:
+        """Whether it was frozen and not thawed since; its processes may still run for a moment."""
+        if self.version == 1:
+            return self._read("freezer.state") not in ("THAWED", "")
+        return self._read("cgroup.freeze") == "1"
+
+    def set_frozen(self, frozen: bool) -> None:
+        """Ask the kernel to stop its processes, or to let them go on.
+
+        Raises:
+            FileNotFoundError: the group is gone.
+        """
+        if self.version == 1:
+            (self.folder / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
+        else:
+            (self.folder / "cgroup.freeze").write_text("1" if frozen else "0")
+
+    def has_become(self, frozen: bool) -> bool:
+        """Whether the kernel has done what ``set_frozen`` asked for: it may take a while."""
+        if self.version == 1:
+            return self._read("freezer.state") == ("FROZEN" if frozen else "THAWED")
+        return self._field("cgroup.events", "frozen") == ("1" if frozen else "0")
+
+    def limit(self, limits: Limits, controller: str) -> None:
+        """Set the limits of one controller, and see that the kernel has taken them.
+
+        Raises:
+            HostError: it has not; names the file and what it holds instead.
+        """
+        for setting in settings(limits, controller, self.version):
+            path = self.folder / setting.file
+            if setting.optional and not path.exists():
+                continue
+            try:
+                path.write_text(setting.value)
+                found = path.read_text().strip()
+            except OSError as error:
+                raise HostError(
+                    f"{self.folder.name}: {path} cannot be set to {setting.value}: "
+                    f"{error.strerror}.",
+                    hint="Remove the limit from the scenario, or use a kernel that has it.",
+                ) from None
+            if found != setting.value:
+                raise HostError(
+                    f"{self.folder.name}: {path} is {found} after writing {setting.value}.",
+                    hint="The kernel does not enforce this limit; ask for another value.",
+                )
+
+    def remove(self, *, deadline: float) -> None:
+        """Remove it; the kernel takes a moment to forget processes that have just ended.
+
+        Raises:
+            HostError: it is still in use at the deadline (``time.monotonic``); names its pids.
+        """
+        while True:
+            try:
+                self.folder.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    pids = ", ".join(map(describe, self.pids())) or "none listed"
+                    raise HostError(
+                        f"{self.folder} cannot be removed: {error.strerror} (processes: {pids}).",
+                        hint="End these processes and run `testbed down` again.",
+                    ) from None
+                time.sleep(POLL_SECONDS)
+            else:
+                return
+
+    def _read(self, file: str) -> str:
+        """What one of its files says; nothing if there is none, or it goes while it is read."""
+        try:
+            return (self.folder / file).read_text().strip()
+        except OSError:
+            return ""
+
+    def _field(self, file: str, name: str) -> str | None:
+        words = self._read(file).split()
+        return words[words.index(name) + 1] if name in words else None

@@ -1,0 +1,138 @@
+"""Where this host has its control groups: version 1, version 2, or each for some controllers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import HostError
+from testbed.host.limits import Version
+
+CONTROLLERS = ("cpu", "memory", "freezer", "pids")
+USED = frozenset((*CONTROLLERS, "cpuset"))
+"""Every run needs CONTROLLERS; cpuset only one whose scenario has such a limit."""
+
+MOUNTS = Path("/proc/self/mountinfo")
+OWN_GROUPS = Path("/proc/self/cgroup")
+
+KINDS: Mapping[str, Version] = {"cgroup": 1, "cgroup2": 2}
+"""File systems of control groups."""
+
+OUTSIDE = "testbed-outside"
+"""Group for what was in a delegated group before: only one without processes can be divided."""
+
+DELEGATED = ("cgroup.procs", "cgroup.subtree_control")
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One mounted tree of control groups, or the part of it that is the user's.
+
+    Attributes:
+        root: where it is mounted, or the user's part begins.
+        version: 1 or 2.
+        controllers: those of USED that it carries.
+    """
+
+    root: Path
+    version: Version
+    controllers: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A mounted tree of control groups, as mountinfo has it.
+
+    Attributes:
+        point: where it is mounted.
+        shown: the group that is seen there.
+        version: 1 or 2.
+        options: of the mount; in version 1 its controllers are among them.
+    """
+
+    point: Path
+    shown: Path
+    version: Version
+    options: frozenset[str]
+
+    def find(self, group: str) -> Path | None:
+        """Where a group of this tree is seen; None if another part of the tree is mounted."""
+        try:
+            return self.point / Path(group).relative_to(self.shown)
+        except ValueError:
+            return None
+
+
+def find_mounted(mounts: Path = MOUNTS) -> list[Mounted]:
+    """Every tree of control groups that is mounted here."""
+    found = []
+    for line in mounts.read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind in KINDS:
+            shown, point = map(Path, before.split()[3:5])
+            found.append(Mounted(point, shown, KINDS[kind], frozenset(options.split(","))))
+    return found
+
+
+def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
+    """The hierarchies that carry what is USED, each controller in one of them.
+
+    Raises:
+        HostError: one of CONTROLLERS is nowhere.
+    """
+    found = (_hierarchy(one) for one in find_mounted(mounts))
+    # A controller that version 1 has claimed is not available to version 2.
+    ordered = sorted((tree for tree in found if tree.controllers), key=lambda tree: tree.version)
+    homes: dict[str, Path] = {}
+    for tree in ordered:
+        for controller in sorted(tree.controllers):
+            homes.setdefault(controller, tree.root)
+    missing = [controller for controller in CONTROLLERS if controller not in homes]
+    if missing:
+        raise HostError(
+            f"this host has no control groups for {', '.join(missing)}.",
+            hint="Mount them (`mount -t cgroup2 none /sys/fs/cgroup`), or boot with them enabled.",
+        )
+    return _used(ordered, homes)
+
+
+def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tuple[Hierarchy, ...]:
+    """The part of a version 2 tree that this process is in and its user may divide; or nothing."""
+    lines = own_groups.read_text().splitlines()
+    inside = next((line[3:] for line in lines if line.startswith("0::")), None)
+    mounted = next((one for one in find_mounted(mounts) if one.version == 2), None)
+    folder = mounted.find(inside) if mounted is not None and inside is not None else None
+    if folder is None:  # or another part of the tree is mounted than the one this process is in
+        return ()
+    if folder.name == OUTSIDE:
+        folder = folder.parent
+    if not all(
+        os.access(path, os.W_OK) for path in (folder, *(folder / name for name in DELEGATED))
+    ):
+        return ()
+    return (Hierarchy(folder, 2, _controllers(folder)),)
+
+
+def _used(trees: list[Hierarchy], homes: Mapping[str, Path]) -> tuple[Hierarchy, ...]:
+    """The trees that something was found in, each reduced to what it is used for."""
+    used: dict[Path, Hierarchy] = {}
+    for tree in trees:
+        mine = frozenset(name for name, root in homes.items() if root == tree.root)
+        if mine:
+            used.setdefault(tree.root, Hierarchy(tree.root, tree.version, mine))
+    return tuple(used.values())
+
+
+def _hierarchy(mounted: Mounted) -> Hierarchy:
+    """A mounted tree with those of its controllers that are USED."""
+    found = mounted.options & USED if mounted.version == 1 else _controllers(mounted.point)
+    return Hierarchy(mounted.point, mounted.version, found)
+
+
+def _controllers(group: Path) -> frozenset[str]:
+    listed = (group / "cgroup.controllers").read_text().split()
+    # The freezer of version 2 is no controller: every group but the root has it.
+    return frozenset([*listed, "freezer"]) & USED

@@ -1,0 +1,138 @@
+"""What a node may use, as the files of its control groups say it. Pure.
+
+Version 1 keeps each controller (cpu, cpuset, memory, freezer, pids) in a hierarchy of its own,
+version 2 has one hierarchy for all; the same limit has another file and another scale in each.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.errors import HostError
+from testbed.topology import NodeSpec
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.units import Size
+
+Version = Literal[1, 2]
+
+PERIOD_MICROSECONDS = 100_000
+MIN_QUOTA_MICROSECONDS = 1_000
+SHARES_OF_WEIGHT_ONE = 1024
+"""What every group has by default in version 1; in version 2 it is 100."""
+
+SERVICE_WEIGHT = 10
+"""The most that any node has: what all workers wait for. Without control groups it is not nice."""
+
+PIDS_LIMIT = 1024
+"""Threads and processes of one node: gRPC starts some ten, a server of 1,000 workers no more."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a node may use.
+
+    Attributes:
+        cpu_weight: share of a busy CPU relative to the other nodes.
+        cpu: CPUs, or None for no limit.
+        memory: memory, or None for no limit.
+        pids: processes and threads.
+        cpuset: which CPUs, or None for all.
+    """
+
+    cpu_weight: int = 1
+    cpu: float | None = None
+    memory: Size | None = None
+    pids: int = PIDS_LIMIT
+    cpuset: CpuSet | None = None
+
+    @classmethod
+    def of(cls, node: NodeSpec) -> Limits:
+        """The limits of a node of the plan."""
+        return cls(cpu_weight=node.cpu_weight, cpu=node.cpu, memory=node.memory, cpuset=node.cpuset)
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The controllers that these limits need; freezer and pids are always wanted."""
+        asked = {"memory": self.memory, "cpuset": self.cpuset}
+        wanted = (name for name, limit in asked.items() if limit is not None)
+        return ("cpu", "freezer", "pids", *wanted)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One file of a control group and what is to stand in it.
+
+    Attributes:
+        file: its name, such as ``cpu.shares``.
+        value: what is written.
+        optional: left out where the kernel has no such file.
+    """
+
+    file: str
+    value: str
+    optional: bool = False
+
+
+def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting, ...]:
+    """What the files of one controller must say, in the order in which they are written.
+
+    Raises:
+        HostError: no kernel can hold the limit.
+    """
+    match controller:
+        case "cpu":
+            return (*_weight(limits.cpu_weight, version), *_quota(limits.cpu, version))
+        case "cpuset" if limits.cpuset is not None:
+            return (Setting("cpuset.cpus", limits.cpuset),)
+        case "memory":
+            return _memory(limits.memory, version)
+        case "pids":
+            return (Setting("pids.max", str(limits.pids)),)
+    return ()
+
+
+def nice_of(weight: int) -> int:
+    """How nice a process must be for this weight, where no control group can give it.
+
+    The kernel gives a process 1.25 times the CPU of one that is one step nicer.
+    """
+    return max(0, round(math.log(SERVICE_WEIGHT / weight, 1.25)))
+
+
+def _weight(weight: int, version: Version) -> tuple[Setting, ...]:
+    if version == 1:
+        return (Setting("cpu.shares", str(SHARES_OF_WEIGHT_ONE * weight)),)
+    return (Setting("cpu.weight", str(100 * weight)),)
+
+
+def _quota(cpu: float | None, version: Version) -> tuple[Setting, ...]:
+    if cpu is None:
+        return ()
+    quota = round(cpu * PERIOD_MICROSECONDS)
+    if quota < MIN_QUOTA_MICROSECONDS:
+        least = MIN_QUOTA_MICROSECONDS / PERIOD_MICROSECONDS
+        raise HostError(f"a limit of {cpu:g} CPUs is below the {least:g} that the kernel can hold.")
+    if version == 1:
+        return (
+            Setting("cpu.cfs_period_us", str(PERIOD_MICROSECONDS)),
+            Setting("cpu.cfs_quota_us", str(quota)),
+        )
+    return (Setting("cpu.max", f"{quota} {PERIOD_MICROSECONDS}"),)
+
+
+def _memory(memory: Size | None, version: Version) -> tuple[Setting, ...]:
+    if memory is None:
+        return ()
+    page = os.sysconf("SC_PAGE_SIZE")
+    limit = str(int(memory) // page * page)
+    # Swap counts as well, or a node would only become slow where it should run out of memory. The
+    # files are missing where the kernel does not count swap; without swap that changes nothing.
+    if version == 1:
+        return (
+            Setting("memory.limit_in_bytes", limit),
+            Setting("memory.memsw.limit_in_bytes", limit, optional=True),
+        )
+    return (Setting("memory.max", limit), Setting("memory.swap.max", "0", optional=True))

@@ -1,0 +1,58 @@
+"""Network namespaces by process: open one, be inside it for a moment. Python 3.11 has no setns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from testbed.host import syscalls
+
+LOOPBACK_INDEX = 1
+"""The interface that every network namespace is born with."""
+
+
+@contextmanager
+def inside(pid: int) -> Iterator[None]:
+    """Run the body in the network namespace of process ``pid``.
+
+    Only the calling thread moves. A socket opened in the body stays in that namespace for good, so
+    open it here and use it outside.
+
+    Raises:
+        OSError: no such process (it may have ended), or it may not be entered.
+    """
+    target = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with _returning():
+            syscalls.setns(target, syscalls.CLONE_NEWNET)
+            yield
+    finally:
+        os.close(target)
+
+
+@contextmanager
+def scratch() -> Iterator[None]:
+    """Run the body in a fresh network namespace that ends with the last thing opened in it.
+
+    Raises:
+        OSError: this process may not make namespaces.
+    """
+    with _returning():
+        syscalls.unshare(syscalls.CLONE_NEWNET)
+        yield
+
+
+@contextmanager
+def _returning() -> Iterator[None]:
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        syscalls.setns(
+            home, syscalls.CLONE_NEWNET
+        )  # if the way back is barred, learn it before leaving
+        try:
+            yield
+        finally:
+            syscalls.setns(home, syscalls.CLONE_NEWNET)
+    finally:
+        os.close(home)

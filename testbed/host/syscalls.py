@@ -1,0 +1,153 @@
+"""System calls that Python 3.11 has no function for."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+from pathlib import Path
+
+from testbed.errors import HostError
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWCGROUP = 0x0200_0000
+CLONE_NEWUTS = 0x0400_0000
+CLONE_NEWIPC = 0x0800_0000
+CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWPID = 0x2000_0000
+CLONE_NEWNET = 0x4000_0000
+CLONE_NEWTIME = 0x0000_0080
+CONTAINER = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
+"""The namespaces that every run and every node has of its own."""
+
+GIVEN_CONTAINER = CONTAINER | CLONE_NEWCGROUP
+"""Those that a container engine makes. Entering one that it has not made changes nothing."""
+
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 1 << 18
+PROC_FLAGS = MS_NOSUID | MS_NODEV | MS_NOEXEC
+"""Of every mount of /proc."""
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+SECURE_NOROOT_FOR_GOOD = 0b11
+"""Uid 0 gets no capability by executing a program, and this cannot be taken back."""
+
+_SYS_MOUNT_SETATTR = 442  # the same number on every architecture
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 1
+_CAPABILITY_VERSION_3 = 0x2008_0522
+_SIOCGIFFLAGS = 0x8913
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare(flags: int) -> None:
+    """Move this process (for CLONE_NEWPID: its next children) into new namespaces."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def setns(descriptor: int, flags: int) -> None:
+    """Move this process into namespaces: of a pidfd's process, or that of a /proc/PID/ns file."""
+    _check(_libc.setns(descriptor, flags), "setns")
+
+
+def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:
+    """mount(2)."""
+    result = _libc.mount(
+        source.encode(),
+        target.encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
+    _check(result, f"mount {kind or source} at {target}")
+
+
+def set_read_only(target: str, read_only: bool, *, recursive: bool) -> None:
+    """Make a mount read-only or writable, keeping its other flags; ``recursive``: all below too.
+
+    Raises:
+        HostError: the kernel is older than 5.12.
+    """
+    change, keep = (_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)
+    attributes = struct.pack("=QQQQ", change, keep, 0, 0)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        target.encode(),
+        ctypes.c_uint(_AT_RECURSIVE if recursive else 0),
+        attributes,
+        ctypes.c_size_t(len(attributes)),
+    )
+    if result < 0 and ctypes.get_errno() == errno.ENOSYS:
+        raise HostError("this kernel has no mount_setattr; Linux 5.12 or newer is needed.")
+    _check(result, f"make {target} {'read-only' if read_only else 'writable'}")
+
+
+def prctl(
+    option: int, argument: int = 0, pointer: ctypes.Array[ctypes.c_char] | None = None
+) -> int:
+    """prctl(2) with one number, and a pointer as the next argument."""
+    result: int = _libc.prctl(
+        ctypes.c_int(option),
+        ctypes.c_ulong(argument),
+        pointer,
+        ctypes.c_ulong(0),
+        ctypes.c_ulong(0),
+    )
+    return _check(result, f"prctl {option}")
+
+
+def set_name(name: str) -> None:
+    """What ``ps`` and ``top`` call this process; the kernel keeps 15 bytes."""
+    buffer = ctypes.create_string_buffer(name.encode()[:15])
+    prctl(PR_SET_NAME, ctypes.addressof(buffer))
+
+
+def drop_bounding_set() -> None:
+    """Take every capability out of the bounding set; needs CAP_SETPCAP."""
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    for capability in range(last + 1):
+        prctl(PR_CAPBSET_DROP, capability)
+
+
+def drop_capabilities() -> None:
+    """Empty the effective, permitted, inheritable and ambient sets."""
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(header, bytes(24)), "capset")
+
+
+def bring_loopback_up() -> None:
+    """Bring ``lo`` of the current network namespace up."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as any_socket:
+        ifreq = struct.Struct("16sH22x")
+        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, ifreq.pack(b"lo", 0))
+        _, flags = ifreq.unpack(answer)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, ifreq.pack(b"lo", flags | _IFF_UP))
+
+
+def _check(result: int, doing: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{doing}: {os.strerror(number)}")
+    return result

@@ -1,0 +1,89 @@
+"""Makes the user namespace in which an ordinary user may do what a run needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from testbed.errors import HostError
+from testbed.host import syscalls
+from testbed.host.process import end_with
+from testbed.host.users import TOOLS, IdRange, Kind, find_ranges
+
+FIRST_NODE_ID = 1
+"""In there, 0 is the user, and the subordinate ids follow from here on."""
+
+NAMESPACES_SYSCTL = Path("/proc/sys/user/max_user_namespaces")
+
+
+def enter_user_namespace(kind: Kind) -> None:
+    """Move this process, which must have one thread, into a new user namespace, as uid 0 of it.
+
+    Root (``kind`` root) needs none.
+
+    Raises:
+        OSError: the kernel refuses.
+        HostError: ``newuidmap`` or ``newgidmap`` refuses, or there is no range; says why.
+    """
+    if kind == "one":
+        uid, gid = os.geteuid(), os.getegid()
+        syscalls.unshare(syscalls.CLONE_NEWUSER)
+        # Or a process could drop a group that was meant to keep it out of something.
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    elif kind == "range":
+        ranges = find_ranges()
+        if ranges is None:
+            raise HostError("the user's subordinate uids are gone from /etc/subuid or /etc/subgid.")
+        _enter_with_ranges(*ranges)
+
+
+def forbid_more() -> None:
+    """See to it that nobody in this user namespace, the caller included, makes another one."""
+    NAMESPACES_SYSCTL.write_text("0")
+
+
+def may_set_groups() -> bool:
+    """Whether supplementary groups can be changed: not where the user's own gid is the only one."""
+    try:
+        return Path("/proc/self/setgroups").read_text().strip() == "allow"
+    except FileNotFoundError:  # a kernel without user namespaces
+        return True
+
+
+def _enter_with_ranges(uids: IdRange, gids: IdRange) -> None:
+    """The maps can only be written from outside, so a fork waits there for the namespace."""
+    process, uid, gid = os.getpid(), os.geteuid(), os.getegid()
+    reader, writer = os.pipe()
+    mapper = os.fork()
+    if mapper == 0:
+        os.close(writer)
+        end_with(lambda: _write_maps(reader, process, (uid, uids), (gid, gids)))
+    os.close(reader)
+    try:
+        syscalls.unshare(syscalls.CLONE_NEWUSER)
+        os.write(writer, b"\n")
+    finally:
+        os.close(writer)
+        _, status = os.waitpid(mapper, 0)
+    if status:
+        raise HostError(
+            f"{' or '.join(TOOLS)} does not give this user the subordinate uids it has.",
+            hint="They must be setuid root (Debian, Ubuntu: sudo apt install --reinstall uidmap).",
+        )
+
+
+def _write_maps(
+    start: int, process: int, uids: tuple[int, IdRange], gids: tuple[int, IdRange]
+) -> int:
+    """What the fork does; returns its exit status."""
+    if not os.read(start, 1):
+        return 1
+    for tool, (own, more) in zip(TOOLS, (uids, gids), strict=True):
+        first = [str(number) for number in (0, own, 1)]
+        others = [str(number) for number in (FIRST_NODE_ID, more.start, more.count)]
+        if subprocess.run([tool, str(process), *first, *others], check=False).returncode:
+            return 1
+    return 0

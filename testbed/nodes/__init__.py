@@ -1,0 +1,33 @@
+"""The nodes of a run, a role a file. The closed list of them is ``ROLES``.
+
+A role says everything that differs between one kind of node and another: which of them a scenario
+has, what starts them, what they see of the host, whom they need, and what their end means. A new
+one is a file here and a line below.
+"""
+
+from __future__ import annotations
+
+from testbed.nodes.base import Role
+from testbed.nodes.evaluator import Evaluator
+from testbed.nodes.probe import Probe
+from testbed.nodes.program import Program
+from testbed.nodes.ps import ParameterServer
+from testbed.nodes.worker import Worker
+from testbed.topology import NodeSpec
+
+ROLES: tuple[Role, ...] = (ParameterServer(), Evaluator(), Program(), Worker(), Probe())
+"""In the order in which a run's nodes are listed and started."""
+
+_BY_NAME = {role.name: role for role in ROLES}
+
+
+def role_of(node: NodeSpec) -> Role:
+    """The role of a node.
+
+    Raises:
+        KeyError: there is no such role.
+    """
+    return _BY_NAME[node.role]
+
+
+__all__ = ["ROLES", "Role", "role_of"]

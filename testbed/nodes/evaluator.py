@@ -1,0 +1,40 @@
+"""The evaluator: measures the model while it is trained. It talks to the PS by a socket of its."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.agent.launch import Mount
+from testbed.nodes.base import INSIDE, SERVICE_WEIGHT, Inputs, Role
+from testbed.nodes.places import EVALUATOR_UID
+from testbed.scenario.schema import Scenario
+from testbed.topology import NodeSpec
+
+
+class Evaluator(Role):
+    """Without it there is no accuracy, and so no run."""
+
+    name = "evaluator"
+    entry = "testbed.roles.evaluator:main"
+    cpu_weight = SERVICE_WEIGHT
+    needs = ("ps",)
+    vectors = 3
+    other_bytes = 20_000_000  # an evaluation's activations
+
+    def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
+        """The one, which has no link."""
+        yield NodeSpec(
+            name="evaluator",
+            role=self.name,
+            index=0,
+            device_class="",
+            link=None,
+            cpu=None,
+            memory=None,
+            cpu_weight=self.cpu_weight,
+            uid=EVALUATOR_UID,
+        )
+
+    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
+        """And the PS's folder, for the socket in there."""
+        return (*super().mounts(inputs), Mount(inputs.folder.ps, INSIDE / "ps", writable=False))

@@ -1,0 +1,52 @@
+"""Programs: any command as a node of its own, such as cross traffic beside a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.agent.launch import Mount
+from testbed.nodes.base import Inputs, Role
+from testbed.nodes.places import FIRST_WORKER_UID, address_of, link_at
+from testbed.scenario.commands import linked_nodes, resolve
+from testbed.scenario.schema import Scenario
+from testbed.topology import NodeSpec, Plan
+
+
+class Program(Role):
+    """What it executes and what its end means says the scenario; it sees nothing of the run."""
+
+    name = "program"
+    needs = ("ps",)
+    other_bytes = 10_000_000  # of a small one; a limit of its own says more
+
+    def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
+        """In the order of the scenario; their addresses and uids follow the workers'."""
+        numbers = linked_nodes(scenario) if scenario.programs else {}
+        addresses = {name: address_of(number)[0] for name, number in numbers.items()}
+        for index, (name, program) in enumerate(scenario.programs.items()):
+            yield NodeSpec(
+                name=name,
+                role=self.name,
+                index=index,
+                device_class="",
+                link=link_at(numbers[name], scenario, program.link),
+                cpu=program.cpu,
+                cpuset=program.cpuset,
+                memory=program.memory,
+                cpu_weight=self.cpu_weight,
+                uid=FIRST_WORKER_UID + scenario.workers.count + index,
+                end=program.end,
+                command=resolve(program.command, addresses),
+            )
+
+    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
+        """None."""
+        return ()
+
+    def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
+        """Whomever it may name."""
+        return tuple(other for other in plan.nodes if other.link is not None and other != node)
+
+    def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
+        """Its limit, if it has one."""
+        return self.other_bytes if node.memory is None else int(node.memory)

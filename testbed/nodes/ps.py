@@ -1,0 +1,53 @@
+"""The parameter server: all workers talk to it, and the run ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.agent.launch import Mount
+from testbed.events.kinds import Listening
+from testbed.nodes.base import INSIDE, SERVICE_WEIGHT, Inputs, Role
+from testbed.nodes.places import PS_UID, link_at
+from testbed.scenario.schema import Scenario
+from testbed.topology import NodeSpec, Plan
+
+PORT = 5000
+
+
+class ParameterServer(Role):
+    """Holds the model, and its vectors: counters, the reply that goes out, pushes being applied."""
+
+    name = "ps"
+    part = "server"
+    entry = "testbed.roles.ps:main"
+    cpu_weight = SERVICE_WEIGHT
+    reports = Listening
+    vectors = 6
+
+    def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
+        """The one."""
+        yield NodeSpec(
+            name="ps",
+            role=self.name,
+            index=0,
+            device_class="",
+            link=link_at(0, scenario, scenario.ps.link),
+            cpu=scenario.ps.cpu,
+            cpuset=scenario.ps.cpuset,
+            memory=scenario.ps.memory,
+            cpu_weight=self.cpu_weight,
+            uid=PS_UID,
+            part=self.part,
+        )
+
+    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
+        """And its own folder, where it writes."""
+        return (*super().mounts(inputs), Mount(inputs.folder.ps, INSIDE / "ps", writable=True))
+
+    def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
+        """Everybody else on the switch."""
+        return tuple(other for other in plan.nodes if other.link is not None and other != node)
+
+    def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
+        """One vector more for every worker: what it had when it pulled."""
+        return super().memory_bytes(node, plan, vector=vector) + len(plan.workers) * vector

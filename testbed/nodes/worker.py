@@ -1,0 +1,49 @@
+"""The workers: the devices that train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.events.kinds import Joined
+from testbed.nodes.base import Role
+from testbed.nodes.places import FIRST_WORKER_UID, link_at
+from testbed.scenario.schema import Scenario
+from testbed.topology import NodeSpec
+
+
+class Worker(Role):
+    """Its vectors: model, gradient, the reply as it comes in, and room to select in."""
+
+    name = "worker"
+    part = "client"
+    entry = "testbed.roles.worker:main"
+    end = "noticed"
+    needs = ("ps",)
+    reports = Joined
+    vectors = 4
+
+    def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
+        """Dealt to the classes in their order: the first class has w0, w1, ..."""
+        dealt = deal_classes(scenario.workers.class_counts())
+        for index, device_class in enumerate(dealt):
+            device = scenario.workers.classes[device_class]
+            yield NodeSpec(
+                name=f"w{index}",
+                role=self.name,
+                index=index,
+                device_class=device_class,
+                link=link_at(index + 1, scenario, device.link),
+                cpu=device.cpu,
+                cpuset=device.cpuset,
+                memory=device.memory,
+                cpu_weight=self.cpu_weight,
+                uid=FIRST_WORKER_UID + index,
+                gpus=device.gpus,
+                part=self.part,
+                end=self.end,
+            )
+
+
+def deal_classes(counts: dict[str, int]) -> list[str]:
+    """The class of each worker by index."""
+    return [name for name, count in counts.items() for _ in range(count)]

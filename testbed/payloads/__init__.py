@@ -1,0 +1,12 @@
+"""What an update or a reply carries of a flat float32 vector; a kind a file.
+
+A new kind is a file, a line in ``KINDS`` and a message of the same number in the proto.
+"""
+
+from testbed.payloads.base import Array, Indices, Payload, Vector
+from testbed.payloads.dense import Dense
+from testbed.payloads.sparse import Sparse
+
+KINDS: tuple[type[Payload], ...] = (Dense, Sparse)
+
+__all__ = ["KINDS", "Array", "Dense", "Indices", "Payload", "Sparse", "Vector"]

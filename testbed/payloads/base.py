@@ -1,0 +1,59 @@
+"""What a payload is: some arrays, with what the frame and the codec need to know of them.
+
+Bytes are those of the raw encoding. The codec writes and reads ``arrays`` and counts them there;
+nobody else does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float32]
+Indices = NDArray[np.int32]
+Array = NDArray[Any]
+
+
+class Payload(ABC):
+    """What an update or a reply carries.
+
+    Attributes:
+        NUMBER: of its message in the proto's ``Payload``.
+        TYPES: type of each array, in the order of the fields 1, 2, ... of that message.
+    """
+
+    NUMBER: ClassVar[int]
+    TYPES: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    @abstractmethod
+    def of(cls, arrays: Sequence[Array]) -> Self:
+        """The payload of these arrays, one for each of ``TYPES``."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> tuple[Array, ...]:
+        """What goes over the wire."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """How many entries of the vector it speaks of."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its arrays as they are encoded."""
+        return sum(array.nbytes for array in self.arrays)
+
+    @abstractmethod
+    def flaw(self, size: int) -> str:
+        """Why it does not fit a vector of ``size`` entries; empty if it does."""
+
+    @property
+    @abstractmethod
+    def finite(self) -> bool:
+        """Whether no value is NaN or infinite."""

@@ -1,0 +1,67 @@
+"""Some entries of the vector, each with its index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from testbed.payloads.base import Array, Indices, Payload, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse(Payload):
+    """Some entries; all others are zero (of an update) or as they were (of a model).
+
+    Attributes:
+        indices: int32, shape (k,), strictly increasing, each in [0, N).
+        values: float32, shape (k,), the entries at ``indices``.
+    """
+
+    indices: Indices
+    values: Vector
+
+    NUMBER = 2
+    TYPES = ("<i4", "<f4")
+
+    @classmethod
+    def of(cls, arrays: Sequence[Array]) -> Self:
+        """See Payload."""
+        return cls(*arrays)
+
+    @classmethod
+    def nothing(cls) -> Self:
+        """No entries at all: of a message that needs none, such as a vote."""
+        return cls(np.empty(0, np.int32), np.empty(0, np.float32))
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """See Payload."""
+        return self.indices, self.values
+
+    @property
+    def entries(self) -> int:
+        """k."""
+        return self.values.size
+
+    def flaw(self, size: int) -> str:
+        """See Payload."""
+        if self.indices.size != self.values.size:
+            return f"{self.indices.size} indices with {self.values.size} values"
+        if not _ascending(self.indices, size):
+            return f"indices must increase strictly within [0, {size})"
+        return ""
+
+    @property
+    def finite(self) -> bool:
+        """See Payload."""
+        return bool(np.isfinite(self.values).all())
+
+
+def _ascending(indices: Indices, size: int) -> bool:
+    # Neighbours are compared, not subtracted: in int32 a difference can wrap to a positive one.
+    if indices.size == 0:
+        return True
+    return bool(indices[0] >= 0 and indices[-1] < size and (indices[:-1] < indices[1:]).all())

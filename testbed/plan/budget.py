@@ -1,0 +1,85 @@
+"""What a plan will ask of the host: memory of its own per node, CPUs, and updates per second.
+
+The memory figures are estimates from measurements: a worker forked from a process that has imported
+everything has about 20 MB of its own beside its vectors, a cold process 150 MB, and an engine keeps
+processes of its own for every container. The CPU an update takes is not known before one has run,
+so only limits and the pace that the scenario sets are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from testbed.nodes import role_of
+from testbed.scenario.schema import Scenario
+from testbed.topology import NodeSpec, Plan
+
+AGENT_BYTES = 250_000_000
+"""The agent's template: what all warm workers share."""
+
+BYTES_PER_PARAMETER = 4
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run needs; bytes are private memory, estimated.
+
+    Attributes:
+        parameters: of the model; None where only the user's own code knows.
+        node_bytes: of one node of each role.
+        agent_bytes: of the agent, where workers are forked warm.
+        total_bytes: of all nodes.
+        cpu_limits: sum of the CPUs that nodes are limited to.
+        unlimited_nodes: nodes without a CPU limit.
+        updates_per_second: the most, in real time, that the scenario's pace allows; None where some
+            workers are not paced.
+    """
+
+    parameters: int | None
+    node_bytes: Mapping[str, int]
+    agent_bytes: int
+    total_bytes: int
+    cpu_limits: float
+    unlimited_nodes: int
+    updates_per_second: float | None
+
+
+def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
+    """The budget of a plan for a model with so many parameters (None: unknown, counted as 0)."""
+    container = scenario.runtime.capabilities.container_bytes
+    vector = BYTES_PER_PARAMETER * (parameters or 0)
+    each = [
+        (node.role, container + role_of(node).memory_bytes(node, plan, vector=vector))
+        for node in plan.nodes
+    ]
+    agent = container + (AGENT_BYTES if plan.launch == "warm" else 0)
+    return Budget(
+        parameters=parameters,
+        node_bytes=dict(each),
+        agent_bytes=agent,
+        total_bytes=sum(size for _, size in each) + agent,
+        cpu_limits=sum(node.cpu or 0 for node in plan.nodes),
+        unlimited_nodes=sum(node.cpu is None for node in plan.nodes),
+        updates_per_second=_pace(scenario, plan.workers),
+    )
+
+
+def count_parameters(scenario: Scenario) -> int | None:
+    """Parameters of the scenario's model, or None where only the user's own code knows."""
+    images = scenario.dataset.images
+    return None if images is None else scenario.model.parameters(*images)
+
+
+def _pace(scenario: Scenario, workers: tuple[NodeSpec, ...]) -> float | None:
+    """Updates a second if computing took no longer than `speed` says and links cost no time."""
+    think = scenario.workers.think
+    thinking = float(think.mean) if think is not None else 0.0
+    pace = 0.0
+    for node in workers:
+        speed = scenario.workers.classes[node.device_class].speed
+        cycle = thinking + float(speed or 0)
+        if cycle == 0:
+            return None
+        pace += scenario.time_scale / cycle
+    return pace

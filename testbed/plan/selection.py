@@ -1,0 +1,76 @@
+"""Which nodes a user means: ``w3``, ``w[0-9]``, ``ps``, ``class=slow``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from testbed.errors import Problem, ScenarioError
+from testbed.topology import NodeSpec, Plan
+
+OTHERS = ("agent", "controller")
+"""No nodes, but they have logs too; meant only where they are called by their names."""
+
+
+def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
+    """Whose logs any of the selectors names, in the run's order; all nodes without one.
+
+    Raises:
+        ScenarioError: a selector that names no node.
+    """
+    names = [node.name for node in plan.nodes]
+    if not selectors:
+        return tuple(names)
+    chosen: set[str] = set()
+    problems = []
+    for selector in selectors:
+        found = {selector} if selector in OTHERS else _matching(selector, plan.nodes)
+        chosen |= found
+        if not found:
+            expected = f"{_expected(plan)}, agent or controller"
+            problems.append(Problem("selector", 0, "", repr(selector), expected))
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(name for name in (*names, *OTHERS) if name in chosen)
+
+
+def find_node(name: str, plan: Plan) -> NodeSpec:
+    """The node of that name.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    try:
+        return plan.node(name)
+    except KeyError:
+        expected = f"one node of this run: {_names(plan)}"
+        raise ScenarioError([Problem("node", 0, "", repr(name), expected)]) from None
+
+
+def classes_of(plan: Plan) -> tuple[str, ...]:
+    """The device classes, in their order."""
+    return tuple(dict.fromkeys(node.device_class for node in plan.workers))
+
+
+def _expected(plan: Plan) -> str:
+    """What a selector may be."""
+    classes = ", ".join(classes_of(plan))
+    return (
+        f"a node ({_names(plan)}), a pattern like 'w[0-9]', "
+        f"class=NAME with a class of this run ({classes})"
+    )
+
+
+def _matching(selector: str, nodes: Sequence[NodeSpec]) -> set[str]:
+    key, equals, wanted = selector.partition("=")
+    if not equals:
+        return {node.name for node in nodes if fnmatchcase(node.name, selector)}
+    named = [node for node in nodes if key == "class" and node.device_class]
+    return {node.name for node in named if fnmatchcase(node.device_class, wanted)}
+
+
+def _names(plan: Plan) -> str:
+    """Every node but the workers, who are many."""
+    *_, last = plan.workers
+    others = [node.name for node in plan.nodes if node not in plan.workers]
+    return f"{', '.join(others)}, {plan.workers[0].name} to {last.name}"

@@ -1,0 +1,110 @@
+"""The plan as it stands in a run's folder, ``plan.json``: written once, read by every verb."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic import TypeAdapter, ValidationError
+
+from testbed.errors import TestbedError
+from testbed.plan.make import plan
+from testbed.runtimes.choose import RUNTIME
+from testbed.scenario import load
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import Plan
+
+VERSION = 1
+MOST_BYTES = 2**28
+"""A node takes less than a kilobyte, and a simulation may have 100,000 of them."""
+
+_PLAN = TypeAdapter(Plan)
+
+
+def plan_text(plan: Plan) -> str:
+    """What ``plan.json`` holds."""
+    content = _PLAN.dump_python(plan, mode="json")
+    nodes = ",\n  ".join(json.dumps(node) for node in content.pop("nodes"))
+    rest = json.dumps({"plan": VERSION, **content}, indent=1).removesuffix("\n}")
+    return f'{rest},\n "nodes": [\n  {nodes}\n ]\n}}\n'
+
+
+def read_plan(folder: RunFolder) -> Plan:
+    """The plan of a run.
+
+    Folders of runs from before there was a ``plan.json`` have none: theirs is worked out from their
+    scenario, as it was then.
+
+    Raises:
+        TestbedError: ``plan.json`` cannot be read, or a newer testbed wrote it.
+        ScenarioError: there is none, and no scenario that it can be worked out from.
+    """
+    try:
+        content = _read(folder.plan)
+    except FileNotFoundError:
+        scenario = load(folder.scenario, custom_files=folder.path / "custom")
+        return plan(scenario, folder.name)
+    version = content.pop("plan", None)
+    if isinstance(version, int) and version > VERSION:
+        raise TestbedError(
+            f"{folder.plan}: version {version}, this testbed reads up to {VERSION}.",
+            hint="Use the testbed that started the run, or a newer one.",
+        )
+    try:
+        if version != VERSION:
+            raise _damaged(folder.plan, f"its version is {version!r}, expected {VERSION}")
+        made = _PLAN.validate_python(content, strict=False)
+        RUNTIME.validate_python(dict(made.runtime))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _damaged(folder.plan, f"{where}: {first['msg']}") from None
+    if not any(node.part == "server" for node in made.nodes):
+        raise _damaged(folder.plan, "it has no parameter server")
+    return made
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The object in the file; follows no link, and waits for no pipe."""
+    with _regular(path) as file:
+        try:
+            content = json.loads(file.read(MOST_BYTES))
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, f"no JSON, or cut short ({error})") from None
+    if not isinstance(content, dict):
+        raise _damaged(path, "no JSON object")
+    return content
+
+
+@contextmanager
+def _regular(path: Path) -> Iterator[BinaryIO]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        reason = "it is a link" if path.is_symlink() else error.strerror
+        raise _damaged(path, f"{reason}, expected a file") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            kind = "a folder" if stat.S_ISDIR(found.st_mode) else "no file"
+            raise _damaged(path, f"it is {kind}, expected a file")
+        if found.st_size > MOST_BYTES:
+            raise _damaged(path, f"{found.st_size:,} bytes, expected at most {MOST_BYTES:,}")
+        with open(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
+
+
+def _damaged(path: Path, what: str) -> TestbedError:
+    return TestbedError(
+        f"{path}: not the plan of a run: {what}.",
+        hint="Remove it, and the plan is worked out from scenario.yaml beside it.",
+    )

@@ -1,0 +1,238 @@
+"""Was the emulation faithful? A verdict over what was measured, with the reasons in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from testbed.events.kinds import RateMeasured, RoundTripMeasured
+
+BUSY_LIMIT_RATIO = 0.9
+BUSY_SHARE_LIMIT_RATIO = 0.1
+LATE_LIMIT_RATIO = 0.05
+RATE_LIMIT_RATIO = 0.05
+ROUND_TRIP_LIMIT_RATIO = 0.05
+ROUND_TRIP_LIMIT_SECONDS = 0.001
+STANDARD_ERRORS = 4
+RETRANSMITTED_LIMIT_RATIO = 0.05
+RECONCILIATION_LIMIT_RATIO = 0.01
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One direction of the PS's link; what was not measured is None.
+
+    Attributes:
+        payload_bytes: of the updates applied when the kernel's counters were last read.
+        tcp_bytes: what the sockets carried, without headers and repetitions.
+        retransmitted_bytes: what was sent again.
+        wire_bytes: what the interface counted.
+        expected_wire_bytes: what it should have counted, by the sockets.
+    """
+
+    payload_bytes: int | None = None
+    tcp_bytes: int | None = None
+    retransmitted_bytes: int | None = None
+    wire_bytes: int | None = None
+    expected_wire_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What the verdict is about; None for what was not measured.
+
+    Attributes:
+        state: the run's last state, ``finished`` if all went well.
+        alive: whether the run is still going on.
+        attended: whether its controller lived to its end.
+        reason: why it ended.
+        stalled: why the training could not go on, or empty.
+        updates: how many were applied.
+        paced: whether think times or class speeds pace the workers; else the host may be full.
+        busy_share_ratio: share of the training during which the host was more than 90 % busy.
+        late_steps_ratio: share of the steps of paced classes that took longer than their class's.
+        late_requests_ratio: share of the requests that the PS served later than its service allows.
+        differences: qdiscs that the kernel has otherwise than configured; None if not read back.
+        rates: rates that were measured.
+        round_trips: round trips that were measured.
+        lost: nodes that ended before their time, and how.
+        rejected: nodes whose push was refused, and why.
+        left_out: what the kernel could not do and ``network.missing: warn`` let pass.
+        ingress: from the workers to the PS.
+        egress: from the PS to the workers.
+    """
+
+    state: str
+    alive: bool = False
+    attended: bool = True
+    reason: str = ""
+    stalled: str = ""
+    updates: int | None = None
+    paced: bool = True
+    busy_share_ratio: float | None = None
+    late_steps_ratio: float | None = None
+    late_requests_ratio: float | None = None
+    differences: Sequence[str] | None = None
+    rates: Sequence[RateMeasured] = ()
+    round_trips: Sequence[RoundTripMeasured] = ()
+    lost: Sequence[tuple[str, str]] = ()
+    rejected: Sequence[tuple[str, str]] = ()
+    left_out: Sequence[str] = ()
+    ingress: Flow = field(default_factory=Flow)
+    egress: Flow = field(default_factory=Flow)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the run may be believed.
+
+    Attributes:
+        valid: no rule speaks against it.
+        reasons: what does; measured and allowed.
+        unchecked: rules that could not be checked because nothing was measured for them.
+    """
+
+    valid: bool
+    reasons: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+
+def judge(measured: Measurements) -> Verdict:
+    """Apply every rule."""
+    rules = (_end, _nodes, _links, _busy, _lateness, _traffic)
+    reasons = tuple(sentence for rule in rules for sentence in rule(measured))
+    return Verdict(not reasons, reasons, tuple(_unchecked(measured)))
+
+
+def _end(measured: Measurements) -> Iterator[str]:
+    why = f": {measured.reason}" if measured.reason else ""
+    if measured.state in ("failed", "interrupted"):
+        yield f"The run {_PASSIVE[measured.state]} before its end{why}."
+    elif measured.alive:
+        yield "The run is still going on."
+    elif measured.state != "finished":
+        yield f"The run did not come to its end: its controller died in the state {measured.state}."
+    elif not measured.attended:
+        yield (
+            "The run came to its end without its controller, which had died: what happened to "
+            "nodes, links and host from then on is not on record."
+        )
+    elif measured.updates == 0:
+        yield f"No update was applied{why}."
+    if measured.stalled:
+        yield f"The training {measured.stalled}."
+
+
+_PASSIVE = {"failed": "failed", "interrupted": "was interrupted"}
+
+
+def _nodes(measured: Measurements) -> Iterator[str]:
+    for node, why in measured.rejected:
+        yield f"A push of {node} was rejected: {why}."
+    for node, how in measured.lost:
+        yield f"{node} was lost before the end: {how}."
+
+
+def _links(measured: Measurements) -> Iterator[str]:
+    for difference in measured.differences or ():
+        yield f"A link is not as configured: {difference}."
+    for rate in measured.rates:
+        asked, found = rate.configured_bits_per_second, rate.measured_bits_per_second
+        off = abs(found - asked) / asked
+        if off > RATE_LIMIT_RATIO:
+            yield (
+                f"{rate.link}: the rate measured {_bits(found)}, "
+                f"{off:.2%} off the configured {_bits(asked)} "
+                f"({RATE_LIMIT_RATIO:.0%} is allowed)."
+            )
+    for trip in measured.round_trips:
+        away = abs(trip.measured_seconds - trip.configured_seconds)
+        limit = max(ROUND_TRIP_LIMIT_RATIO * trip.configured_seconds, ROUND_TRIP_LIMIT_SECONDS)
+        if away > limit + STANDARD_ERRORS * trip.error_seconds:
+            yield (
+                f"{trip.link}: the round trip measured {trip.measured_seconds * 1e3:.2f} ms, "
+                f"{away * 1e3:.2f} ms off the configured {trip.configured_seconds * 1e3:.2f} ms "
+                f"({limit * 1e3:.2f} ms and what the jitter explains are allowed)."
+            )
+    for what in measured.left_out:
+        yield f"The network ran without what the kernel lacks (missing: warn): {what}."
+
+
+def _busy(measured: Measurements) -> Iterator[str]:
+    share = measured.busy_share_ratio
+    if measured.paced and share is not None and share > BUSY_SHARE_LIMIT_RATIO:
+        yield (
+            f"The host was more than {BUSY_LIMIT_RATIO:.0%} busy during {share:.2%} of the run "
+            f"({BUSY_SHARE_LIMIT_RATIO:.0%} is allowed)."
+        )
+
+
+def _lateness(measured: Measurements) -> Iterator[str]:
+    ratio = measured.late_steps_ratio
+    if ratio is not None and ratio > LATE_LIMIT_RATIO:
+        yield (
+            f"{ratio:.2%} of the steps took longer than their class's speed "
+            f"({LATE_LIMIT_RATIO:.0%} is allowed)."
+        )
+    ratio = measured.late_requests_ratio
+    if ratio is not None and ratio > LATE_LIMIT_RATIO:
+        yield (
+            f"The parameter server was late for {ratio:.2%} of the requests, by its service "
+            f"({LATE_LIMIT_RATIO:.0%} is allowed)."
+        )
+
+
+def _traffic(measured: Measurements) -> Iterator[str]:
+    for name, flow in (("ingress", measured.ingress), ("egress", measured.egress)):
+        yield from _retransmissions(name, flow)
+        yield from _payload(name, flow)
+    yield from _reconciliation(measured.ingress)
+
+
+def _retransmissions(name: str, flow: Flow) -> Iterator[str]:
+    if not flow.tcp_bytes or flow.retransmitted_bytes is None:
+        return
+    ratio = flow.retransmitted_bytes / flow.tcp_bytes
+    if ratio > RETRANSMITTED_LIMIT_RATIO:
+        yield (
+            f"{name}: {flow.retransmitted_bytes:,} of {flow.tcp_bytes:,} tcp bytes were "
+            f"retransmitted, {ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed)."
+        )
+
+
+def _payload(name: str, flow: Flow) -> Iterator[str]:
+    if flow.payload_bytes is None or flow.tcp_bytes is None:
+        return
+    if flow.payload_bytes > flow.tcp_bytes:
+        yield (
+            f"{name}: {flow.payload_bytes:,} payload bytes do not fit into the "
+            f"{flow.tcp_bytes:,} bytes that the sockets carried."
+        )
+
+
+def _reconciliation(flow: Flow) -> Iterator[str]:
+    """Wire bytes beyond the expected may be repetitions that arrived twice, nothing else."""
+    if not flow.wire_bytes or flow.expected_wire_bytes is None:
+        return
+    difference = flow.wire_bytes - flow.expected_wire_bytes
+    explained = min(max(difference, 0), flow.retransmitted_bytes or 0)
+    ratio = abs(difference - explained) / flow.wire_bytes
+    if ratio > RECONCILIATION_LIMIT_RATIO:
+        yield (
+            f"ingress: the interface counted {flow.wire_bytes:,} bytes where the sockets account "
+            f"for {flow.expected_wire_bytes:,}, {ratio:.2%} off "
+            f"({RECONCILIATION_LIMIT_RATIO:.0%} is allowed)."
+        )
+
+
+def _unchecked(measured: Measurements) -> Iterator[str]:
+    if measured.paced and measured.busy_share_ratio is None:
+        yield "how busy the host was"
+    if measured.differences is None:
+        yield "the links' qdiscs"
+    if measured.ingress.tcp_bytes is None:
+        yield "the PS's traffic"
+
+
+def _bits(rate: float) -> str:
+    return f"{rate / 1e6:.3g} mbit/s"

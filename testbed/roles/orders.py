@@ -1,0 +1,46 @@
+"""The streams on which workers follow their orders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from testbed.frame.server import Server
+from testbed.rpc.codec import encode_orders
+
+
+class OrderStreams:
+    """At most one stream for a worker.
+
+    Args:
+        server: knows the orders in force.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._news: dict[int, asyncio.Event] = {}  # of those that follow
+
+    async def follow(self, worker: int, after: int) -> AsyncIterator[bytes]:
+        """A worker's orders, whenever they are newer than those numbered ``after``."""
+        self.end(worker)
+        news = self._news[worker] = asyncio.Event()
+        while self._news.get(worker) is news:
+            standing = self._server.standing(worker)
+            if standing.number > after:
+                after = standing.number
+                yield encode_orders(standing)
+                continue
+            await news.wait()
+            news.clear()
+
+    def tell(self, worker: int) -> None:
+        """A worker's orders have changed."""
+        if worker in self._news:
+            self._news[worker].set()
+
+    def end(self, *workers: int) -> None:
+        """End the streams of these workers, or of all if none is named."""
+        for worker in workers or tuple(self._news):
+            news = self._news.pop(worker, None)
+            if news is not None:
+                news.set()

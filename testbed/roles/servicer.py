@@ -1,0 +1,170 @@
+"""What answers the calls of the contract: bytes are read, the training is asked."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from testbed.algorithms.base import Measured
+from testbed.events.kinds import Evaluated, Incomplete, Rejected
+from testbed.roles.snapshots import Snapshots
+from testbed.roles.training import Training
+from testbed.rpc import methods
+from testbed.rpc._pb import ps_pb2
+from testbed.rpc.codec import LARGEST_COUNT, LARGEST_NUMBER, decode_push, parse
+from testbed.rpc.service import INCOMPLETE, Behaviour, Call, Refusal, Streaming
+from testbed.rpc.wire import MalformedError
+from testbed.telemetry.events import EventLog
+
+MOST_REFUSALS = 1000  # of one node, written one by one; beyond it they are only counted
+LONGEST_REASON = 1000  # characters
+
+
+@dataclass
+class Servicer:
+    """Answers every method of the contract.
+
+    Attributes:
+        training: see Training.
+        snapshots: see Snapshots.
+        log: where refusals and evaluations are written.
+    """
+
+    training: Training
+    snapshots: Snapshots
+    log: EventLog
+    _nodes: dict[str, str] = field(default_factory=dict)  # by peer
+    _refusals: Counter[str | None] = field(default_factory=Counter)
+
+    @property
+    def for_workers(self) -> Mapping[str, Behaviour]:
+        """The methods of ParameterServer."""
+        return {
+            methods.JOIN: self.join,
+            methods.PULL: self.pull,
+            methods.EXCHANGE: self.exchange,
+            methods.LEAVE: self.leave,
+        }
+
+    @property
+    def streams_for_workers(self) -> Mapping[str, Streaming]:
+        """Those of its methods that send several messages, where the algorithm has them."""
+        return {methods.FOLLOW_ORDERS: self.follow_orders} if self.training.sends_orders else {}
+
+    @property
+    def for_management(self) -> Mapping[str, Behaviour]:
+        """The methods of Management."""
+        return {
+            methods.SNAPSHOT: self.snapshot,
+            methods.REPORT: self.report,
+            methods.REMOVE: self.remove,
+            methods.SILENCE: self.silence,
+        }
+
+    async def join(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        request = parse(ps_pb2.JoinRequest, message)
+        self._name(call, request.worker)
+        version = self.training.join(request.worker, request.fingerprint)
+        if call.node is not None:
+            self._nodes[call.peer] = call.node
+        return ps_pb2.JoinReply(version=version).SerializeToString()
+
+    async def pull(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        request = parse(ps_pb2.PullRequest, message)
+        self._name(call, request.worker)
+        return await self.training.pull(request.worker, request.attempt)
+
+    async def exchange(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        push = decode_push(message)
+        self._name(call, push.worker)
+        return await self.training.exchange(push)
+
+    async def follow_orders(self, message: bytes, call: Call) -> AsyncIterator[bytes]:
+        """See the contract."""
+        request = parse(ps_pb2.FollowOrdersRequest, message)
+        self._name(call, request.worker)
+        async for orders in self.training.follow_orders(request.worker, request.after):
+            yield orders
+
+    async def leave(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        request = parse(ps_pb2.LeaveRequest, message)
+        self._name(call, request.worker)
+        self.training.leave(request.worker)
+        return ps_pb2.LeaveReply().SerializeToString()
+
+    async def snapshot(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        request = parse(ps_pb2.SnapshotRequest, message)
+        call.node = "evaluator"
+        if math.isnan(request.least_seconds):
+            raise MalformedError("least_seconds is not a number")
+        answer = self.snapshots.ask(request.least_version, request.least_seconds)
+        try:
+            self.training.look()
+            return await answer
+        finally:
+            self.snapshots.withdraw(answer)
+
+    async def report(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        report = parse(ps_pb2.ReportRequest, message)
+        call.node = "evaluator"
+        if not (0 <= report.top1 <= 1 and 0 <= report.top5 <= 1):
+            raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected shares")
+        if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
+            raise MalformedError(f"version {report.version}, {report.images} images: out of range")
+        taken, first = self.snapshots.reported(report.version, final=report.final)
+        if first:
+            evaluated = Evaluated(
+                time_seconds=taken.time,
+                version=report.version,
+                payload_up_bytes=taken.payload_up_bytes,
+                loss=report.loss,
+                top1=report.top1,
+                top5=report.top5,
+                images=report.images,
+                final=report.final,
+            )
+            self.log.write(evaluated)
+            if report.final:
+                self.snapshots.concluded.set()
+            else:
+                measured = Measured(taken.time, report.version, report.loss)
+                self.training.measured(measured, accuracy=report.top1)
+        return ps_pb2.ReportReply().SerializeToString()
+
+    async def remove(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        request = parse(ps_pb2.RemoveRequest, message)
+        call.node = "controller"
+        if (length := len(request.reason)) > LONGEST_REASON:
+            raise MalformedError(f"a reason of {length} characters, above {LONGEST_REASON}")
+        self.training.remove(request.worker, request.reason)
+        return ps_pb2.RemoveReply().SerializeToString()
+
+    async def silence(self, message: bytes, call: Call) -> bytes:
+        """See the contract."""
+        request = parse(ps_pb2.SilenceRequest, message)
+        call.node = "controller"
+        self.training.silence(request.worker, silent=request.silent)
+        return ps_pb2.SilenceReply().SerializeToString()
+
+    def refused(self, refusal: Refusal) -> None:
+        """Write down a refusal, with the node's name if it is known."""
+        call = refusal.call
+        node = call.node or self._nodes.get(call.peer)
+        self._refusals[node] += 1
+        if self._refusals[node] > MOST_REFUSALS:
+            return
+        kind = Incomplete if refusal.code == INCOMPLETE else Rejected
+        method = call.method.rpartition("/")[2]
+        self.log.write(kind(node, refusal.reason, call.peer, method, refusal.code))
+
+    def _name(self, call: Call, worker: int) -> None:
+        call.node = self.training.node(worker)

@@ -1,0 +1,155 @@
+"""Brings a run up: agent, parameter server, evaluator, workers, each awaited before the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from testbed.agent.client import AgentClient
+from testbed.errors import NodeError
+from testbed.events.kinds import Launched, LinksRead, Phase, Started
+from testbed.nodes import role_of
+from testbed.run.probe import Prober, record_probe, shaped_links
+from testbed.run.setup import Setup
+from testbed.run.watch import Watch, quote_log
+from testbed.runtimes.base import RuntimeDriver
+from testbed.topology import Launch, NodeSpec
+
+LOOK_SECONDS = 0.05
+ENDING_SECONDS = 5.0
+BASE_SECONDS = 60.0
+"""Bring-up may take this long, and so much longer for every node:"""
+NODE_SECONDS: Mapping[Launch, float] = {"warm": 0.5, "cold": 4.0}
+
+MOST_STARTING: Mapping[Launch, int] = {"warm": 16, "cold": 4}
+"""So many workers may be on their way at once: more would only get in each other's way."""
+
+
+@dataclass
+class Deployment:
+    """The bring-up of one run.
+
+    Attributes:
+        setup: what is brought up.
+        driver: the runtime.
+        agent: the run's agent, which takes orders already.
+        watch: sees the nodes' own reports.
+        clock: monotonic seconds.
+    """
+
+    setup: Setup
+    driver: RuntimeDriver
+    agent: AgentClient
+    watch: Watch
+    clock: Callable[[], float]
+    _containers: Mapping[str, int] = field(default_factory=dict)
+
+    def bring_up(self) -> None:
+        """Start every node and wait until the training has started.
+
+        Raises:
+            NodeError: a node failed, or was not ready by the deadline; names it.
+            HostError: the host cannot do what a node needs; names it.
+        """
+        plan, seen = self.setup.plan, self.watch.seen
+        self._contain()
+        deadline = self.clock() + BASE_SECONDS + NODE_SECONDS[plan.launch] * len(plan.nodes)
+        workers = f"{len(plan.workers)} workers"
+        self.watch.recorder.event(Phase(f"starting the parameter server and {workers}"))
+        most = MOST_STARTING[plan.launch]
+        started: list[NodeSpec] = []
+        for node in plan.nodes:
+            needs = role_of(node).needs
+            needed = [other for other in self._missing(started) if other.role in needs]
+            self._await_all(needed, deadline)
+            self._start(node)
+            started.append(node)
+            self._await(lambda: len(self._missing(started)) < most, deadline, on_its_way=started)
+        self._await(lambda: Started in seen, deadline, on_its_way=started)
+        self._check_links()
+
+    def probe_links(self) -> None:
+        """Measure every class's link, before anything else uses the switch."""
+        links = shaped_links(self.setup.plan)
+        if not links:
+            return
+        self.watch.recorder.event(Phase(f"measuring the links of {', '.join(links)}"))
+        for found in self._prober().probe(links):
+            record_probe(self.watch.recorder, found)
+
+    def _prober(self) -> Prober:
+        return Prober(self.setup.plan, self.setup.folder, self.driver, self.agent)
+
+    def _contain(self) -> None:
+        """Have the containers of all nodes made, where the agent does not do it at a launch."""
+        plan = self.setup.plan
+        if self.setup.scenario.runtime.capabilities.engine:
+            self.watch.recorder.event(Phase(f"creating {len(plan.nodes)} containers"))
+        cells = [self.setup.cell(node) for node in plan.nodes]
+        self._containers = self.driver.contain(plan, self.setup.folder, cells)
+
+    def _start(self, node: NodeSpec) -> None:
+        launch = replace(self.setup.launch(node), container=self._containers.get(node.name))
+        pid = self.agent.launch(launch)
+        self.watch.recorder.event(Launched(node.name, pid))
+
+    def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+        """Those that are not ready yet."""
+        waited_for = [node for node in nodes if role_of(node).reports]
+        return [node for node in waited_for if not self._has_reported(node)]
+
+    def _has_reported(self, node: NodeSpec) -> bool:
+        if node.part == "server":
+            return role_of(node).reports in self.watch.seen
+        return node.name in self.watch.joined
+
+    def _await_all(self, nodes: Sequence[NodeSpec], deadline: float) -> None:
+        if nodes:
+            self._await(lambda: not self._missing(nodes), deadline, on_its_way=nodes)
+
+    def _await(
+        self, ready: Callable[[], bool], deadline: float, *, on_its_way: Sequence[NodeSpec]
+    ) -> None:
+        self.watch.look()
+        while not ready():
+            if self.clock() > deadline:
+                raise self._late(self._missing(on_its_way) or on_its_way)
+            time.sleep(LOOK_SECONDS)  # the nodes report through files
+            self.watch.look()
+
+    def _late(self, nodes: Sequence[NodeSpec]) -> NodeError:
+        folder, first = self.setup.folder, nodes[0].name
+        others = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        log = quote_log(folder.log(first))
+        return NodeError(
+            f"{first}{others} not ready by the deadline of the bring-up. {first} is running{log}",
+            hint=f"All logs: testbed logs {folder.name}",
+        )
+
+    def _check_links(self) -> None:
+        """Compare every link with the plan, as the kernel has it now."""
+        links = self._read_links()
+        left_out = (text for link in links for text in link["left_out"])
+        found = LinksRead(
+            checked=len(links),
+            differences=tuple(
+                f"{link['node']}: {text}" for link in links for text in link["differences"]
+            ),
+            left_out=tuple(dict.fromkeys(left_out)),  # the same for a whole class
+            unseeded=sum(bool(link["unseeded"]) for link in links),
+        )
+        self.watch.recorder.event(found)
+
+    def _read_links(self) -> list[Mapping[str, Any]]:
+        """All links; a node that is ending has lost its link a moment before it has ended."""
+        until = self.clock() + ENDING_SECONDS
+        while True:
+            try:
+                return self.agent.links()
+            except NodeError:
+                if self.clock() > until:
+                    raise
+            time.sleep(LOOK_SECONDS)
+            self.watch.look()

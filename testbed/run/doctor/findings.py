@@ -1,0 +1,76 @@
+"""What is examined, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from testbed.nodes.base import PYTHON_BYTES
+from testbed.plan.budget import AGENT_BYTES, Budget
+from testbed.topology import Plan
+
+Level = Literal["ok", "warning", "missing"]
+
+SERVICES = 2
+"""The parameter server and the evaluator."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check has found.
+
+    Attributes:
+        check: what was looked at.
+        level: ``missing`` if `testbed up` would not work, ``warning`` if something would not.
+        found: what there is, and what was expected where that is not the same.
+        mend: what to do about it; empty where there is nothing to do.
+    """
+
+    check: str
+    level: Level
+    found: str
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The run that a host is examined for.
+
+    Attributes:
+        workers: how many.
+        runs: folder of all runs.
+        environment: of this process.
+        cache: where prepared data sets lie.
+        plan: of the run; None without a scenario.
+        budget: of the run; None without a scenario.
+        container_bytes: what the runtime keeps for each container.
+    """
+
+    workers: int
+    runs: Path
+    environment: Mapping[str, str]
+    cache: Path
+    plan: Plan | None = None
+    budget: Budget | None = None
+    container_bytes: int = 0
+
+    @property
+    def gpu(self) -> bool:
+        """Whether a node is to use GPUs."""
+        return self.plan is not None and any(node.gpus for node in self.plan.nodes)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the run takes, estimated; without a scenario, with a model of no size."""
+        if self.budget is not None:
+            return self.budget.total_bytes
+        return AGENT_BYTES + (self.workers + SERVICES) * self.worker_bytes
+
+    @property
+    def worker_bytes(self) -> int:
+        """What one more worker takes."""
+        if self.budget is not None:
+            return self.budget.node_bytes["worker"]
+        return PYTHON_BYTES["warm"] + self.container_bytes

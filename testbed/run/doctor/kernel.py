@@ -1,0 +1,89 @@
+"""Checks of the kernel: its version, namespaces, capabilities, control groups."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+from testbed.errors import HostError
+from testbed.host.hierarchies import find_delegated, find_hierarchies
+from testbed.host.namespaces import scratch
+from testbed.host.users import find_users
+from testbed.run.doctor.findings import Finding
+
+LEAST_KERNEL = (5, 12)
+STATUS = Path("/proc/self/status")
+
+CAPABILITIES = {
+    "CHOWN": 0,
+    "DAC_OVERRIDE": 1,
+    "KILL": 5,
+    "SETGID": 6,
+    "SETUID": 7,
+    "NET_ADMIN": 12,
+    "SYS_CHROOT": 18,
+    "SYS_PTRACE": 19,
+    "SYS_ADMIN": 21,
+}
+"""What root needs, by its number."""
+
+
+def check_kernel(release: str | None = None) -> Finding:
+    """Linux 5.12 made it possible to bind a folder read-only with everything below it."""
+    found = platform.release() if release is None else release
+    version = tuple(int(word) for word in re.findall(r"\d+", found)[:2])
+    if version < LEAST_KERNEL:
+        wanted = f"Linux {found}, expected 5.12 or newer (mount_setattr)"
+        return Finding("kernel", "missing", wanted, "Use a newer kernel, or a virtual machine.")
+    return Finding("kernel", "ok", f"Linux {found}")
+
+
+def check_namespaces() -> Finding:
+    """Namespaces are tried, not guessed: sysctls, profiles and seccomp filters may forbid them."""
+    try:
+        users = find_users()
+        if not users.namespace:
+            with scratch():
+                pass
+    except HostError as error:
+        return Finding("namespaces", "missing", error.message, error.hint)
+    except OSError as error:
+        mend = "Inside a container, give it CAP_SYS_ADMIN; or use the host itself."
+        return Finding("namespaces", "missing", f"root may make none: {error.strerror}", mend)
+    return Finding("namespaces", "ok", f"can be made; {users.mode}")
+
+
+def check_capabilities(status: Path = STATUS, *, root: bool | None = None) -> Finding:
+    """Root in a container may lack what root usually has; a user has all in a namespace."""
+    if not (os.geteuid() == 0 if root is None else root):
+        return Finding("capabilities", "ok", "none are needed: a run has its own user namespace")
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    effective = int(lines["CapEff"], 16)
+    lacking = [name for name, number in CAPABILITIES.items() if not effective >> number & 1]
+    if lacking:
+        listed = ", ".join(f"CAP_{name}" for name in lacking)
+        mend = "Start the surrounding container with them (docker run --cap-add ...)."
+        return Finding("capabilities", "missing", f"root lacks {listed}", mend)
+    return Finding("capabilities", "ok", "all that are needed")
+
+
+def check_control_groups() -> Finding:
+    """Without them there are no limits; root cannot do without, as they are how runs are found."""
+    root = os.geteuid() == 0
+    try:
+        trees = find_hierarchies() if root else find_delegated()
+    except HostError as error:
+        return Finding("control groups", "missing", error.message, error.hint)
+    if not trees:
+        mend = "For limits: systemd-run --user --scope -p Delegate=yes testbed up ..., or root."
+        found = "none delegated to this user: limits are refused"
+        return Finding("control groups", "warning", found, mend)
+    listed = "; ".join(
+        f"{', '.join(sorted(tree.controllers))} (version {tree.version})" for tree in trees
+    )
+    if not all(os.access(tree.root, os.W_OK) for tree in trees):
+        mend = "Mount /sys/fs/cgroup writable; for a container: docker run --cgroupns=host -v ..."
+        return Finding("control groups", "missing", f"{listed}; read-only", mend)
+    return Finding("control groups", "ok", listed)

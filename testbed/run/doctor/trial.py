@@ -1,0 +1,186 @@
+"""The checks that start something: a real container, a real link, and netem on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from testbed.agent.client import AgentClient
+from testbed.agent.launch import Launch
+from testbed.agent.settings import Template
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.network.ends import Neighbour
+from testbed.nodes.places import FIRST_WORKER_UID, address_of
+from testbed.run.doctor.findings import Case, Finding
+from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
+from testbed.values.units import Duration, Rate
+
+PRELOAD = ("testbed.agent.probe", "testbed.agent.stream")
+CONNECT_SECONDS = 10.0
+NODE_SECONDS = 20.0
+POLL_SECONDS = 0.01
+
+RATE = Rate(10e6)
+SKIP_SECONDS, COUNT_SECONDS = 0.3, 1.0
+PAYLOAD_RATIO = 1448 / 1514
+"""What is left of a rate of Ethernet frames for what TCP carries."""
+
+TOLERANCE_RATIO = 0.1
+DELAY = Duration(0.01)
+SLOW_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run without a scenario, to launch nodes in.
+
+    Attributes:
+        agent: of the run.
+        driver: its runtime.
+        plan: what little there is of one.
+        folder: of the run.
+        start_seconds: how long the agent took to come up.
+    """
+
+    agent: AgentClient
+    driver: RuntimeDriver
+    plan: Plan
+    folder: RunFolder
+    start_seconds: float
+
+    def launch(self, node: NodeSpec, entry: str, *others: NodeSpec, **arguments: str) -> None:
+        """Start a node that knows ``others``."""
+        links = [other.link for other in others if other.link is not None]
+        cell = ContainerSpec(node, (), self.folder.log(node.name))
+        containers = self.driver.contain(self.plan, self.folder, [cell])
+        launch = Launch(
+            node=node,
+            network=NetworkSpec(),
+            entry=entry,
+            arguments=arguments,
+            log=cell.log,
+            neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
+            container=containers.get(node.name),
+        )
+        self.agent.launch(launch)
+
+    def output(self, node: str) -> str:
+        """What a node printed, once it has ended.
+
+        Raises:
+            NodeError: it failed, or does not end.
+        """
+        deadline = time.monotonic() + NODE_SECONDS
+        while node in self.agent.running():
+            if time.monotonic() > deadline:
+                raise NodeError(f"{node} does not end.")
+            time.sleep(POLL_SECONDS)
+        status = next(one.status for one in self.agent.exits() if one.node == node)
+        text = self.folder.log(node).read_text()
+        if status != 0:
+            raise NodeError(f"{node} exited with status {status}: {text.strip()}")
+        return text
+
+
+def try_run(driver: RuntimeDriver, case: Case) -> list[Finding]:
+    """Start a run with one container after the other, and remove it."""
+    try:
+        with _trial(driver) as trial:
+            return [
+                _attempt("container", lambda: _container(trial)),
+                _attempt("link", lambda: _link(trial)),
+                _attempt("netem", lambda: _netem(trial, case)),
+            ]
+    except TestbedError as error:
+        return [Finding("container", "missing", error.message, error.hint)]
+
+
+def _attempt(check: str, make: Callable[[], Finding]) -> Finding:
+    try:
+        return make()
+    except TestbedError as error:
+        return Finding(check, "missing", error.message, error.hint)
+
+
+def _container(trial: Trial) -> Finding:
+    begun = time.monotonic()
+    trial.launch(_node("w0", 1), "testbed.agent.probe:main")
+    seconds = time.monotonic() - begun
+    allowed = json.loads(trial.output("w0"))["capabilities"]["CapEff"]
+    if allowed:
+        found = f"a worker has the capabilities {allowed:#x}, expected none"
+        return Finding("container", "missing", found, "This is a fault of this program.")
+    text = f"the first after {trial.start_seconds:.2f} s, each one {seconds * 1e3:.0f} ms"
+    if seconds > SLOW_SECONDS:
+        return Finding("container", "warning", text, "Something else keeps this host busy.")
+    return Finding("container", "ok", text)
+
+
+def _link(trial: Trial) -> Finding:
+    receiver, sender = _node("ps", 0), _node("w1", 2, up=Shape(rate=RATE))
+    seconds = {"skip": str(SKIP_SECONDS), "seconds": str(COUNT_SECONDS)}
+    trial.launch(receiver, "testbed.agent.stream:receive", sender, **seconds)
+    address = address_of(0)[0]
+    trial.launch(sender, "testbed.agent.stream:send", receiver, address=address)
+    measured = json.loads(trial.output("ps"))["bits_per_second"]
+    expected = RATE * PAYLOAD_RATIO
+    text = f"{measured / 1e6:.2f} mbit/s of payload through a link of {RATE}"
+    if abs(measured / expected - 1) > TOLERANCE_RATIO:
+        mend = "Something else keeps this host busy, or its kernel cannot shape at this rate."
+        return Finding("link", "warning", f"{text}, expected {expected / 1e6:.2f}", mend)
+    return Finding("link", "ok", text)
+
+
+def _netem(trial: Trial, case: Case) -> Finding:
+    """Tried on a link; what the plan does without it decides how much it is missed."""
+    try:
+        trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), PRELOAD[0] + ":main")
+    except HostError as error:
+        wanted = case.plan is not None and case.plan.network.missing == "fail"
+        refused = wanted and any(
+            node.link and (node.link.up.needs_netem or node.link.down.needs_netem)
+            for node in (case.plan.nodes if case.plan else ())
+        )
+        found = "none: links can have rates and queues, but no delay, jitter or loss"
+        return Finding("netem", "missing" if refused else "warning", found, error.hint)
+    trial.output("w2")
+    return Finding("netem", "ok", "links can have delay, jitter and loss")
+
+
+@contextmanager
+def _trial(driver: RuntimeDriver) -> Iterator[Trial]:
+    name = f"doctor-{os.getpid()}"
+    with TemporaryDirectory(prefix="testbed-doctor-") as place:
+        folder = RunFolder.create(
+            Path(place), name, scenario="doctor", text="", classes=(), now=time.time()
+        )
+        plan = Plan(name, (), NetworkSpec(), "warm", {"run": name})
+        begun = time.monotonic()
+        with driver.start(plan, folder, Start(template=Template(preload=PRELOAD))):
+            deadline = time.monotonic() + CONNECT_SECONDS
+            with AgentClient.connect(folder.control / "agent.sock", deadline=deadline) as agent:
+                yield Trial(agent, driver, plan, folder, time.monotonic() - begun)
+
+
+def _node(name: str, number: int, *, up: Shape | None = None) -> NodeSpec:
+    address, mac = address_of(number)
+    return NodeSpec(
+        name=name,
+        role="doctor",
+        index=number,
+        device_class="doctor",
+        link=LinkSpec(address, mac, up or Shape()),
+        cpu=None,
+        memory=None,
+        cpu_weight=1,
+        uid=FIRST_WORKER_UID + number,
+        part="client" if number else "server",
+    )

@@ -1,0 +1,172 @@
+"""Ends runs from outside, whoever started them and however that ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import HostError, TestbedError
+from testbed.events.entry import only
+from testbed.events.kinds import Done, Finished, State
+from testbed.runtimes.base import RuntimeDriver
+from testbed.telemetry.events import read_events
+from testbed.telemetry.folder import ENDED, RunFolder
+from testbed.telemetry.registry import Registry, list_runs
+
+BY_DOWN = "ended by `testbed down`"
+REQUEST = "down"
+"""File in ``control/`` while a run is being ended: its controller is to take it for no failure."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run after ``down``.
+
+    Attributes:
+        run: its name.
+        folder: its folder, or None where only its name was found on the host.
+        acted: whether there was anything to end.
+        failure: why it could not be ended; None if nothing of it is left.
+        unasked: why nobody could be asked whether anything of it is left, of a run that has ended;
+            None if somebody was.
+    """
+
+    run: str
+    folder: Path | None
+    acted: bool
+    failure: TestbedError | None = None
+    unasked: TestbedError | None = None
+
+
+def end_runs(
+    folders: Iterable[RunFolder], driver: RuntimeDriver, *, clock: Callable[[], float]
+) -> list[Ended]:
+    """End these runs, and say so in the folder of each that had not come to an end by itself.
+
+    One that cannot be ended does not keep the next from being ended; its failure is in the list.
+    """
+    return [_end(folder, driver, clock=clock) for folder in folders]
+
+
+def end_all(
+    runs: Path,
+    registry: Registry,
+    *,
+    drivers: Mapping[str, RuntimeDriver],
+    runtime_of: Callable[[RunFolder], str],
+    clock: Callable[[], float],
+) -> list[Ended]:
+    """End every run that is known, and remove what others have left on this host.
+
+    A run that is not known here and goes on is somebody else's, and is left alone. A runtime whose
+    engine does not answer keeps no other runtime's runs from being ended.
+
+    Args:
+        runs: folder of runs.
+        registry: of the user's runs elsewhere.
+        drivers: of every runtime, by name.
+        runtime_of: the name of the runtime that a run has.
+        clock: seconds since 1970.
+    """
+    folders = [RunFolder(path) for path in list_runs(runs, registry)]
+    known = {folder.name for folder in folders}
+    ended: list[Ended] = []
+    whose: dict[str, list[RunFolder]] = defaultdict(list)
+    for folder in folders:
+        try:
+            whose[runtime_of(folder)].append(folder)
+        except TestbedError as failure:  # its plan cannot be read
+            ended.append(Ended(folder.name, folder.path, acted=False, failure=failure))
+    for name, driver in drivers.items():
+        mine = whose[name]
+        try:
+            driver.find()
+        except HostError as unreachable:
+            ended += [_unreached(folder, unreachable) for folder in mine]
+            continue
+        ended += end_runs(mine, driver, clock=clock)
+        orphans = driver.find_orphans()
+        ended += [_clear_orphan(folder, driver) for folder in orphans]
+        handled = known | {folder.name for folder in orphans}
+        ended += [_clear(run, runs, driver) for run in driver.find() if run not in handled]
+    return ended
+
+
+def asked_to_end(folder: RunFolder) -> bool:
+    """Whether `testbed down` is ending this run."""
+    return (folder.control / REQUEST).exists()
+
+
+def _end(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]) -> Ended:
+    try:
+        acted = _stop(folder, driver)
+        if folder.state().state not in ENDED:  # an attached controller has written it by now
+            reason = _own_end(folder)
+            state: State = "interrupted" if reason is None else "finished"
+            folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
+            acted = True
+    except TestbedError as failure:
+        return Ended(folder.name, folder.path, acted=False, failure=failure)
+    return Ended(folder.name, folder.path, acted=acted)
+
+
+def _own_end(folder: RunFolder) -> str | None:
+    """Why the training of a run had ended before, if it did to the last evaluation; else None.
+
+    Its controller may have died on the way: to its end a run needs the parameter server alone.
+    """
+    said = read_events(folder.ps_events)
+    return only(said, Finished)[-1].reason if only(said, Done) else None
+
+
+def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
+    """A run whose engine does not answer; one that has ended has most likely left nothing."""
+    try:
+        over = folder.state().state in ENDED and not folder.alive()
+    except TestbedError as failure:
+        return Ended(folder.name, folder.path, acted=False, failure=failure)
+    if over:
+        return Ended(folder.name, folder.path, acted=False, unasked=unreachable)
+    return Ended(folder.name, folder.path, acted=False, failure=unreachable)
+
+
+def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
+    """Returns whether there was anything; under the same name another run may go on elsewhere."""
+    was_there = folder.name in driver.find()
+    with _requested(folder):
+        driver.stop(folder)
+    return was_there and folder.name not in driver.find()
+
+
+def _clear_orphan(folder: RunFolder, driver: RuntimeDriver) -> Ended:
+    """End a run whose folder was deleted, wherever that was: nobody can look after it any more."""
+    try:
+        driver.stop(folder)
+    except TestbedError as failure:
+        return Ended(folder.name, None, acted=False, failure=failure)
+    return Ended(folder.name, None, acted=True)
+
+
+def _clear(name: str, runs: Path, driver: RuntimeDriver) -> Ended:
+    """Remove what a run without a folder has left."""
+    try:
+        driver.stop(RunFolder((runs / name).absolute()))
+    except TestbedError as failure:
+        return Ended(name, None, acted=False, failure=failure)
+    return Ended(name, None, acted=name not in driver.find())
+
+
+@contextmanager
+def _requested(folder: RunFolder) -> Iterator[None]:
+    request = folder.control / REQUEST
+    if not folder.alive():  # nobody is there to be told
+        yield
+        return
+    request.touch()
+    try:
+        yield
+    finally:
+        request.unlink(missing_ok=True)

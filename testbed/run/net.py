@@ -1,0 +1,195 @@
+"""The links of a run that goes on: shown, measured, changed. Another process controls the run."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from testbed.agent.client import AgentClient
+from testbed.errors import NodeError, Problem, ScenarioError, Unfit
+from testbed.network.qdiscs import qdiscs_of
+from testbed.plan.selection import classes_of
+from testbed.plan.written import read_plan
+from testbed.run.probe import ClassProbe, Prober, shaped_links
+from testbed.run.runtime import driver_for
+from testbed.runtimes.base import RuntimeDriver
+from testbed.scenario.links import direction_of, shape_of
+from testbed.scenario.schema import Direction
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import LinkSpec, Plan, Shape
+from testbed.values.units import Duration
+
+CONNECT_SECONDS = 2.0
+NUMBERS = ("loss", "loss_correlation")
+
+Way = Literal["up", "down"]
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links of one run.
+
+    Attributes:
+        plan: its nodes.
+        folder: its folder.
+        driver: its runtime.
+        agent: its agent.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    driver: RuntimeDriver
+    agent: AgentClient
+
+    def show(self) -> list[dict[str, Any]]:
+        """Every node's link: configured values and the kernel's, in words."""
+        classes = {node.name: node.device_class for node in self.plan.nodes}
+        return [
+            {"node": link["node"], "class": classes.get(link["node"]) or None, **link}
+            for link in self.agent.links()
+        ]
+
+    def probe(self) -> list[dict[str, Any]]:
+        """Measure every class's link as it is now."""
+        links = {name: self._current(name, link) for name, link in shaped_links(self.plan).items()}
+        if not links:
+            return []
+        prober = Prober(self.plan, self.folder, self.driver, self.agent)
+        return [_as_data(found) for found in prober.probe(links)]
+
+    def change(
+        self, device_class: str, *, up: str | None, down: str | None, duration: str | None
+    ) -> str:
+        """Change a class's links.
+
+        Args:
+            device_class: its name.
+            up: a rate, or fields like ``rate=1mbit,loss=0.01``; None to leave that direction.
+            down: likewise.
+            duration: for how long in emulated time, like ``2m``; None until it is reset.
+
+        Returns:
+            What was done, in a sentence.
+
+        Raises:
+            ScenarioError: no such class, or no such shape.
+            NodeError, HostError: the agent could not do it.
+        """
+        nodes = self._nodes(device_class)
+        shapes = {
+            way: None if text is None else self._shape(device_class, way, text)
+            for way, text in {"up": up, "down": down}.items()
+        }
+        seconds = None if duration is None else _duration(duration) / self.plan.time_scale
+        done = self.agent.reshape(nodes, up=shapes["up"], down=shapes["down"], seconds=seconds)
+        until = "until it is reset" if seconds is None else f"for {seconds:g} s"
+        return f"changed {len(done.nodes)} links of class {device_class} {until}"
+
+    def reset(self, device_class: str | None) -> str:
+        """Give links the shapes of the scenario again; says what was done."""
+        names = [node.name for node in self.plan.workers]
+        done = self.agent.reset_links(names if device_class is None else self._nodes(device_class))
+        if done.failure:
+            raise NodeError(f"not every link could be reset: {done.failure}")
+        return f"reset {len(done.nodes)} links"
+
+    def _nodes(self, device_class: str) -> list[str]:
+        nodes = [node.name for node in self.plan.workers if node.device_class == device_class]
+        if not nodes:
+            classes = ", ".join(classes_of(self.plan))
+            expected = f"one of the classes {classes}"
+            raise ScenarioError([Problem("--class", 0, "", repr(device_class), expected)])
+        return nodes
+
+    def _shape(self, device_class: str, way: str, text: str) -> Shape:
+        """The plan's direction with the fields that ``text`` gives, in real units."""
+        link = self.plan.node(self._nodes(device_class)[0]).link
+        assert link is not None, "every worker has one"
+        planned = direction_of(link.up if way == "up" else link.down, self.plan.time_scale)
+        try:
+            given = {**planned.model_dump(exclude_none=True), **_fields(text)}
+            shape = shape_of(Direction.model_validate(given), self.plan.time_scale)
+            qdiscs_of(LinkSpec("", "", up=shape))  # raises what the kernel could not do
+        except ValidationError as error:
+            found = "; ".join(
+                ".".join((*map(str, each["loc"]), each["msg"])) for each in error.errors()
+            )
+            raise ScenarioError([Problem(f"--{way}", 0, "", f"{text!r}: {found}", "")]) from None
+        except ValueError as error:
+            raise ScenarioError(
+                [Problem(f"--{way}", 0, "", repr(text), "", str(error).removeprefix("up: "))]
+            ) from None
+        return shape
+
+    def _current(self, device_class: str, planned: LinkSpec) -> LinkSpec:
+        """As changed, if a node of the class is there to tell; else as planned."""
+        running = set(self.agent.running())
+        names = [name for name in self._nodes(device_class) if name in running]
+        return self.agent.link(names[0]) if names else planned
+
+
+@contextmanager
+def open_links(folder: RunFolder) -> Iterator[Links]:
+    """Connect to the agent of a run.
+
+    Raises:
+        ScenarioError: it is simulated.
+        NodeError: the run does not go on.
+    """
+    plan = read_plan(folder)
+    driver = driver_for(folder, plan)
+    deadline = time.monotonic() + CONNECT_SECONDS
+    if not (folder.control / "agent.sock").exists():
+        raise _ended(folder)
+    try:
+        agent = AgentClient.connect(folder.control / "agent.sock", deadline=deadline)
+    except NodeError as error:
+        raise _ended(folder) from error
+    with agent:
+        yield Links(plan, folder, driver, agent)
+
+
+def _ended(folder: RunFolder) -> NodeError:
+    return NodeError(
+        f"{folder.name} does not go on: it has no links any more.",
+        hint="`testbed ps` lists the runs that go on.",
+    )
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """``1mbit`` or ``rate=1mbit,loss=0.01`` as fields of a direction."""
+    if "=" not in text:
+        return {"rate": text}
+    fields: dict[str, Any] = {}
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        fields[name] = float(value) if name in NUMBERS else value
+    return fields
+
+
+def _duration(text: str) -> float:
+    """A duration of a scenario, and ``2m`` for two minutes."""
+    try:
+        return float(Duration.parse(re.sub(r"(?<=\d)\s*m$", "min", text.strip())))
+    except Unfit as error:
+        raise ScenarioError([Problem("--for", 0, "", error.found, error.expected)]) from None
+
+
+def _as_data(found: ClassProbe) -> dict[str, Any]:
+    return {
+        "class": found.device_class,
+        "up_configured_bits_per_second": found.up.rate,
+        "up_bits_per_second": found.up_bits_per_second,
+        "down_configured_bits_per_second": found.down.rate,
+        "down_bits_per_second": found.down_bits_per_second,
+        "round_trip_configured_seconds": found.expected_round_trip_seconds,
+        "round_trip_seconds": found.round_trip_seconds,
+        "message_up_seconds": found.message_up_seconds,
+        "message_down_seconds": found.message_down_seconds,
+    }

@@ -1,0 +1,171 @@
+"""Makes a run's folder and everything in it that must be there before the first process starts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import testbed
+from testbed.datasets import user_cache
+from testbed.errors import HostError, ScenarioError
+from testbed.host.users import Users
+from testbed.network.netem import check_netem, kernel_has_netem
+from testbed.plan.make import plan
+from testbed.plan.written import plan_text
+from testbed.run.setup import Setup, custom_files, new_token, run_name
+from testbed.runtimes.base import RuntimeDriver
+from testbed.scenario import dump
+from testbed.scenario.schema import Scenario
+from testbed.telemetry.environment import Circumstances, write_environment
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry
+from testbed.topology import Plan
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Attributes:
+        scenario: what is to be run.
+        beside: folder of the scenario file.
+        runs: folder of all runs.
+        name: the run's name, or None for one made from the scenario's.
+        argv: the command line, for the record.
+        environment: of this process.
+        home: the user's home.
+        now: seconds since 1970.
+    """
+
+    scenario: Scenario
+    beside: Path
+    runs: Path
+    name: str | None
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    home: Path
+    now: float
+
+
+def prepare_data(request: Request) -> Path:
+    """The folder of the prepared data set; made now if it is used for the first time.
+
+    Raises:
+        DataError: the data set is missing or damaged.
+    """
+    cache = user_cache(request.environment)
+    dataset = request.scenario.dataset
+    return dataset.prepare(cache, environment=request.environment, folder=request.beside)
+
+
+def prepare(
+    request: Request, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
+) -> Setup:
+    """Make the run's folder; nothing is started.
+
+    Args:
+        request: what the user asked for.
+        planned: the scenario's plan, under any name.
+        data: folder of the prepared data set.
+        driver: the runtime that will be asked for everything.
+        users: where the nodes' uids will come from.
+
+    Raises:
+        ScenarioError: the name is taken, or the user's own files do not fit together.
+        HostError: the kernel cannot do what a link needs, or the user may not have a limit
+            enforced, or the folder cannot be made.
+    """
+    scenario = request.scenario
+    own = custom_files(scenario, request.beside)
+    driver.check(planned.nodes)
+    left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
+    folder, made = _make_folder(request, planned)
+    _fill_folder(request, folder, own)
+    _write_circumstances(request, folder, uid_mode=users.mode, left_out=left_out)
+    return Setup(
+        scenario=scenario, plan=made, folder=folder, data=data, token=new_token(), users=users
+    )
+
+
+def prepare_simulation(request: Request) -> RunFolder:
+    """Make the folder of a simulated run, which needs nothing of the host.
+
+    Raises:
+        ScenarioError: the name is taken, or the user's own files do not fit together.
+        HostError: the folder cannot be made.
+    """
+    own = custom_files(request.scenario, request.beside)
+    folder, _ = _make_folder(request, plan(request.scenario, request.scenario.name))
+    _fill_folder(request, folder, own)
+    _write_circumstances(request, folder, uid_mode="the user's own", left_out=())
+    return folder
+
+
+def _fill_folder(request: Request, folder: RunFolder, own: tuple[Path, ...]) -> None:
+    """Make the run known, and copy the user's own files into it."""
+    Registry.of_user(request.environment, request.home).add(folder.path)
+    if own:
+        (folder.path / "custom").mkdir()
+        for file in own:
+            shutil.copy(file, folder.path / "custom" / file.name)
+
+
+def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
+    """What the links will do without; asked of the kernel only where one needs netem.
+
+    Args:
+        made: the plan.
+        tried_here: whether a user who cannot try it will have no links either; where an engine
+            starts the agent, that one can, and refuses what the kernel has not.
+    """
+    links = [node.link for node in made.nodes if node.link is not None]
+    if not any(link.up.needs_netem or link.down.needs_netem for link in links):
+        return ()
+    try:
+        present = kernel_has_netem()
+    except HostError:
+        if tried_here:
+            raise
+        present = True
+    return check_netem(made.nodes, missing=made.network.missing, present=present)
+
+
+def _make_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
+    """The folder; under another name if a run that starts now as well was faster."""
+    scenario = request.scenario
+    while True:
+        name = request.name or run_name(scenario.name, now=request.now, taken=request.runs)
+        made = planned.named(name)
+        try:
+            folder = RunFolder.create(
+                request.runs,
+                name,
+                scenario=scenario.name,
+                text=dump(scenario),
+                classes=[node.device_class for node in made.workers],
+                now=request.now,
+                plan=plan_text(made),
+            )
+        except ScenarioError:
+            if request.name:
+                raise
+        else:
+            return folder, made
+
+
+def _write_circumstances(
+    request: Request, folder: RunFolder, *, uid_mode: str, left_out: tuple[str, ...]
+) -> None:
+    scenario = request.scenario
+    circumstances = Circumstances(
+        argv=request.argv,
+        time_scale=scenario.time_scale,
+        launch=scenario.launch,
+        runtime=scenario.runtime.name,
+        uid_mode=uid_mode,
+        offload=scenario.network.offload,
+        left_out=left_out,
+    )
+    write_environment(folder, circumstances, package=Path(testbed.__file__).parent)

@@ -1,0 +1,256 @@
+"""Measures the link of every device class with spare nodes that are gone afterwards."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from testbed.agent.client import AgentClient
+from testbed.agent.launch import Launch
+from testbed.errors import NodeError
+from testbed.events.kinds import MessagesTimed, RateMeasured, RoundTripMeasured
+from testbed.network.ends import Neighbour
+from testbed.network.jitter import SCALE, table
+from testbed.network.offloads import needs_packets
+from testbed.nodes.places import address_of
+from testbed.nodes.probe import Probe
+from testbed.runtimes.base import ContainerSpec, RuntimeDriver
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
+
+PROBE = Probe()
+REFLECTOR = PROBE.name
+PROBE_SECONDS = 60.0
+END_SECONDS = 10.0
+END_POLL_SECONDS = 0.05
+POLL_SECONDS = 1.0
+"""To ask the agent takes CPU, and a slow host has none to spare while its links are measured."""
+
+MEDIAN_ERROR = 1.2533
+"""Standard error of a median of n normal draws, times the square root of n."""
+
+
+@dataclass(frozen=True)
+class ClassProbe:
+    """What came out for one device class, in real units; None for what was not measured.
+
+    Attributes:
+        device_class: its name.
+        up: configured, from the node.
+        down: configured, to the node.
+        up_bits_per_second: measured, of Ethernet frames.
+        down_bits_per_second: likewise.
+        round_trip_seconds: median.
+        round_trips: of how many.
+        message_up_seconds: a push of 17 KB and the word that it has come; median of three.
+        message_down_seconds: a word and a pull of 17 KB.
+    """
+
+    device_class: str
+    up: Shape
+    down: Shape
+    up_bits_per_second: float | None
+    down_bits_per_second: float | None
+    round_trip_seconds: float | None
+    round_trips: int
+    message_up_seconds: float
+    message_down_seconds: float
+
+    @property
+    def expected_round_trip_seconds(self) -> float:
+        """The median that the configured delays and laws of jitter should have."""
+        return sum(_median_delay(shape) for shape in (self.up, self.down))
+
+    @property
+    def round_trip_error_seconds(self) -> float:
+        """Standard error of the measured median because the delays vary."""
+        variance = sum(float(shape.jitter or 0) ** 2 for shape in (self.up, self.down))
+        return MEDIAN_ERROR * sqrt(variance / max(1, self.round_trips))
+
+
+@dataclass(frozen=True)
+class Prober:
+    """Probes the classes of one run.
+
+    Attributes:
+        plan: the run's nodes.
+        folder: its folder, for the probes' logs.
+        driver: its runtime.
+        agent: its agent.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    driver: RuntimeDriver
+    agent: AgentClient
+
+    def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
+        """Measure all of them at once.
+
+        Args:
+            links: by device class, with the shapes that are to be measured.
+
+        Raises:
+            NodeError, HostError: a probe could not be brought up or came to no result; names it.
+        """
+        nodes = self._nodes(links)
+        reflector, *probers = nodes
+        with self._contained(nodes) as containers:
+            self._start(reflector, others=probers, containers=containers)
+            for node in probers:
+                self._start(node, others=[reflector], containers=containers)
+            self._await({node.name for node in probers}, within=PROBE_SECONDS)
+        return [self._result(node) for node in probers]
+
+    def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
+        """The reflector and a prober for each class, at addresses that no node has."""
+        first = sum(node.link is not None for node in self.plan.nodes)
+        spare = [_at(LinkSpec("", ""), first)]
+        spare += [_at(link, first + 1 + index) for index, link in enumerate(links.values())]
+        reflector = replace(_unlimited(self.plan.ps), name=REFLECTOR, link=spare[0])
+        return [
+            reflector,
+            *(
+                replace(self._like(name), name=f"{REFLECTOR}{index}", link=link)
+                for index, (name, link) in enumerate(zip(links, spare[1:], strict=True))
+            ),
+        ]
+
+    def _like(self, device_class: str) -> NodeSpec:
+        """The first worker of a class: a prober has its uid, and none of its limits."""
+        first = next(node for node in self.plan.workers if node.device_class == device_class)
+        return _unlimited(first)
+
+    def _start(
+        self, node: NodeSpec, *, others: list[NodeSpec], containers: Mapping[str, int]
+    ) -> None:
+        server = "" if node.name == REFLECTOR else _address(others[0])
+        assert node.link is not None
+        rates = {"up": node.link.up.rate, "down": node.link.down.rate}
+        texts = {name: "" if rate is None else repr(float(rate)) for name, rate in rates.items()}
+        links = [other.link for other in others if other.link is not None]
+        self.agent.launch(
+            Launch(
+                node=node,
+                network=self._network(links if node.name == REFLECTOR else [node.link]),
+                entry=PROBE.entry,
+                arguments={"server": server, **texts},
+                log=self.folder.log(node.name),
+                mode=self.plan.launch,
+                neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
+                container=containers.get(node.name),
+            )
+        )
+
+    def _network(self, links: list[LinkSpec]) -> NetworkSpec:
+        network = self.plan.network
+        if network.offload != "auto":
+            return network
+        single = any(needs_packets(link) for link in links)
+        return replace(network, offload="off" if single else "on")
+
+    @contextmanager
+    def _contained(self, nodes: Sequence[NodeSpec]) -> Iterator[Mapping[str, int]]:
+        """The containers of the probes, which are ended when the body has, however it does."""
+        cells = [ContainerSpec(node, (), self.folder.log(node.name)) for node in nodes]
+        containers = self.driver.contain(self.plan, self.folder, cells)
+        names = [node.name for node in nodes]
+        try:
+            yield containers
+        finally:
+            for name in set(names) & set(self.agent.running()):
+                self.agent.signal(name, signal.SIGKILL)
+            try:
+                self._await(set(names), within=END_SECONDS, poll=END_POLL_SECONDS)
+            finally:
+                self.driver.discard(self.folder, names)
+
+    def _await(self, names: set[str], *, within: float, poll: float = POLL_SECONDS) -> None:
+        deadline = time.monotonic() + within
+        while running := names & set(self.agent.running()):
+            if time.monotonic() > deadline:
+                raise NodeError(f"{min(running)}: this probe has not ended after {within:g} s.")
+            time.sleep(poll)  # the agent notices a node's end and waits for requests
+
+    def _result(self, node: NodeSpec) -> ClassProbe:
+        assert node.link is not None
+        found = _last_json(self.folder.log(node.name))
+        if found is None:
+            raise NodeError(
+                f"{node.name}: the probe of class {node.device_class} came to no result.",
+                hint=f"See {self.folder.log(node.name)}.",
+            )
+        return ClassProbe(node.device_class, node.link.up, node.link.down, **found)
+
+
+def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
+    """The link of every device class that has one with a shape."""
+    return {
+        node.device_class: node.link
+        for node in plan.workers
+        if node.link is not None and any(_is_shaped(s) for s in (node.link.up, node.link.down))
+    }
+
+
+def record_probe(recorder: Recorder, found: ClassProbe) -> None:
+    """Write down what the verdict asks for, and what else was measured."""
+    name = f"class {found.device_class}"
+    pairs = (
+        ("up", found.up, found.up_bits_per_second),
+        ("down", found.down, found.down_bits_per_second),
+    )
+    for direction, shape, measured in pairs:
+        if shape.rate is not None and measured is not None:
+            recorder.event(RateMeasured(f"{name} {direction}", float(shape.rate), measured))
+    if found.round_trip_seconds is not None:
+        trip = RoundTripMeasured(
+            name,
+            configured_seconds=found.expected_round_trip_seconds,
+            measured_seconds=found.round_trip_seconds,
+            error_seconds=found.round_trip_error_seconds,
+        )
+        recorder.event(trip)
+    recorder.event(MessagesTimed(name, found.message_up_seconds, found.message_down_seconds))
+
+
+def _is_shaped(shape: Shape) -> bool:
+    return shape.rate is not None or shape.needs_netem
+
+
+def _median_delay(shape: Shape) -> float:
+    deviations = table(shape.distribution)
+    median = deviations[len(deviations) // 2] / SCALE
+    return float(shape.delay or 0) + median * float(shape.jitter or 0)
+
+
+def _at(link: LinkSpec, number: int) -> LinkSpec:
+    address, mac = address_of(number)
+    return replace(link, address=address, mac=mac)
+
+
+def _unlimited(node: NodeSpec) -> NodeSpec:
+    """A probe like the node, and without its limits: what is measured is the link."""
+    free = replace(node, cpu=None, cpuset=None, memory=None, gpus=0)
+    return replace(free, role=PROBE.name, part=PROBE.part, end=PROBE.end)
+
+
+def _address(node: NodeSpec) -> str:
+    assert node.link is not None
+    return node.link.address
+
+
+def _last_json(log: Path) -> dict[str, Any] | None:
+    try:
+        *_, last = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        found: dict[str, Any] = json.loads(last)
+    except (OSError, ValueError):  # no log, no line, no JSON
+        return None
+    return found

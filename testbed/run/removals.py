@@ -1,0 +1,77 @@
+"""Tells the parameter server of workers that are gone or stand still, which it would wait for."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.errors import NodeError, RejectedError
+from testbed.rpc import methods
+from testbed.rpc.addresses import unix_address
+from testbed.rpc.limits import ENVELOPE_BYTES, Limits
+
+if TYPE_CHECKING:
+    from testbed.rpc.client import Connection
+
+ANSWER_SECONDS = 1.0
+"""Longer the parameter server is not waited for: who tells it has a run to look after."""
+
+
+@dataclass
+class Removals:
+    """What has become of workers' processes, as far as the parameter server does not know it yet.
+
+    Attributes:
+        socket: where it answers whoever controls the run.
+        token: of the run.
+        answer_seconds: for which an answer is waited.
+    """
+
+    socket: Path
+    token: str
+    answer_seconds: float = ANSWER_SECONDS
+    _untold: dict[int, str] = field(default_factory=dict)
+    _frozen: set[int] = field(default_factory=set)
+    _changed: dict[int, bool] = field(default_factory=dict)
+
+    def add(self, worker: int, reason: str) -> None:
+        """A worker's process has ended, unforeseen, for this reason."""
+        self._untold[worker] = reason
+
+    def frozen(self, workers: set[int]) -> None:
+        """These workers stand still, and no others do."""
+        self._changed |= {worker: worker in workers for worker in workers ^ self._frozen}
+        self._frozen = workers
+
+    def tell(self) -> None:
+        """Report all of them; what does not get through is reported the next time.
+
+        If the parameter server has ended, nothing gets through: others see that, and it makes no
+        difference to the workers. A report that it refuses stands among its own events.
+        """
+        if not self._untold and not self._changed:
+            return
+        from testbed.rpc._pb import ps_pb2
+        from testbed.rpc.client import Connection
+
+        with (
+            suppress(NodeError, FileNotFoundError),
+            unix_address(self.socket) as address,
+            Connection(
+                address, token=self.token, limits=Limits(ENVELOPE_BYTES), patience_seconds=0.0
+            ) as connection,
+        ):
+            for worker, reason in list(self._untold.items()):
+                request = ps_pb2.RemoveRequest(worker=worker, reason=reason)
+                self._call(connection, methods.REMOVE, request.SerializeToString())
+                del self._untold[worker]
+            for worker, silent in list(self._changed.items()):
+                change = ps_pb2.SilenceRequest(worker=worker, silent=silent)
+                self._call(connection, methods.SILENCE, change.SerializeToString())
+                del self._changed[worker]
+
+    def _call(self, connection: Connection, method: str, request: bytes) -> None:
+        with suppress(RejectedError):
+            connection.call(method, request, deadline_seconds=self.answer_seconds)

@@ -1,0 +1,265 @@
+"""One run from beginning to end: whatever happens, it is torn down and its folder says what was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, field
+
+from testbed.agent.client import AgentClient
+from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
+from testbed.events.entry import NAMES
+from testbed.events.kinds import (
+    BroughtUp,
+    Done,
+    Event,
+    Finished,
+    MemoryRead,
+    State,
+    StateChanged,
+    TornDown,
+)
+from testbed.run.deploy import LOOK_SECONDS, Deployment
+from testbed.run.down import BY_DOWN, asked_to_end
+from testbed.run.interrupts import Interrupted, Interrupts
+from testbed.run.removals import Removals
+from testbed.run.setup import Setup
+from testbed.run.watch import Watch
+from testbed.runtimes.base import Lifeline, RuntimeDriver
+from testbed.telemetry.breakage import (
+    MEND,
+    UNREAD,
+    breakage,
+    deletion,
+    find_gone,
+    shortage,
+)
+from testbed.telemetry.record import Recorder
+
+FINAL_SECONDS = 720.0
+"""Once training has ended, longer than the PS itself waits for the last worker and evaluation."""
+
+AGENT_SECONDS = 30.0
+UNFORESEEN = TestbedError.exit_code
+
+
+class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its message does
+    """A run has ended, and not everything that it had on this host could be removed."""
+
+    def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
+        """
+        Args:
+            run: its name.
+            state: how it has ended.
+            reason: why.
+            failure: why something is left.
+        """
+        message = f"the run has ended ({state}: {reason}), but not all of it is gone from this host"
+        hint = f"{failure.hint} Then: testbed down {run}".strip()
+        super().__init__(f"{message}: {failure.message}", hint=hint)
+
+
+@dataclass
+class Execution:
+    """The life of one run.
+
+    Attributes:
+        setup: what is run.
+        driver: the runtime.
+        recorder: is told everything.
+        interrupts: keeps Ctrl-C from doing harm.
+        keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
+        in_training: called when the training has started, of a run that is to outlive this process
+            from then on; None for one that is not.
+        clock: monotonic seconds.
+    """
+
+    setup: Setup
+    driver: RuntimeDriver
+    recorder: Recorder
+    interrupts: Interrupts
+    keep: bool = False
+    in_training: Callable[[], None] | None = None
+    clock: Callable[[], float] = time.monotonic
+    _followed: Watch | None = field(default=None, init=False)
+
+    def carry_out(self) -> None:
+        """Bring up, watch to the end, tear down.
+
+        Raises:
+            NodeError, HostError: the run failed; the folder says so too.
+            Interrupted: it was interrupted, or ended by `testbed down`; likewise.
+        """
+        try:
+            self._carry_out()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise breakage(self.setup.folder, error) from None
+
+    def _carry_out(self) -> None:
+        begun = self.clock()
+        lifeline: Lifeline | None = None
+        try:
+            self.recorder.event(StateChanged("starting"))
+            self.interrupts.check()
+            lifeline = self.driver.start(self.setup.plan, self.setup.folder, self.setup.start())
+            with self.interrupts.allowed():
+                reason = self._train(begun, lifeline)
+        except TestbedError as error:
+            if asked_to_end(self.setup.folder):
+                self._end("interrupted", BY_DOWN, lifeline)
+                raise Interrupted(BY_DOWN) from None
+            cause = self._cause(error, lifeline)
+            self._end("failed", first_line(cause), lifeline, exit_code=cause.exit_code)
+            raise cause from None
+        except KeyboardInterrupt as signal:
+            self._end("interrupted", f"by {signal}", lifeline)
+            raise
+        except BrokenPipeError:
+            self._end("interrupted", UNREAD, lifeline)
+            raise
+        except OSError as error:
+            failure = breakage(self.setup.folder, error)
+            self._end("failed", first_line(failure), lifeline, exit_code=failure.exit_code)
+            raise
+        except BaseException as error:
+            self._end("failed", repr(error), lifeline, exit_code=UNFORESEEN)
+            raise
+        else:
+            self._end("finished", reason, lifeline)
+
+    def _train(self, begun: float, lifeline: Lifeline) -> str:
+        """From the agent's first order to the last reading; returns why the training ended."""
+        socket = self.setup.folder.control / "agent.sock"
+        deadline = time.monotonic() + AGENT_SECONDS
+        with AgentClient.connect(socket, deadline=deadline) as agent:
+            watch = self._followed = self._watch(agent)
+            deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
+            probed = self.clock()
+            deployment.probe_links()
+            probing = self.clock() - probed  # measuring links is no part of bringing nodes up
+            deployment.bring_up()
+            self.recorder.event(BroughtUp(self.clock() - begun - probing))
+            self.recorder.event(StateChanged("training"))
+            if self.in_training is not None:
+                lifeline.on_hangup("finish")
+                self.in_training()
+            self._await(watch, Finished, within=None)
+            self._await(watch, Done, within=FINAL_SECONDS)
+            watch.count()
+            workers = {node.name for node in self.setup.plan.workers}
+            alive = workers.intersection(agent.running())
+            private_bytes = {name: agent.private_bytes(name) for name in sorted(alive)}
+            self.recorder.event(MemoryRead(private_bytes))
+            return watch.ending
+
+    def _watch(self, agent: AgentClient) -> Watch:
+        return Watch(
+            plan=self.setup.plan,
+            folder=self.setup.folder,
+            recorder=self.recorder,
+            agent=agent,
+            removals=Removals(self.setup.folder.ps_socket, self.setup.token),
+            clock=self.clock,
+        )
+
+    def _await(self, watch: Watch, event: type[Event], *, within: float | None) -> None:
+        deadline = None if within is None else self.clock() + within
+        watch.look()
+        while event not in watch.seen:
+            if deadline is not None and self.clock() > deadline:
+                raise NodeError(
+                    f"training has ended, but after {within:g} s more there is no "
+                    f"`{NAMES[event]}` from the parameter server.",
+                    hint=f"See testbed logs {self.setup.folder.name} ps",
+                )
+            time.sleep(LOOK_SECONDS)  # the PS reports through files
+            watch.look()
+
+    def _end(
+        self, state: State, reason: str, lifeline: Lifeline | None, *, exit_code: int | None = None
+    ) -> None:
+        """Tear down, and only then say how it ended: a run that says so has left nothing.
+
+        The lock is let go last of all: who waits for it finds a folder that nobody writes to.
+
+        Raises:
+            NotTornDown: something was left.
+        """
+        left: NotTornDown | None = None
+        try:
+            if not (self._is_kept(state) and _keep(lifeline)):
+                self._tear_down(lifeline)
+        except TestbedError as failure:
+            left = NotTornDown(self.setup.folder.name, state, reason, failure)
+            exit_code = left.exit_code if state == "failed" else exit_code
+        finally:
+            try:
+                self._write_down(state, reason, exit_code)
+            finally:
+                if lifeline is not None:
+                    lifeline.close()
+        if left is not None:
+            raise left from None
+
+    def _write_down(self, state: State, reason: str, exit_code: int | None) -> None:
+        """The last records; of a failure they may not come about, and it is told all the same.
+
+        Raises:
+            OSError: the folder does not take the end of a run that had not failed.
+        """
+        untold = suppress(OSError) if state == "failed" else nullcontext()
+        with untold, closing(self.recorder), suppress(RunNotFound):  # deleted: nobody is to be told
+            self.recorder.event(StateChanged(state, reason, exit_code))
+
+    def _cause(self, error: TestbedError, lifeline: Lifeline | None) -> TestbedError:
+        """What those cannot say who were lost: a node whose disk is full has no room for a log."""
+        if not isinstance(error, NodeError | RunNotFound):
+            return error
+        gone = find_gone(self.setup.folder)
+        if gone is not None:
+            return deletion(gone)
+        lack = shortage(self.setup.folder)
+        if lack:
+            return HostError(f"No space left on device: {lack}. {error.message}", hint=MEND)
+        return _explained(error, lifeline) if isinstance(error, NodeError) else error
+
+    def _is_kept(self, state: State) -> bool:
+        return self.keep and state != "interrupted"
+
+    def _tear_down(self, lifeline: Lifeline | None) -> None:
+        begun = self.clock()
+        try:
+            if lifeline is not None:
+                lifeline.stop()
+            if self._followed is not None:  # nobody writes any more
+                self._followed.catch_up()
+        finally:
+            self.recorder.event(TornDown(self.clock() - begun))
+
+
+def _explained(error: NodeError, lifeline: Lifeline | None) -> TestbedError:
+    """The error with what was done to the run from outside, if anything was."""
+    found = None if lifeline is None else lifeline.explain()
+    if found is None:
+        return error
+    hint = f"{found.hint} {error.hint}".strip()
+    return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
+
+
+def _keep(lifeline: Lifeline | None) -> bool:
+    """Let the nodes stay when this process ends; False if there are none, or no agent any more."""
+    if lifeline is None:
+        return False
+    try:
+        lifeline.on_hangup("keep")
+    except NodeError:
+        return False
+    return True
+
+
+def first_line(error: TestbedError) -> str:
+    """What went wrong, without the log that may be quoted below it."""
+    return error.message.partition("\n")[0].rstrip(":. ")

@@ -1,0 +1,99 @@
+"""Which runtime a run takes, where its scenario leaves that to the host, and which one it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from testbed.errors import HostError, Problem, ScenarioError
+from testbed.plan.written import read_plan
+from testbed.runtimes import Auto, Native, Real
+from testbed.runtimes.base import RuntimeDriver
+from testbed.runtimes.choose import RUNTIME, Choice, choose
+from testbed.scenario.schema import Scenario
+from testbed.telemetry.folder import RunFolder
+from testbed.topology import Plan
+
+
+class Choose(Protocol):
+    """What ``auto`` asks: see testbed.runtimes.choose.choose."""
+
+    def __call__(self, *, gpu: bool) -> Choice: ...
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A scenario whose runtime is settled.
+
+    Attributes:
+        scenario: with ``native`` or ``docker`` as its runtime.
+        runtime: that one.
+        choice: how it was found; None where the scenario named it.
+    """
+
+    scenario: Scenario
+    runtime: Real
+    choice: Choice | None
+
+    @property
+    def driver(self) -> RuntimeDriver:
+        """Of the runtime."""
+        return self.runtime.driver()
+
+
+def settle(scenario: Scenario, *, choose: Choose = choose) -> Settled:
+    """Settle the runtime of a scenario that makes containers.
+
+    Args:
+        scenario: one that is not simulated.
+        choose: what ``auto`` asks.
+
+    Raises:
+        HostError: ``auto`` came to native, which cannot give what the scenario asks for.
+    """
+    runtime = scenario.runtime
+    if isinstance(runtime, Real):
+        return Settled(scenario, runtime, None)
+    assert isinstance(runtime, Auto), f"{runtime.name} makes no containers"
+    gpus = next((name for name, one in scenario.workers.classes.items() if one.gpus), None)
+    choice = choose(gpu=gpus is not None)
+    if gpus is not None and not choice.runtime.capabilities.gpus:
+        raise HostError(
+            f"class {gpus} has GPUs, which runtime docker gives and native does not. "
+            f"`runtime: auto` takes native here: {choice.why}",
+            hint="Mend that and set `runtime: docker`, or set gpus to 0.",
+        )
+    settled = scenario.model_copy(update={"runtime": choice.runtime})
+    return Settled(settled, choice.runtime, choice)
+
+
+def runtime_of(folder: RunFolder) -> Real:
+    """What made the containers of a run; native for a folder that does not say any more.
+
+    Raises:
+        TestbedError: its plan cannot be read.
+    """
+    try:
+        return real_runtime(read_plan(folder))
+    except ScenarioError:  # neither a plan nor a scenario is left
+        return Native(name="native")
+
+
+def real_runtime(plan: Plan) -> Real:
+    """What makes the containers of a plan; native for one without, which has nothing anywhere."""
+    found = RUNTIME.validate_python(dict(plan.runtime))
+    return found if isinstance(found, Real) else Native(name="native")
+
+
+def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
+    """What made the containers of a run, for whoever needs a node or a link.
+
+    Raises:
+        ScenarioError: the run is simulated, whether it goes on or not.
+    """
+    runtime = RUNTIME.validate_python(dict(plan.runtime))
+    if isinstance(runtime, Real):
+        return runtime.driver()
+    expected = "a run with containers and links: native or docker"
+    hint = "A simulated run is watched with `testbed logs` and `testbed report` alone."
+    raise ScenarioError([Problem(str(folder.plan), 0, "runtime", runtime.name, expected, hint)])

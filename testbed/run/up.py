@@ -1,0 +1,129 @@
+"""One run from its request to its end: settle, prepare, bring up, watch, tear down, conclude."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Protocol
+
+from testbed.errors import RunNotFound
+from testbed.events.kinds import RuntimeChosen
+from testbed.events.sink import Sink
+from testbed.experiment import Experiment
+from testbed.plan.make import plan
+from testbed.run.interrupts import Interrupts
+from testbed.run.memory import available_bytes, require_memory
+from testbed.run.prepare import Request, prepare, prepare_data, prepare_simulation
+from testbed.run.run import Execution, NotTornDown
+from testbed.run.runtime import Settled, settle
+from testbed.runtimes.choose import users_of
+from testbed.simulate.agenda import Agenda
+from testbed.simulate.run import record_simulation
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
+
+
+class Audience(Protocol):
+    """Whoever has asked for a run."""
+
+    @property
+    def sink(self) -> Sink:
+        """Is told all that is written down."""
+
+    def phase(self, text: str) -> None:
+        """The run begins."""
+
+    def say(self, text: str) -> None:
+        """Something was decided that the scenario had left open."""
+
+    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
+        """The run has ended, however it did. Returns whether what it measured is valid.
+
+        Args:
+            folder: the run's.
+            torn_down: whether its containers are gone, but those that are to be kept; false of a
+                simulation, which had none.
+        """
+
+
+def up(
+    request: Request,
+    audience: Audience,
+    *,
+    keep: bool = False,
+    leave: Callable[[RunFolder], None] | None = None,
+) -> bool:
+    """Carry out a run that makes containers; returns whether what it measured is valid.
+
+    Args:
+        request: what the user asked for.
+        audience: is told of it.
+        keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
+        leave: called when the training has started, of a run that goes on in the background.
+
+    Raises:
+        TestbedError: it could not be begun, or failed; then its folder says so too.
+        Interrupted: it was interrupted, or ended by `testbed down`; likewise.
+    """
+    settled = settle(request.scenario)
+    if settled.choice is not None:
+        audience.say(str(settled.choice))
+    request = replace(request, scenario=settled.scenario)
+    users = users_of(settled.runtime)
+    planned = plan(settled.scenario, settled.scenario.name)
+    require_memory(settled.scenario, planned, available=available_bytes())
+    with Interrupts() as interrupts:
+        with interrupts.allowed():
+            data = prepare_data(request)
+        setup = prepare(request, planned, data, driver=settled.driver, users=users)
+        with _concluded(setup.folder, audience) as valid:
+            audience.phase(f"run {setup.folder.name}")
+            Execution(
+                setup=setup,
+                driver=settled.driver,
+                recorder=_recorder(setup.folder, settled, audience.sink),
+                interrupts=interrupts,
+                keep=keep,
+                in_training=None if leave is None else lambda: leave(setup.folder),
+            ).carry_out()
+    return valid()
+
+
+def up_simulated(request: Request, audience: Audience) -> bool:
+    """Simulate a run into a folder of its own; returns whether what it measured is valid.
+
+    Raises:
+        TestbedError: it could not be begun, or failed; then its folder says so too.
+        Interrupted: it was interrupted; likewise.
+    """
+    with Interrupts() as interrupts, interrupts.allowed():
+        data = prepare_data(request)
+        folder = prepare_simulation(request)
+        with _concluded(folder, audience, contained=False) as valid:
+            audience.phase(f"run {folder.name} (simulated)")
+            experiment = Experiment.open(folder.path, data=data)
+            record_simulation(experiment, folder, agenda=Agenda(), sinks=[audience.sink])
+    return valid()
+
+
+def _recorder(folder: RunFolder, settled: Settled, sink: Sink) -> Recorder:
+    recorder = Recorder.into(folder, time_scale=settled.scenario.time_scale, sinks=[sink])
+    if settled.choice is not None:
+        recorder.event(RuntimeChosen(settled.runtime.name, settled.choice.why))
+    return recorder
+
+
+@contextmanager
+def _concluded(
+    folder: RunFolder, audience: Audience, *, contained: bool = True
+) -> Iterator[Callable[[], bool]]:
+    """Have the run concluded after the body, also if that fails; yields what the verdict was."""
+    verdict: list[bool] = []
+    try:
+        yield verdict.pop
+    except BaseException as failure:
+        with suppress(OSError, RunNotFound):  # what went wrong first is what has to be told
+            audience.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
+        raise
+    verdict.append(audience.conclude(folder, torn_down=contained))

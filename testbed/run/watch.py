@@ -1,0 +1,182 @@
+"""Follows a run: what the PS writes down, which nodes have ended, what the links carried."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed.agent.client import AgentClient
+from testbed.agent.launch import Exit
+from testbed.agent.link_changes import CHANGE
+from testbed.errors import NodeError
+from testbed.events.kinds import (
+    Event,
+    Exited,
+    Finished,
+    Joined,
+    LinkChanged,
+    Phase,
+    Started,
+)
+from testbed.nodes.base import meaning
+from testbed.run.removals import Removals
+from testbed.telemetry.breakage import deletion, find_gone
+from testbed.telemetry.events import EventReader
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.host import HostSampler
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.spool import SpoolReader
+from testbed.topology import NodeSpec, Plan
+
+LOG_LINES = 12
+COUNT_INTERVAL_SECONDS = 1.0
+
+
+@dataclass
+class Watch:
+    """Looks at a run now and then, and writes down what is new.
+
+    Attributes:
+        plan: the run's nodes.
+        folder: the run's folder.
+        recorder: is told everything.
+        agent: asked for ended nodes and counters.
+        removals: told of workers that have ended, for the parameter server.
+        clock: monotonic seconds.
+        seen: the kinds of events that the PS has written down.
+        joined: the workers that have joined.
+        lost: the workers that have ended before the training, and how, in a sentence.
+        ending: why the training has ended, in the PS's words.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    recorder: Recorder
+    agent: AgentClient
+    removals: Removals
+    clock: Callable[[], float]
+    seen: set[type[Event]] = field(default_factory=set)
+    joined: set[str] = field(default_factory=set)
+    lost: dict[str, str] = field(default_factory=dict)
+    ending: str = ""
+    _host: HostSampler = field(default_factory=HostSampler)
+    _counted: float = -COUNT_INTERVAL_SECONDS
+
+    def __post_init__(self) -> None:
+        self._events = EventReader(self.folder.ps_events)
+        self._spool = SpoolReader(self.folder.spool)
+
+    def look(self) -> None:
+        """Take in what has happened since the last look.
+
+        Raises:
+            NodeError: the run cannot go on: the PS or the evaluator has ended, say.
+            HostError: the run's folder is gone, or a part of it.
+        """
+        gone = find_gone(self.folder)
+        if gone is not None:  # what the nodes write then is nowhere to be seen
+            raise deletion(gone)
+        ended = self.agent.exits()  # asked first: what they wrote before is in the files by now
+        self._read_spool()
+        self._take_exits(ended)
+        self.removals.tell()
+        if Started in self.seen and self.clock() - self._counted >= COUNT_INTERVAL_SECONDS:
+            self.count()
+        self.recorder.time_passed()
+
+    def catch_up(self) -> None:
+        """Take in what the PS still said after the last look, without judging it.
+
+        Workers that have been told of the end leave one by one, as their turn comes; and a training
+        that is broken off goes on until the PS is ended.
+        """
+        for entry in self._events.read():
+            self.recorder.from_ps(entry)
+        if self.folder.spool.exists():
+            self.recorder.updates(self._spool.read())
+
+    def count(self) -> None:
+        """Read the kernel's counters and the host's load into the traffic record."""
+        self._counted = self.clock()
+        self._record_link_changes()
+        self._take_frozen()
+        traffic = self.agent.count()
+        sent_again = sum(traffic.retransmitted_in_bytes.values())
+        counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
+        self.recorder.traffic(counters, self._host.sample())
+
+    def _record_link_changes(self) -> None:
+        for change in self.agent.link_changes():
+            self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
+
+    def _read_spool(self) -> None:
+        for entry in self._events.read():
+            self.recorder.from_ps(entry)
+            self.seen.add(type(entry.event))
+            match entry.event:
+                case Joined(node):
+                    self.joined.add(node)
+                case Finished(reason):
+                    self.ending = reason
+        if self.folder.spool.exists():
+            self.recorder.updates(self._spool.read())
+
+    def _take_frozen(self) -> None:
+        """Nobody gets anything from a worker that stands still, though it has not ended."""
+        frozen = set(self.agent.frozen())
+        self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
+
+    def _take_exits(self, exits: Sequence[Exit]) -> None:
+        planned_names = {node.name for node in self.plan.nodes}
+        for ended in exits:
+            if ended.node not in planned_names:  # a probe
+                continue
+            node = self.plan.node(ended.node)
+            means = meaning(node, ended.status, seen=self.seen)
+            planned = means == "expected" or (means == "noticed" and node.part == "aside")
+            if means == "expected":
+                self.recorder.event(Exited(node.name, ended.status, planned=True))
+                continue
+            what = describe_exit(node, ended)
+            fatal = means == "fatal"
+            self.recorder.event(
+                Exited(node.name, ended.status, planned=planned, how=what, ends_run=fatal)
+            )
+            if fatal:
+                raise NodeError(
+                    f"{what}{quote_log(self.folder.log(node.name))}",
+                    hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
+                )
+            if planned:
+                continue
+            self.lost[node.name] = what
+            self.removals.add(node.index, what)
+            if len(self.lost) == len(self.plan.workers):
+                log = quote_log(self.folder.log(node.name))
+                self.recorder.event(Phase(f"{what}: no worker is left{log}"))
+
+
+def describe_exit(node: NodeSpec, ended: Exit) -> str:
+    """How a node ended, as a sentence without its full stop."""
+    status = ended.status
+    if ended.out_of_memory:
+        limit = f"the kernel killed it at its limit of {node.memory}"
+        return f"{node.name} ran out of memory: {limit}"
+    if status >= 0:
+        return f"{node.name} exited with status {status}"
+    if ended.container_ended:
+        return f"{node.name}: its container was stopped or removed"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"{node.name} was ended by {names.get(-status, f'signal {-status}')}"
+
+
+def quote_log(path: Path) -> str:
+    """The last lines of a node's log, to stand behind what happened to it."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+    except OSError:
+        lines = []
+    quoted = "".join(f"\n    {line}" for line in lines)
+    return f"; it printed:{quoted}" if lines else "; it printed nothing."

@@ -1,0 +1,65 @@
+"""What every runtime's config class has, and the two that have no driver of their own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from testbed.runtimes.base import RuntimeDriver
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a runtime gives to nodes, for those who have to know before there is a run.
+
+    Attributes:
+        engine: whether an engine makes the containers, which is root whoever asks it; otherwise
+            nodes have what this user may have: uids, links, control groups.
+        limits: whether a node's cpu, cpuset and memory can be limited.
+        gpus: whether a node can have GPUs.
+        container_bytes: memory that an engine keeps for each container.
+    """
+
+    engine: bool = False
+    limits: bool = True
+    gpus: bool = False
+    container_bytes: int = 0
+
+
+class RuntimeConfig(BaseModel):
+    """A runtime as a scenario writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    capabilities: ClassVar[Capabilities]
+
+
+class ContainerRuntime(RuntimeConfig):
+    """A runtime that makes containers."""
+
+    @abstractmethod
+    def driver(self) -> RuntimeDriver:
+        """What does it; imported only now, with all that it needs."""
+
+
+class Auto(RuntimeConfig):
+    """Docker if its engine answers, can be used and has the image of this package; else native."""
+
+    capabilities = Capabilities(engine=True, gpus=True, container_bytes=8_000_000)  # at most
+
+    name: Literal["auto"]
+
+
+class Simulated(RuntimeConfig):
+    """One process on a virtual clock: real gradients, modelled seconds, the same records.
+
+    It makes no containers and has no driver here; the command line sends it to the simulation.
+    """
+
+    capabilities = Capabilities(limits=False)
+
+    name: Literal["simulated"]

@@ -1,0 +1,213 @@
+"""The native runtime: containers made of namespaces and control groups, without an engine.
+
+On the host a run has a name in two places only: its run folder, and its control groups
+``testbed/<run>``, which an ordinary user has only where a part of the groups is delegated.
+Everything else lives in namespaces that end with the agent, the first process of the run's pid
+namespace. Nothing is put into the host's network namespace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from testbed.agent.discovery import all_of, find_agents, first_of
+from testbed.agent.records import NodeRecords
+from testbed.errors import NodeError
+from testbed.host.cgroups import RunGroups, find_runs
+from testbed.host.environment import python
+from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
+from testbed.host.process import Process
+from testbed.host.users import Users, find_users
+from testbed.runtimes.base import (
+    STOP_SECONDS,
+    Condition,
+    ContainerSpec,
+    HostState,
+    NodeState,
+    Request,
+    Start,
+)
+from testbed.runtimes.lock import attempts
+from testbed.runtimes.native.lifeline import (
+    NativeLifeline,
+    agent_settings,
+    clear,
+    end_agent,
+    own,
+    read_record,
+    read_settings,
+)
+from testbed.telemetry.folder import RunFolder, is_gone
+from testbed.topology import NodeSpec, Plan
+
+NAMESPACES = "ipc mnt net pid uts"
+
+
+class LiveNodes(Protocol):
+    """The nodes of one run: their control groups, or where there are none, their processes."""
+
+    def nodes(self) -> list[str]:
+        """Every node that was launched, by name; ended ones included as long as the run lives."""
+
+    def first(self, node: str) -> int | None:
+        """The pid of a node's role; None if it has ended."""
+
+    def is_frozen(self, node: str) -> bool:
+        """Whether a node stands still."""
+
+    def freeze(self, node: str) -> None:
+        """Stop all processes of a node where they are, and wait until they stand.
+
+        Raises:
+            NodeError: there is no such node, or it does not stop.
+        """
+
+    def thaw(self, node: str) -> None:
+        """Let a frozen node go on.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+
+    def entrances(self, node: str) -> list[Path]:
+        """The files into which a process writes 0 to become one of the node's."""
+
+
+@dataclass(frozen=True)
+class NativeDriver:
+    """See RuntimeDriver.
+
+    Attributes:
+        hierarchies: where control groups are made; None for where this host has them.
+        stop_seconds: how long ``stop`` waits for what is being ended.
+    """
+
+    hierarchies: tuple[Hierarchy, ...] | None = None
+    stop_seconds: float = STOP_SECONDS
+
+    def requests(
+        self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
+    ) -> tuple[Request, ...]:
+        """What the agent is told at its start; it makes the containers itself. Pure."""
+        users = start.users or Users("root")
+        told = agent_settings(folder, start, users=users, hierarchies=(), private=())
+        return (Request("agent", "start", json.loads(told.to_json())),)
+
+    def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
+        """Start the run's agent; returns once it answers."""
+        groups = RunGroups(folder.name, self._trees())
+        groups.check(plan.nodes)
+        users = start.users or find_users()
+        return NativeLifeline.begin(folder, groups, start=replace(start, users=users))
+
+    def contain(
+        self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
+    ) -> Mapping[str, int]:
+        """Nothing to do: the agent makes a node's namespaces when it launches it."""
+        return {}
+
+    def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
+        """Nothing to do: what a node had has ended with its role."""
+
+    def stop(self, folder: RunFolder) -> None:
+        """End a run and remove everything it has on this host, whoever started it."""
+        deadline = time.monotonic() + self.stop_seconds
+        for _ in attempts(folder, within_seconds=self.stop_seconds):
+            groups = self._groups(folder)
+            end_agent(_agent_of(folder), groups, deadline=deadline)
+            with folder.locked() as mine:
+                if mine:
+                    clear(folder, groups, deadline=deadline)
+                    if not all_of(folder.path):
+                        return
+            # Somebody is about to record an agent, or has not noticed yet that it has ended.
+
+    def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
+        """Run a command in a node, with the node's restrictions; returns its exit status."""
+        live = self._live(folder)
+        state = _state(live, node)
+        if state.pid is None or state.condition != "running":
+            raise NodeError(f"{node} is {state.condition}: nothing can be run in it.")
+        where = json.dumps(
+            {
+                "process": str(Process.of(state.pid)),
+                "entrances": [str(path) for path in live.entrances(node)],
+            }
+        )
+        entering = subprocess.run(python("testbed.agent.enter", where, *command), check=False)
+        return entering.returncode
+
+    def state(self, folder: RunFolder) -> HostState:
+        """What there is of a run on this host now."""
+        agent = _agent_of(folder)
+        live = self._live(folder)
+        return HostState(
+            alive=agent is not None and agent.alive(),
+            nodes=tuple(_state(live, node) for node in live.nodes()),
+        )
+
+    def freeze(self, folder: RunFolder, node: str) -> None:
+        """Stop a node's processes where they are."""
+        self._live(folder).freeze(node)
+
+    def thaw(self, folder: RunFolder, node: str) -> None:
+        """Let a frozen node go on."""
+        self._live(folder).thaw(node)
+
+    def find(self) -> tuple[str, ...]:
+        """The names of all runs that have something on this host, with or without a folder."""
+        living = {settings.folder.name for _, settings in find_agents()}
+        return tuple(sorted({*find_runs(self._trees()), *living}))
+
+    def find_orphans(self) -> tuple[RunFolder, ...]:
+        """Runs that have something on this host, and whose folder has been deleted."""
+        folders = {settings.folder for _, settings in find_agents()}
+        return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
+
+    def check(self, nodes: Iterable[NodeSpec]) -> None:
+        """Refuse limits that this user cannot have enforced on this host.
+
+        Raises:
+            HostError: a node has one, or CPUs that are missing; names it, and the cure.
+        """
+        RunGroups("", self._trees()).check(nodes)
+
+    def _live(self, folder: RunFolder) -> LiveNodes:
+        groups = self._groups(folder)
+        if groups.has("freezer"):
+            return groups
+        return NodeRecords(folder).of(_agent_of(folder))
+
+    def _groups(self, folder: RunFolder) -> RunGroups:
+        """The run's control groups: root's are where they always are, others' are on record."""
+        trees = self._trees()
+        if os.geteuid() != 0 and (settings := read_settings(folder)) is not None:
+            trees = settings.hierarchies
+        return own(RunGroups(folder.name, trees), folder)
+
+    def _trees(self) -> tuple[Hierarchy, ...]:
+        if self.hierarchies is not None:
+            return self.hierarchies
+        return find_hierarchies() if os.geteuid() == 0 else find_delegated()
+
+
+def _state(live: LiveNodes, node: str) -> NodeState:
+    first = live.first(node)
+    if first is None:
+        return NodeState(node, "ended", None)
+    condition: Condition = "frozen" if live.is_frozen(node) else "running"
+    return NodeState(node, condition, first)
+
+
+def _agent_of(folder: RunFolder) -> Process | None:
+    """The run's agent, dead or alive: from its record, or from /proc if the folder is gone."""
+    if (recorded := read_record(folder)) is not None or folder.path.exists():
+        return recorded
+    return first_of(folder.path)

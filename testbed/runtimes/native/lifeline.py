@@ -1,0 +1,316 @@
+"""Starts a run's agent so that, whoever is killed and whenever, all that is left is on record.
+
+The agent waits at its end of a pipe, the lifeline, before it makes anything. This process writes
+down the agent's pid and start time, and sends "commit" after that. If it dies before, the agent
+reads the end of the file and exits; if it dies later, an attached run ends itself in the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from testbed.agent.discovery import AGENT_MODULE, settings_of, waiting_for
+from testbed.agent.records import NodeRecords
+from testbed.agent.settings import (
+    AGENT_LOG,
+    AGENT_SOCKET,
+    AGENT_TOKEN,
+    COMMIT,
+    AgentSettings,
+    OnHangup,
+)
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.host.cgroups import AGENT_GROUP, RunGroups
+from testbed.host.environment import agent_environment, python
+from testbed.host.hierarchies import Hierarchy
+from testbed.host.process import Process, has_ended
+from testbed.host.reports import ReportPipe
+from testbed.host.users import Users, find_users
+from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
+from testbed.runtimes.lock import POLL_SECONDS, take_lock
+from testbed.telemetry.files import write_atomically
+from testbed.telemetry.folder import RunFolder
+
+AGENT_RECORD = "agent.pid"
+AGENT_SETTINGS = "agent.json"
+
+
+@dataclass
+class NativeLifeline(Lifeline):
+    """See Lifeline."""
+
+    folder: RunFolder
+    groups: RunGroups
+    detached: bool
+    _spawned: subprocess.Popen[bytes]
+    _lock: int | None
+    _agent: Process | None = None
+
+    @classmethod
+    def begin(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
+        """Spawn the agent, put it on record, and wait until it answers.
+
+        Raises:
+            HostError, NodeError: see RuntimeDriver.start.
+        """
+        try:
+            lifeline = cls._spawn(folder, groups, start=start)
+        except OSError as error:
+            raise HostError(
+                f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
+            ) from None
+        try:
+            lifeline._commit(start.deadline_seconds)
+        except BaseException:
+            lifeline.stop()
+            lifeline.close()
+            raise
+        return lifeline
+
+    @classmethod
+    def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
+        folder.control.mkdir(mode=0o700, exist_ok=True)
+        folder.logs.mkdir(exist_ok=True)
+        lock = take_lock(folder)
+        try:
+            groups.make_room()
+            spawned = _execute(folder, groups, start=start, lock=lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(folder, groups, start.detached, spawned, lock)
+
+    @property
+    def pid(self) -> int:
+        """The agent's pid."""
+        assert self._agent is not None
+        return self._agent.pid
+
+    def ended(self) -> bool:
+        """Whether the agent has ended; then no node lives any more."""
+        return self._spawned.poll() is not None
+
+    def stop(self) -> None:
+        """End the run and remove everything it has on this host. Stopping twice is harmless."""
+        deadline = time.monotonic() + STOP_SECONDS
+        groups = own(self.groups, self.folder)
+        self._hang_up()
+        end_agent(self._agent, groups, deadline=deadline)
+        # Without a record the agent was never told to commit, and now reads the end of the file.
+        try:
+            self._spawned.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise HostError(f"the agent (process {self._spawned.pid}) does not end.") from None
+        clear(self.folder, groups, deadline=deadline)
+
+    def on_hangup(self, action: OnHangup) -> None:
+        """Say what the run is to do when this process closes the lifeline, or dies.
+
+        Raises:
+            NodeError: the agent has ended.
+        """
+        assert self._spawned.stdin is not None
+        try:
+            self._spawned.stdin.write(f"{action}\n".encode())
+        except BrokenPipeError:
+            raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
+
+    def explain(self) -> TestbedError | None:
+        """Nothing: there is no engine between this process and the run."""
+        return None
+
+    def close(self) -> None:
+        """Let go of the run: from now on its folder's lock is no longer held by this process."""
+        self._hang_up()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _commit(self, within_seconds: float) -> None:
+        assert self._spawned.stdout is not None
+        assert self._spawned.stdin is not None
+        deadline = time.monotonic() + within_seconds
+        log = self.folder.log(AGENT_LOG)
+        reports = ReportPipe(self._spawned.stdout.fileno(), whose="the agent", log=log)
+        self._put_on_record(int(reports.expect("pid", deadline=deadline)))
+        with suppress(BrokenPipeError):
+            self._spawned.stdin.write(COMMIT)
+        reports.expect("ready", deadline=deadline)
+
+    def _put_on_record(self, pid: int) -> None:
+        self._agent = _process_or_none(pid)
+        if self._agent is None:
+            return  # the next report says why
+        try:
+            write_atomically(self.folder.control / AGENT_RECORD, f"{self._agent}\n")
+        except OSError as error:
+            raise HostError(f"{self.folder.control}: {error.strerror}.") from None
+
+    def _hang_up(self) -> None:
+        for pipe in (self._spawned.stdin, self._spawned.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def end_agent(agent: Process | None, groups: RunGroups, *, deadline: float) -> None:
+    """Kill the agent, and with it every process of its pid namespace, and wait until all are gone.
+
+    The one outside, which waits for the agent, ends after it, and nobody could tell any more that
+    it has still to: its pidfd is opened while the agent lives.
+
+    Raises:
+        HostError: it has not ended by ``deadline`` (``time.monotonic``).
+    """
+    with ExitStack() as held:
+        descriptors = list(_hold(agent, held))
+        # Asked only now: while the agent's pidfd is held, its pid is nobody else's.
+        if agent is None or not descriptors:
+            return
+        descriptors += _hold(waiting_for(agent), held)
+        agent.kill()
+        groups.thaw_all()
+        # A node may have been frozen in the meantime; in version 1 it would keep the agent alive.
+        while not all(has_ended(descriptor, POLL_SECONDS) for descriptor in descriptors):
+            groups.thaw_all()
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"the agent of {groups.run} (process {agent.pid}) was killed but does not end.",
+                    hint="See its state in /proc, then run `testbed down` again.",
+                )
+
+
+def _hold(process: Process | None, held: ExitStack) -> Iterator[int]:
+    """A pidfd of a process, if it is still there, until ``held`` is closed."""
+    descriptor = None if process is None else process.open()
+    if descriptor is not None:
+        held.callback(os.close, descriptor)
+        yield descriptor
+
+
+def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
+    """Kill what is still in the run's control groups, remove them, and the agent's record.
+
+    Raises:
+        HostError: something is still there at ``deadline`` (``time.monotonic``).
+    """
+    while members := groups.members():
+        found = [process for pid in members if (process := _process_or_none(pid)) is not None]
+        # Known by its start time before it is seen in the group again: so it is the one in there.
+        again = groups.members()
+        for process in found:
+            if process.pid in again:
+                process.kill()
+        groups.thaw_all()
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    groups.remove(deadline=deadline)
+    groups.leave_room()
+    NodeRecords(folder).clear()
+    for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET, AGENT_TOKEN):
+        (folder.control / name).unlink(missing_ok=True)
+
+
+def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
+    """The control groups, or none if they are those of another run.
+
+    Runs of one name may have folders in different places, but only one of them can live.
+    """
+    owner = _find_owner(groups)
+    return groups if owner in (None, folder.path) else RunGroups(groups.run, ())
+
+
+def _find_owner(groups: RunGroups) -> Path | None:
+    """The folder of the living run that control groups are of; None if no agent is in them."""
+    for pid in groups.processes(AGENT_GROUP):
+        settings = settings_of(pid)
+        if settings is not None:
+            return settings.folder
+    return None
+
+
+def read_settings(folder: RunFolder) -> AgentSettings | None:
+    """What the agent on record was told; None if there is no record."""
+    try:
+        return AgentSettings.from_json((folder.control / AGENT_SETTINGS).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def read_record(folder: RunFolder) -> Process | None:
+    """The agent that is on record, dead or alive; None if there is no record."""
+    try:
+        return Process.parse((folder.control / AGENT_RECORD).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def agent_settings(
+    folder: RunFolder,
+    start: Start,
+    *,
+    users: Users,
+    hierarchies: tuple[Hierarchy, ...],
+    private: tuple[Path, ...],
+) -> AgentSettings:
+    """What the agent is told on its command line; the last three only the host can tell."""
+    return AgentSettings(
+        folder=folder.path,
+        detached=start.detached,
+        template=start.template,
+        users=users,
+        hierarchies=hierarchies,
+        private=private,
+    )
+
+
+def _execute(
+    folder: RunFolder, groups: RunGroups, *, start: Start, lock: int
+) -> subprocess.Popen[bytes]:
+    users = start.users or find_users()
+    settings = agent_settings(
+        folder,
+        start,
+        users=users,
+        hierarchies=groups.hierarchies,
+        private=_private_folders(users),
+    )
+    (folder.control / AGENT_SETTINGS).write_text(settings.to_json())
+    with folder.log(AGENT_LOG).open("ab") as log:
+        return subprocess.Popen(
+            python(AGENT_MODULE, settings.to_json()),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            bufsize=0,
+            cwd="/",
+            env=agent_environment(start.environment),
+            pass_fds=(lock,),  # held by the agent's chain for as long as it lives
+            start_new_session=True,  # Ctrl-C is the controller's business
+        )
+
+
+def _private_folders(users: Users) -> tuple[Path, ...]:
+    """What nodes that share the user's uid could read and have no business with: the home."""
+    if users.kind != "one":
+        return ()
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # a uid without an account
+        return ()
+    return (home,) if home.is_absolute() and home != Path("/") else ()
+
+
+def _process_or_none(pid: int) -> Process | None:
+    try:
+        return Process.of(pid)
+    except ProcessLookupError:
+        return None

@@ -1,0 +1,35 @@
+"""Commands of programs: a node's name in braces stands for its address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from testbed.scenario.schema import Scenario
+
+_NAME = re.compile(r"\{\{([a-z0-9-]+)\}\}|\{([a-z0-9-]+)\}")
+
+
+def addressed(word: str) -> Iterator[str]:
+    """The names of the nodes whose addresses a word of a command asks for."""
+    return (found[2] for found in _NAME.finditer(word) if found[2])
+
+
+def resolve(command: tuple[str, ...], addresses: Mapping[str, str]) -> tuple[str, ...]:
+    """The command with addresses in place of names; doubled braces are plain ones.
+
+    Args:
+        command: as a scenario has it.
+        addresses: of nodes, by name.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        return addresses[found[2]] if found[2] else f"{{{found[1]}}}"
+
+    return tuple(_NAME.sub(replace, word) for word in command)
+
+
+def linked_nodes(scenario: Scenario) -> Mapping[str, int]:
+    """The nodes on the switch by name, with their numbers there: PS, workers, programs."""
+    workers = (f"w{index}" for index in range(scenario.workers.count))
+    return {name: number for number, name in enumerate(("ps", *workers, *scenario.programs))}

@@ -1,0 +1,86 @@
+"""What the engine knows of a worker: its modelled device, and where it is in its cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from testbed.errors import AlgorithmError
+from testbed.frame.effects import StandingOrders
+from testbed.simulate.links import Bucket
+from testbed.simulate.model import Path
+from testbed.simulate.worker import Coming, Paused
+
+
+@dataclass(frozen=True)
+class DeviceModel:
+    """A worker's device and links in the virtual world.
+
+    Attributes:
+        step_seconds: emulated seconds of a training step.
+        up: its way to the PS.
+        down: its way back.
+        up_bucket: its own link's, to the PS.
+        down_bucket: and back.
+        draw_think: draws the emulated seconds between computing and pushing.
+        rng: draws what happens on its link.
+    """
+
+    step_seconds: float
+    up: Path
+    down: Path
+    up_bucket: Bucket
+    down_bucket: Bucket
+    draw_think: Callable[[], float]
+    rng: np.random.Generator
+
+
+@dataclass
+class Flight:
+    """A worker's cycle, from its last push to its next; emulated seconds.
+
+    Attributes:
+        began: when it called the PS.
+        asked: when the call had arrived there.
+        blocked: how long the PS held the reply back.
+        transfer: how long the call took beside that.
+        think: the draw for its next push; None if that was used.
+        computing: whether it has a reply and has not pushed.
+        horizon: how far it may be computed meanwhile.
+        paused: where it waits for its horizon to move on.
+        coming: orders that it has not been told of.
+        silent: whether it stands still.
+    """
+
+    began: float = 0.0
+    asked: float = 0.0
+    blocked: float = 0.0
+    transfer: float = 0.0
+    think: float | None = None
+    computing: bool = False
+    horizon: float = inf
+    paused: Paused | None = None
+    coming: list[Coming] = field(default_factory=list)
+    silent: bool = False
+
+    def order(self, worker: int, standing: StandingOrders, arrival: float) -> None:
+        """Orders reach the worker at ``arrival``.
+
+        Raises:
+            AlgorithmError: it may have been computed beyond that already.
+        """
+        if self.computing and arrival < self.horizon:
+            raise AlgorithmError(
+                f"orders reach w{worker} at {arrival:.6f} s, before the tick at "
+                f"{self.horizon:.6f} s that the server half had named.",
+                hint="A half that sends orders names its ticks ahead, in `next_tick`.",
+            )
+        self.coming.append((arrival, standing))
+
+    def take_coming(self) -> list[Coming]:
+        """The orders to tell the worker of now."""
+        taken, self.coming = self.coming, []
+        return taken

@@ -1,0 +1,194 @@
+"""One simulated worker: what it does between a reply and its next push, as far as that is settled.
+
+Nothing reaches a worker before its horizon: the next moment at which something is planned that may
+send it orders. Until then it may be computed at any real moment before the virtual clock is there,
+in any process. A step that would end at the horizon or after it is not begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.algorithms.base import Reply, Update
+from testbed.datasets import Prepared
+from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.frame.worker import (
+    Action,
+    Arrived,
+    Computed,
+    Loop,
+    Passed,
+    Pull,
+    Push,
+    Step,
+    Take,
+    Think,
+    Worker,
+)
+from testbed.models import Bound, Evaluation
+from testbed.payloads import Vector
+
+Coming = tuple[float, StandingOrders]
+"""Orders, and the emulated time at which they reach the worker."""
+
+
+class Cycle(NamedTuple):
+    """What a worker did with a reply.
+
+    Attributes:
+        worker: its index.
+        sequence: number of the push.
+        update: what it pushes.
+        push_at: emulated time at which it pushes.
+        compute_seconds: emulated seconds of its steps since its last push with one.
+        think_seconds: emulated seconds between computing and pushing.
+    """
+
+    worker: int
+    sequence: int
+    update: Update
+    push_at: float
+    compute_seconds: float
+    think_seconds: float
+
+
+class Paused(NamedTuple):
+    """A worker that has come as far as its horizon lets it.
+
+    Attributes:
+        worker: its index.
+        step_ends: emulated time at which the step that it did not begin would end.
+    """
+
+    worker: int
+    step_ends: float
+
+
+@dataclass
+class Learner:
+    """What the workers simulated in one process share: the data, and one network bound to a vector.
+
+    Attributes:
+        data: the prepared data set.
+        parameters: float32 (N,): where a worker's parameters are put to compute at them.
+        bound: the network at ``parameters``.
+    """
+
+    data: Prepared
+    parameters: Vector
+    bound: Bound
+
+    def gradient(self, at: Vector, step: Step) -> Vector:
+        """The gradient at the parameters ``at``; lent until the next call."""
+        self.parameters[:] = at
+        return self.bound.loss_and_gradient(*self.data.batch(step.samples))[1]
+
+    def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
+        """Evaluate the parameters ``at`` on some test images (indices), or on all."""
+        self.parameters[:] = at
+        chosen = slice(None) if images is None else images
+        return self.bound.evaluate(self.data.test_images[chosen], self.data.test_labels[chosen])
+
+
+@dataclass
+class SimulatedWorker:
+    """A worker and its virtual time.
+
+    Attributes:
+        index: number of the worker.
+        worker: the frame's half of it; its ``think`` must return ``next_think``.
+        step_seconds: emulated seconds of one training step.
+        next_think: the next draw of the think law, made by whoever keeps the clock.
+    """
+
+    index: int
+    worker: Worker
+    step_seconds: float
+    next_think: float = 0.0
+    _loop: Loop | None = None
+    _paused: Step | None = None
+    _now: float = 0.0
+    _compute: float = field(default=0.0)
+
+    def take_think(self) -> float:
+        """The draw for the coming push; what the frame's worker calls."""
+        return self.next_think
+
+    def advance(
+        self,
+        reply: Reply,
+        *,
+        now: float,
+        learner: Learner,
+        horizon: float = inf,
+        standing: StandingOrders = NO_STANDING,
+        coming: Sequence[Coming] = (),
+    ) -> Cycle | Paused:
+        """Take a reply over at emulated time ``now`` and go on to the next push.
+
+        Args:
+            reply: the reply.
+            now: when it has arrived.
+            learner: computes gradients.
+            horizon: see the module.
+            standing: the orders that came with the reply.
+            coming: those that come between replies.
+        """
+        self._hear(coming)
+        if self._loop is None:
+            self._loop = self.worker.loop()
+            if not isinstance(next(self._loop), Pull):
+                raise AssertionError("a worker's loop begins with a pull")
+        self._now = now
+        action = self._loop.send(Arrived(now, reply, standing))
+        return self._go_on(action, learner, horizon)
+
+    def resume(
+        self, *, learner: Learner, horizon: float = inf, coming: Sequence[Coming] = ()
+    ) -> Cycle | Paused | None:
+        """Go on to a later horizon; returns None if the worker was not paused."""
+        self._hear(coming)
+        step, self._paused = self._paused, None
+        return None if step is None else self._go_on(step, learner, horizon)
+
+    def _hear(self, coming: Sequence[Coming]) -> None:
+        for at, standing in coming:
+            self.worker.order(standing, at)
+
+    def _go_on(self, action: Action, learner: Learner, horizon: float) -> Cycle | Paused:
+        assert self._loop is not None
+        think = 0.0
+        while not isinstance(action, Push):
+            match action:
+                case Step():
+                    ends = self._now + self.step_seconds
+                    if ends >= horizon:
+                        self._paused = action
+                        return Paused(self.index, ends)
+                    self._compute += self.step_seconds
+                    self._now = ends
+                    gradient = learner.gradient(self.worker.half.parameters, action)
+                    action = self._loop.send(Computed(ends, gradient))
+                case Think(seconds):
+                    think += seconds
+                    self._now += seconds
+                    action = self._loop.send(Passed(self._now))
+                case Pull() | Take():
+                    raise AssertionError("pulls once, at the beginning; samples are in its shard")
+        compute = self._compute
+        if action.update.steps:
+            self._compute = 0.0
+        return Cycle(
+            worker=self.index,
+            sequence=action.sequence,
+            update=action.update,
+            push_at=self._now,
+            compute_seconds=compute,
+            think_seconds=think,
+        )

@@ -1,0 +1,65 @@
+"""CPUs by number, written as the kernel writes them: ``0-1,3``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from reprlib import repr as shortened
+from typing import ClassVar, Self
+
+from testbed.errors import Unfit
+from testbed.values.written import Written
+
+_RANGE = "[0-9]{1,4}(?:-[0-9]{1,4})?"
+_LIST = re.compile(f"{_RANGE}(?:,{_RANGE})*")
+_WANTED = "CPUs by number, in quotes, like '0-1,3'"
+_LARGEST = 4095
+
+
+class CpuSet(Written, str):
+    """Some CPUs of a host, at least one; the shortest text that says so, so that equal is equal."""
+
+    __slots__ = ()
+
+    WANTED: ClassVar[str] = _WANTED
+    PATTERN: ClassVar[str] = f"^{_LIST.pattern}$"
+    DESCRIPTION: ClassVar[str] = "CPUs of the host by number, like 0-1,3."
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read numbers and ranges with commas between them, in any order.
+
+        Raises:
+            Unfit: something else, a range that runs backwards, or a number no kernel can have.
+        """
+        if not _LIST.fullmatch(text):
+            raise Unfit(shortened(text), _WANTED)
+        numbers: set[int] = set()
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            low, high = int(first), int(last or first)
+            if low > high:
+                raise Unfit(f"the range {part}", f"its lower end first: {high}-{low}")
+            if high > _LARGEST:
+                raise Unfit(f"the CPU {high}", f"a number of at most {_LARGEST:,}")
+            numbers.update(range(low, high + 1))
+        return cls.of(numbers)
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Self:
+        """The set of these CPUs."""
+        ordered = sorted(set(numbers))
+        ranges = groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])
+        ends = [[number for _, number in pairs] for _, pairs in ranges]
+        return cls(",".join(f"{a[0]}-{a[-1]}" if len(a) > 1 else str(a[0]) for a in ends))
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The CPUs."""
+        ends = (part.partition("-") for part in self.split(",") if part)
+        return frozenset(
+            number
+            for first, _, last in ends
+            for number in range(int(first), int(last or first) + 1)
+        )

@@ -1,0 +1,119 @@
+"""Physical quantities as types: Rate (bit/s), Size (bytes), Duration (s).
+
+A quantity is written with its unit (``20mbit``, ``64KiB``, ``30ms``). A bare number is refused, so
+that no scenario depends on somebody remembering which unit a field had. Each type is an ordinary
+number in its base unit, and prints and serialises in the form it is parsed from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import isfinite
+from reprlib import repr as shortened
+from typing import Any, ClassVar, Self
+
+from testbed.errors import Unfit
+from testbed.values.written import Written
+
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
+
+
+class Quantity(Written, float):
+    """A non-negative, finite number in a base unit that is parsed from and printed with a unit.
+
+    Attributes:
+        UNITS: how much of the base unit each unit is.
+        NOUN: what it is a quantity of.
+        EXAMPLE: how one is written.
+    """
+
+    UNITS: ClassVar[Mapping[str, float]]
+    NOUN: ClassVar[str]
+    EXAMPLE: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.WANTED = f"a {cls.NOUN} with its unit, like {cls.EXAMPLE}"
+        cls.PATTERN = rf"^\s*{_NUMBER}\s*({'|'.join(cls.UNITS)})\s*$"
+        cls.DESCRIPTION = f"A {cls.NOUN}, like {cls.EXAMPLE}."
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a quantity such as ``20mbit``.
+
+        Raises:
+            Unfit: no number, no unit, an unknown unit, or a number that is not finite.
+        """
+        match = _QUANTITY.fullmatch(text)
+        if match is None:
+            raise Unfit(shortened(text), cls.wanted())
+        number, unit = match.groups()
+        scale = cls.UNITS.get(unit)
+        if scale is None:
+            known = ", ".join(cls.UNITS)
+            raise Unfit(f"the unit {shortened(unit)}", f"a {cls.NOUN} in one of the units {known}")
+        value = float(number) * scale
+        if not isfinite(value):
+            raise Unfit(f"{shortened(text)}, which is too large", cls.wanted())
+        return cls(value)
+
+    def __str__(self) -> str:
+        """The shortest exact text that parses back to the same number."""
+        smallest = min(self.UNITS.values())
+        for unit, scale in sorted(self.UNITS.items(), key=lambda item: -item[1]):
+            text = f"{float(self) / scale:.12g}"
+            fits = self >= scale or scale == smallest
+            if fits and self > 0 and float(text) * scale == float(self):
+                return f"{text}{unit}"
+        return f"{float(self):.17g}{self._base_unit()}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    @classmethod
+    def _base_unit(cls) -> str:
+        return next(unit for unit, scale in cls.UNITS.items() if scale == 1)
+
+    @classmethod
+    def _validate(cls, value: Any) -> Self:
+        if isinstance(value, int | float) and not isinstance(value, bool | cls):
+            raise Unfit(f"{shortened(value)}, a number without a unit", cls.wanted())
+        return super()._validate(value)
+
+
+class Rate(Quantity):
+    """Bits per second, decimal multiples: ``10mbit`` is 10,000,000 bit/s."""
+
+    UNITS: ClassVar[Mapping[str, float]] = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+    NOUN: ClassVar[str] = "rate"
+    EXAMPLE: ClassVar[str] = "10mbit"
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The same rate in bytes per second."""
+        return float(self) / 8
+
+
+class Size(Quantity):
+    """Bytes; ``KB`` is 1000 of them, ``KiB`` 1024."""
+
+    UNITS: ClassVar[Mapping[str, float]] = {
+        "B": 1,
+        "KB": 1e3,
+        "KiB": 2**10,
+        "MB": 1e6,
+        "MiB": 2**20,
+        "GB": 1e9,
+        "GiB": 2**30,
+    }
+    NOUN: ClassVar[str] = "size"
+    EXAMPLE: ClassVar[str] = "64MiB"
+
+
+class Duration(Quantity):
+    """Seconds; ``ms``, ``us``, ``min`` and ``h`` are understood."""
+
+    UNITS: ClassVar[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
+    NOUN: ClassVar[str] = "duration"
+    EXAMPLE: ClassVar[str] = "30ms"

@@ -1,0 +1,125 @@
+"""The control service of an agent without nodes, in a process of its own."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from testbed.agent.client import AgentClient
+from testbed.agent.settings import CONTROL_LIMITS, SERVICE
+from testbed.errors import NodeError
+from testbed.rpc._pb import agent_pb2 as pb
+from testbed.rpc.methods import TOKEN_KEY
+from testbed.topology import Shape
+
+PROGRAM = """
+import sys
+from pathlib import Path
+
+from testbed.agent.containers import GivenContainers
+from testbed.agent.control import serve_control
+from testbed.agent.loop import Loop
+from testbed.agent.nodes import Nodes
+from testbed.network.counters import TrafficMeter
+
+loop = Loop(Nodes(GivenContainers(), None, None, TrafficMeter()))
+serve_control(loop, Path(sys.argv[1]))
+loop.run()
+"""
+NODE = '{"name": "w0", "role": "worker", "index": 0, "device_class": "", "link": null}'
+LAUNCH = f'{{"node": {NODE}, "network": {{}}, "entry": "x:y", "arguments": {{}}, "log": "/x"}}'
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the socket, whose path is longer than an address can be."""
+    folder = tmp_path_factory.mktemp("control") / ("d" * 100)
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder)]) as agent:
+        with connect(folder):
+            yield folder
+        assert agent.poll() is None, "the agent has ended"
+        agent.kill()
+
+
+def connect(folder: Path) -> AgentClient:
+    return AgentClient.connect(folder / "agent.sock", deadline=time.monotonic() + 20)
+
+
+@pytest.fixture
+def client(control: Path) -> Iterator[AgentClient]:
+    with connect(control) as made:
+        yield made
+
+
+def ask(client: Any, method: str, message: bytes, *, tokens: int = 1) -> tuple[str, str]:
+    """The status with which a call is refused, and the details."""
+    call = client._channel.unary_unary(f"{SERVICE}{method}", None, None)
+    with pytest.raises(grpc.RpcError) as refusal:
+        call(message, timeout=10, metadata=client._metadata * tokens)
+    assert client.running() == []  # it goes on
+    return refusal.value.code().name, refusal.value.details()
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("Launch", b"\xff\xff\xff"),
+        ("Launch", b""),
+        ("Launch", pb.LaunchRequest(launch="no JSON").SerializeToString()),
+        ("Launch", pb.LaunchRequest(launch="[1]").SerializeToString()),
+        ("Launch", pb.LaunchRequest(launch=LAUNCH).SerializeToString()),  # fields are missing
+        ("Signal", pb.SignalRequest(node="w0", number=2**32 - 1).SerializeToString()),
+        ("Freeze", b"\x0a\x05w"),  # cut short
+        ("Reshape", pb.ReshapeRequest(nodes=["w0"], seconds=float("nan")).SerializeToString()),
+        ("Reshape", pb.ReshapeRequest(nodes=["w0"], seconds=-1).SerializeToString()),
+    ],
+)
+def test_a_malformed_request_is_refused(client: AgentClient, method: str, message: bytes) -> None:
+    assert ask(client, method, message)[0] == "INVALID_ARGUMENT"
+
+
+def test_an_unknown_method_and_a_message_that_is_too_long(client: AgentClient) -> None:
+    assert ask(client, "Explode", b"")[0] == "UNIMPLEMENTED"
+    long = bytes(CONTROL_LIMITS.message_bytes + 1)
+    assert ask(client, "Launch", long)[0] == "RESOURCE_EXHAUSTED"
+
+
+def test_nothing_is_answered_without_the_token(client: Any, control: Path) -> None:
+    for tokens in (0, 2):
+        assert ask(client, "Running", b"", tokens=tokens)[0] == "UNAUTHENTICATED"
+    real, client._metadata = client._metadata, ((TOKEN_KEY, "wrong"),)
+    with pytest.raises(NodeError, match=r"the agent refused Running: no valid .*UNAUTHENTICATED"):
+        client.running()
+    client._metadata = real
+    for name in ("agent.sock", "agent.token"):
+        assert stat.S_IMODE((control / name).stat().st_mode) == 0o600
+
+
+def test_what_could_not_be_done_arrives_as_it_was_raised(client: AgentClient) -> None:
+    with pytest.raises(NodeError, match=r"^w7 was never launched\.$"):
+        client.freeze("w7")
+    with pytest.raises(NodeError, match=r"^none of w7 runs and has a link\.$"):
+        client.reshape(["w7"], up=Shape(), seconds=1.0)
+
+
+def test_an_agent_that_has_ended_is_known(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match="No such file"):
+        AgentClient.connect(tmp_path / "agent.sock", deadline=time.monotonic())
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)]) as agent:
+        with connect(tmp_path) as client:
+            assert client.running() == []
+            agent.kill()
+            agent.wait()
+            with pytest.raises(NodeError, match=r"the agent has ended, asked for Exits"):
+                client.exits()
+        with pytest.raises(NodeError, match="Connection refused"):
+            AgentClient.connect(tmp_path / "agent.sock", deadline=time.monotonic())

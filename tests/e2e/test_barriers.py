@@ -1,0 +1,115 @@
+"""Workers that wait for one another, in real containers: shares, losses, and a run that stalls."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+
+import testbed
+from testbed.events.entry import only
+from testbed.events.kinds import Finished
+from testbed.telemetry.events import read_events
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+WAITING = """\
+name: waiting
+seed: 1
+algorithm: bsp
+model: {mlp: {hidden: [128]}}
+dataset: digits
+time_scale: 10.0
+workers:
+  count: 3
+  classes:
+    fast: {share: 0.67, speed: 500ms, link: &thin {up: {rate: 160kbit}, down: {rate: 160kbit}}}
+    slow: {share: 0.33, speed: 1500ms, link: *thin}
+stop: {time: 160s}
+evaluate: {every: 80s, images: 10}
+"""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "share"),
+    [
+        ("{bsp: {}}", 0.841),
+        ("{fixed-adacomm: {local_steps: 10}}", 0.555),
+        ("{ssp: {slack: 5}}", 0.777),
+    ],
+)
+def test_waiting_shares_of_three_workers_by_hand(bed: Any, algorithm: str, share: float) -> None:
+    """Steps of 0.5, 0.5 and 1.5 s and 1.870 s for a model each way, as the simulated test has them.
+
+    BSP: a round of 1.5 + 3.740 s, of which 0.833 s are steps:  1 - 0.833 / 5.240 = 84.1 %.
+    Ten local steps: a round of 15 + 3.740 s:                   1 - 8.333 / 18.740 = 55.5 %.
+    SSP, s = 5, in the slow worker's pace: 5 * (1.5 + 1.870) + 1.870 = 18.72 s for five steps:
+                                                                1 - 0.833 / 3.744 = 77.7 %.
+    """
+    bed.scenario("waiting.yaml", WAITING)
+    up = bed.up("--set", f"algorithm={algorithm}", file="waiting.yaml")
+    done = up.end()
+    assert done.status in (0, 6), done.err
+    updates = testbed.Run(up.folder.path).updates
+    shares = []
+    for _, own in updates.groupby("worker"):
+        steady = own[own["time_seconds"] > 60]
+        passed = steady["time_seconds"].iloc[-1] - steady["time_seconds"].iloc[0]
+        shares.append(1 - steady["compute_seconds"].iloc[1:].sum() / passed)
+    assert np.mean(shares) == pytest.approx(share, abs=0.03)
+
+
+BARRIER = ("--set", "algorithm={bsp: {}}", "--set", "workers.think.mean=20ms")
+
+
+def test_a_killed_worker_holds_up_no_round(bed: Any) -> None:
+    """The round closes with those that have pushed, and later ones with those that are left."""
+    up = bed.up(*BARRIER, "--set", "stop.updates=240")
+    up.wait_for_updates(60)
+    bed.kill_node(up, "w1")
+    done = up.end()
+    assert (done.status, done.err) == (6, "")  # w1 was lost, which nobody had planned
+    updates = testbed.Run(up.folder.path).updates
+    assert len(updates) >= 240
+    assert set(updates["node"].iloc[-20:]) == {"w0", "w2"}
+    assert (updates["staleness"] == 0).all()
+    assert bed.remains(up.name) == []
+
+
+def finished(up: Any) -> Finished:
+    (one,) = only(read_events(up.folder.events), Finished)
+    return one
+
+
+def test_a_worker_that_stands_still_stalls_the_others(bed: Any) -> None:
+    up = bed.up(*BARRIER, "--set", "stop.updates=100000")
+    up.wait_for_updates(60)
+    os.kill(bed.nodes(up.name)["w1"]["pid"], signal.SIGSTOP)
+    done = up.end()
+    assert (done.status, done.err) == (6, "")
+    assert finished(up).reason == "stalled: 2 workers wait for w1"
+    assert finished(up).stalled
+    assert "The training stalled: 2 workers wait for w1." in done.out.replace("\n", " ")
+    run = testbed.Run(up.folder.path)
+    assert len(run.updates) >= 60  # what was measured until then is kept
+    assert run.evaluations["final"].iloc[-1]
+    assert run.state.state == "finished"
+    assert bed.remains(up.name) == []
+
+
+def test_a_run_that_all_workers_have_left_is_stalled(bed: Any) -> None:
+    up = bed.up("--set", "stop.updates=100000", "--set", "workers.think.mean=20ms")
+    up.wait_for_updates(20)
+    for worker in ("w0", "w1", "w2"):
+        bed.kill_node(up, worker)
+    done = up.end()
+    assert (done.status, done.err) == (6, "")
+    assert finished(up).reason.startswith("stalled: nobody is left who could push")
+    assert "no worker is left" in done.out
+    run = testbed.Run(up.folder.path)
+    assert len(run.updates) >= 20
+    assert run.evaluations["final"].iloc[-1]
+    assert bed.remains(up.name) == []

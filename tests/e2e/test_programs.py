@@ -1,0 +1,172 @@
+"""Programs beside a training: any command as a node, natively and in containers of Docker's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError
+
+pytestmark = pytest.mark.slow
+CROSS_TRAFFIC = Path(__file__).parents[2] / "scenarios" / "cross-traffic.yaml"
+LOOK = "import json; from testbed.agent.probe import look; print(json.dumps(look()))"
+ALIKE = ("capabilities", "writable", "new namespaces", "interfaces")
+"""What a program and another node's role have alike."""
+
+VERDICT, NODE_FAILED = 6, 5
+FOREVER = ("--set", "stop.updates=100000000")
+
+TEXT = """\
+name: beside
+seed: 1
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2}
+programs:
+  aside: PROGRAM
+stop: {updates: 60}
+evaluate: {every: 30, images: 100}
+"""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("native", marks=pytest.mark.root),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ]
+)
+def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every runtime that makes containers; Docker's where there is the image."""
+    if request.param == "docker":
+        from testbed.runtimes.docker.engine import connect
+        from testbed.runtimes.docker.image import check_image
+
+        try:
+            with connect() as engine:
+                check_image(engine)
+        except HostError as refusal:
+            pytest.skip(f"needs the image: {refusal}")
+    yield request.param
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run with a program, after its end.
+
+    Attributes:
+        up: the run.
+        done: the command.
+    """
+
+    up: Any
+    done: Any
+
+    @property
+    def log(self) -> str:
+        """What the program printed."""
+        return str(self.up.folder.log("aside").read_text())
+
+    def exits(self, node: str = "aside") -> list[dict[str, Any]]:
+        """How the program has ended, as the run's events say it."""
+        lines = self.up.folder.events.read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+        return [one for one in events if one["event"] == "exited" and one["node"] == node]
+
+
+def run(bed: Any, runtime: str, **program: Any) -> Ended:
+    """A run with one program, to its end, of which nothing is left."""
+    file = bed.scenario("beside.yaml", TEXT.replace("PROGRAM", json.dumps(program)))
+    up = bed.up("--runtime", runtime, file=file)
+    ended = Ended(up, up.end())
+    assert bed.remains(up.name) == []
+    return ended
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3: apt install iperf3")
+def test_cross_traffic_beside_a_training(bed: Any, runtime: str) -> None:
+    """Ten megabits a second come through a link of ten, and are not counted as the training's."""
+    file = bed.scenario("cross-traffic.yaml", CROSS_TRAFFIC.read_text(encoding="utf-8"))
+    options = ("--set", "programs.source.link.up.rate=10mbit", "--set", "stop={time: 15s}")
+    up = bed.up("--runtime", runtime, *options, file=file)
+    ended = Ended(up, up.end())
+    assert ended.done.status in {0, VERDICT}, ended.done.err
+    log = up.folder.log("source").read_text()
+    (rate,) = re.findall(r"([\d.]+) Mbits/sec .* receiver", log)
+    assert 9.0 <= float(rate) <= 10.0  # iperf3 counts no headers
+    assert [one["planned"] for one in ended.exits("source")] == [True]
+    assert ended.exits("sink") == []
+    summary = json.loads(up.folder.summary.read_text())
+    ingress = summary["ingress"]
+    assert ingress["tcp_bytes"] < 1.1 * ingress["payload_bytes"]
+    assert sorted(bed.nodes(up.name)) == sorted(
+        ["ps", "evaluator", "sink", "source", *(f"w{i}" for i in range(6))]
+    )
+    assert "Server listening on 5201" in bed.run("logs", up.name, "sink").out
+
+
+def test_a_program_is_confined_as_every_node_is(bed: Any, runtime: str) -> None:
+    python = sys.executable if runtime == "native" else "python"
+    script = f"{python} -c '{LOOK}'; exec sleep 1000"
+    text = TEXT.replace("PROGRAM", json.dumps({"command": ["sh", "-c", script]}))
+    up = bed.up("--runtime", runtime, *FOREVER, file=bed.scenario("beside.yaml", text))
+    up.wait_for_updates(5)
+    found = json.loads(up.folder.log("aside").read_text())
+    entered = bed.run("exec", up.name, "w0", "--", python, "-c", LOOK)
+    worker = json.loads(entered.out)
+    assert {name: found[name] for name in ALIKE} == {name: worker[name] for name in ALIKE}
+    assert set(found["capabilities"].values()) == {0}
+    assert found["limits"]["RLIMIT_CORE"] == [0, 0]
+    assert found["status"]["NoNewPrivs"] == ["1"]
+    assert found["status"]["Seccomp"] == ["2"]
+    assert found["status"]["Uid"] == ["20012"] * 4
+    assert found["hostname"] == "aside"
+    assert bed.run("exec", up.name, "aside", "--", "hostname").out == "aside\n"
+    up.signal(signal.SIGINT)
+    assert bed.remains(up.name) == []
+
+
+def test_a_program_that_is_not_there(bed: Any, runtime: str) -> None:
+    ended = run(bed, runtime, command=["nonesuch", "--server"], end="noticed")
+    assert ended.done.status == NODE_FAILED
+    assert "aside: nonesuch: no such program in the node." in ended.done.err
+    assert ended.up.folder.state().state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("fatal", 0), ("noticed", 3), ("expected", 0), ("expected", 3)]
+)
+def test_what_its_end_means(bed: Any, runtime: str, end: str, status: int) -> None:
+    script = f"until test -e /tmp/told; do sleep 0.1; done; exit {status}"
+    text = TEXT.replace("PROGRAM", json.dumps({"command": ["sh", "-c", script], "end": end}))
+    up = bed.up("--runtime", runtime, *FOREVER, file=bed.scenario("beside.yaml", text))
+    up.wait_for_updates(5)
+    assert bed.run("exec", up.name, "aside", "--", "touch", "/tmp/told").status == 0
+    ended = Ended(up, None)
+    if end == "fatal":
+        done = up.end()
+        assert done.status == NODE_FAILED
+        assert "aside exited with status 0; it printed nothing." in done.err
+    else:
+        up.wait_for(ended.exits)
+        done = up.signal(signal.SIGINT)
+        assert (f"aside exited with status {status}; the others go on" in done.out) == (status != 0)
+    assert [one["planned"] for one in ended.exits()] == [end != "fatal"]
+    assert bed.remains(up.name) == []
+
+
+def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
+    python = sys.executable if runtime == "native" else "python"
+    greedy = [python, "-c", "print(len(bytes(range(256)) * 2**20))"]
+    ended = run(bed, runtime, command=greedy, memory="48MiB", end="fatal")
+    assert ended.done.status == NODE_FAILED
+    assert "aside ran out of memory: the kernel killed it at its limit of 48MiB" in ended.done.err

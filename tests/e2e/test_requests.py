@@ -1,0 +1,123 @@
+"""``testbed plan`` shows what ``testbed up`` sends: recorded here, and compared word by word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.agent.client import AgentClient
+from testbed.agent.launch import LAUNCH, Launch
+from testbed.agent.settings import AgentSettings
+from testbed.cli import main
+from testbed.errors import HostError
+from testbed.runtimes.docker import driver as docker_driver
+from testbed.runtimes.docker.containers import Container
+
+TEXT = """\
+name: sent
+seed: 3
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers:
+  count: 2
+  classes: {fast: {share: 0.5, link: {up: {rate: 50mbit}}}, slow: {share: 0.5}}
+programs: {aside: {command: [sleep, "1000"], cpu: 0.5}}
+stop: {updates: 40}
+evaluate: {every: 20, images: 100}
+"""
+VERDICT = 6
+HOST_TELLS = ("users", "hierarchies", "private")
+"""Of what the agent is told at its start."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("native", marks=pytest.mark.root),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ]
+)
+def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every runtime that makes containers; Docker's where there is the image."""
+    if request.param == "docker":
+        from testbed.runtimes.docker.engine import connect
+        from testbed.runtimes.docker.image import check_image
+
+        try:
+            with connect() as engine:
+                check_image(engine)
+        except HostError as refusal:
+            pytest.skip(f"needs the image: {refusal}")
+    yield request.param
+
+
+def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
+    """What a run in this process sends from now on; all of it is sent."""
+    sent: list[tuple[str, str, Any]] = []
+    launch, create, tell = AgentClient.launch, docker_driver.make_all, AgentSettings.to_json
+
+    def launching(client: AgentClient, asked: Launch) -> Any:
+        if asked.node.role != "probe":
+            body = LAUNCH.dump_python(asked, mode="json") | {"container": None}
+            sent.append(("agent", f"launch {asked.node.name}", body))
+        return launch(client, asked)
+
+    def creating(engine: Any, wanted: list[Container], *rest: Any, **options: Any) -> Any:
+        sent.extend(
+            ("engine", f"create {one.whose}", one.body)
+            for one in wanted
+            if not one.whose.startswith("probe")
+        )
+        return create(engine, wanted, *rest, **options)
+
+    def telling(settings: AgentSettings) -> str:
+        text = tell(settings)
+        sent.append(("agent", "start", json.loads(text)))
+        return text
+
+    monkeypatch.setattr(AgentClient, "launch", launching)
+    monkeypatch.setattr(docker_driver, "make_all", creating)
+    monkeypatch.setattr(AgentSettings, "to_json", telling)
+    return sent
+
+
+def comparable(sent: list[tuple[str, str, Any]], *, token: str, data: str) -> dict[Any, Any]:
+    """Requests by what they are, with what only the start can tell taken out."""
+    found = {}
+    for to, name, body in sent:
+        text = json.dumps(body).replace(token, "TOKEN").replace(data, "DATA")
+        found[to, name] = {
+            key: value for key, value in json.loads(text).items() if key not in HOST_TELLS
+        }
+    return found
+
+
+def test_what_is_planned_is_what_is_sent(
+    tmp_path: Path,
+    runtime: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    Path("sent.yaml").write_text(TEXT)
+    assert main(["plan", "sent.yaml", "--runtime", runtime, "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)["requests"]
+    sent = record(monkeypatch)
+    assert main(["up", "sent.yaml", "--runtime", runtime, "--name", "sent"]) in {0, VERDICT}
+    (launched,) = (body for _, name, body in sent if name == "launch w0")
+    (data,) = (one["source"] for one in launched["mounts"] if one["target"].endswith("/data"))
+    token = launched["arguments"]["token"]
+    expected = [(one["to"], one["name"], one["body"]) for one in planned]
+    found = comparable(sent, token=token, data=data)
+    if runtime == "docker":  # the agent's container is told as the engine is asked for it
+        found.pop(("agent", "start"))
+        found.pop(("engine", "create the agent"), None)
+        expected = [one for one in expected if one[1] != "create the agent"]
+    assert found == comparable(expected, token="drawn by up", data="/prepared by up")

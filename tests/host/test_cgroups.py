@@ -1,0 +1,240 @@
+"""Control groups: where a host has them, and a run's own, in folders that look like them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, NodeError
+from testbed.host.cgroups import RunGroups, find_runs
+from testbed.host.hierarchies import OUTSIDE, Hierarchy, find_delegated, find_hierarchies
+from testbed.host.limits import Limits
+from testbed.host.process import name_of
+from testbed.topology import NodeSpec
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.units import Size
+
+
+def mounts(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "mountinfo"
+    path.write_text("".join(f"30 20 0:1 / {line}\n" for line in lines))
+    return path
+
+
+def test_version_1_has_a_hierarchy_per_controller(tmp_path: Path) -> None:
+    found = find_hierarchies(
+        mounts(
+            tmp_path,
+            "/proc rw - proc proc rw",
+            "/sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755",
+            "/sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct",
+            "/sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset",
+            "/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory",
+            "/sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer",
+            "/sys/fs/cgroup/pids rw - cgroup cgroup rw,pids",
+            "/sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd",
+        )
+    )
+    assert {(tree.root.name, tree.version, tuple(tree.controllers)) for tree in found} == {
+        ("cpu,cpuacct", 1, ("cpu",)),
+        ("cpuset", 1, ("cpuset",)),
+        ("memory", 1, ("memory",)),
+        ("freezer", 1, ("freezer",)),
+        ("pids", 1, ("pids",)),
+    }
+
+
+def test_version_2_has_one_and_a_freezer_always(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    (tree,) = find_hierarchies(mounts(tmp_path, f"{tmp_path} rw - cgroup2 none rw,nsdelegate"))
+    assert tree == Hierarchy(tmp_path, 2, frozenset(("cpu", "cpuset", "memory", "pids", "freezer")))
+
+
+def test_a_controller_is_used_where_version_1_has_it(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    found = find_hierarchies(
+        mounts(
+            tmp_path,
+            f"{tmp_path} rw - cgroup2 none rw",
+            "/sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer",
+        )
+    )
+    assert {(tree.version, tree.controllers) for tree in found} == {
+        (1, frozenset(("freezer",))),
+        (2, frozenset(("cpu", "memory", "pids"))),
+    }
+
+
+def test_a_missing_controller_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu\n")
+    with pytest.raises(HostError, match="no control groups for memory, pids"):
+        find_hierarchies(mounts(tmp_path, f"{tmp_path} rw - cgroup2 none rw"))
+
+
+def version_2(tmp_path: Path) -> RunGroups:
+    (tmp_path / "cgroup.subtree_control").touch()
+    names = frozenset(("cpu", "memory", "pids", "freezer"))
+    return RunGroups("run", (Hierarchy(tmp_path, 2, names),))
+
+
+def test_a_nodes_limits_are_written_and_its_group_delegated(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    groups.add("w0", Limits(cpu_weight=2, cpu=1.5, memory=Size.parse("1MiB")))
+    folder = tmp_path / "testbed/run"
+    assert (folder / "w0/cpu.weight").read_text() == "200"
+    assert (folder / "w0/cpu.max").read_text() == "150000 100000"
+    assert (folder / "w0/memory.max").read_text() == "1048576"
+    assert not (folder / "w0/memory.swap.max").exists()
+    for level in (tmp_path, folder.parent, folder):
+        assert (level / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    assert groups.entrances("w0") == [folder / "w0/cgroup.procs"]
+    assert groups.entrances("w1") == []
+    assert groups.nodes() == ["w0"]
+    assert find_runs(groups.hierarchies) == ["run"]
+
+
+def test_a_limit_that_does_not_stick_is_an_error(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    folder = tmp_path / "testbed/run/w0"
+    folder.mkdir()
+    (folder / "cpu.weight").symlink_to("/dev/null")  # takes everything and holds nothing
+    with pytest.raises(HostError, match=r"w0: .*cpu.weight is  after writing 100"):
+        groups.add("w0", Limits())
+
+
+def test_a_run_of_that_name_is_not_shared(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    with pytest.raises(HostError, match=r"testbed/run exists: .*`testbed down run`"):
+        groups.create()
+
+
+def test_freezing_waits_for_the_kernel(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    groups.add("w0", Limits())
+    folder = tmp_path / "testbed/run/w0"
+    (folder / "cgroup.events").write_text("populated 1\nfrozen 1\n")
+    groups.freeze("w0")
+    assert (folder / "cgroup.freeze").read_text() == "1"
+    assert groups.is_frozen("w0")
+    groups.thaw_all()
+    assert not groups.is_frozen("w0")
+    with pytest.raises(NodeError, match="run has no node w1"):
+        groups.freeze("w1")
+
+
+def test_removal_says_what_is_in_the_way(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.create()
+    folder = tmp_path / "testbed/run/w0"
+    folder.mkdir()
+    with subprocess.Popen(["true"]) as ended:
+        pids = [os.getpid(), ended.pid]
+    (folder / "cgroup.procs").write_text("{}\n{}\n".format(*pids))  # one with files stays
+    assert groups.processes("w0") == pids
+    assert groups.members() == {*pids}
+    named = rf"{pids[0]} \({re.escape(name_of(pids[0]))}\), {pids[1]} \(just ended\)"
+    with pytest.raises(HostError, match=rf"w0 cannot be removed: .* \(processes: {named}\)"):
+        groups.remove(deadline=time.monotonic())
+
+
+def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    groups.remove(deadline=time.monotonic())
+    groups.remove_node("w0", deadline=time.monotonic())
+    assert groups.nodes() == []
+    assert not groups.is_frozen("w0")
+
+
+@pytest.mark.parametrize("inside", ["user/run.scope", f"user/run.scope/{OUTSIDE}"])
+def test_what_is_delegated_is_found_from_the_processs_own_group(
+    tmp_path: Path, inside: str
+) -> None:
+    part = tmp_path / "tree/user/run.scope"
+    (part / OUTSIDE).mkdir(parents=True)
+    (part / "cgroup.controllers").write_text("cpu pids\n")
+    for name in ("cgroup.procs", "cgroup.subtree_control"):
+        (part / name).touch()
+    own = tmp_path / "own"
+    own.write_text(f"4:memory:/other\n0::/{inside}\n")
+    mounted = mounts(tmp_path, f"{tmp_path}/tree rw - cgroup2 none rw")
+    names = frozenset(("cpu", "pids", "freezer"))
+    assert find_delegated(mounted, own) == (Hierarchy(part, 2, names),)
+
+
+def test_what_is_not_the_users_is_not_delegated(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    own = tmp_path / "own"
+    mounted = mounts(tmp_path, f"{tmp_path}/tree rw - cgroup2 none rw")
+    for lines in ("0::/\n", "0::/elsewhere\n", "1:cpu:/\n", ""):
+        own.write_text(lines)
+        assert find_delegated(mounted, own) == ()
+    assert find_delegated(mounts(tmp_path, "/proc rw - proc proc rw"), own) == ()
+
+
+def test_limits_that_nothing_enforces_are_refused_with_the_cure() -> None:
+    def node(**limits: Any) -> NodeSpec:
+        wanted = {"cpu": None, "memory": None, **limits}
+        return NodeSpec("w3", "worker", 3, "slow", None, cpu_weight=1, uid=0, **wanted)
+
+    without = RunGroups("run", ())
+    without.check([node()])
+    cure = "as root; or, .* `systemd-run --user --scope -p Delegate=yes`"
+    with pytest.raises(HostError, match=rf"w3 \(class slow\): cpu 0.5 is a limit.*{cure}"):
+        without.check([node(cpu=0.5)])
+    some = RunGroups("run", (Hierarchy(Path("/"), 2, frozenset(("cpu", "freezer"))),))
+    some.check([node(cpu=0.5)])
+    with pytest.raises(HostError, match="memory 64MiB is a limit"):
+        some.check([node(memory=Size.parse("64MiB"))])
+
+
+def test_a_cpuset_is_refused_where_there_is_no_controller_or_no_such_cpu(tmp_path: Path) -> None:
+    node = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 0, CpuSet("0,3-4"))
+    with pytest.raises(HostError, match=r"w3 \(class slow\): cpuset 0,3-4 is .* as root; or"):
+        RunGroups("run", ()).check([node])
+    without = RunGroups("run", (Hierarchy(tmp_path, 2, frozenset(("cpu", "freezer"))),))
+    with pytest.raises(HostError, match=r"without the controller cpuset\. .* Delegate=cpu cpuset"):
+        without.check([node])
+    for version, file in ((1, "cpuset.effective_cpus"), (2, "cpuset.cpus.effective")):
+        some = RunGroups("run", (Hierarchy(tmp_path, version, frozenset(("cpuset",))),))
+        with pytest.raises(HostError, match="cannot be read"):
+            some.check([node])
+        (tmp_path / file).write_text("0-3\n")
+        with pytest.raises(HostError, match=r"this host has not \(4\); it has 0-3"):
+            some.check([node])
+        (tmp_path / file).write_text("0-7\n")
+        some.check([node])
+
+
+def test_a_cpuset_of_version_1_is_filled_along_its_path(tmp_path: Path) -> None:
+    (tmp_path / "cpuset.mems").write_text("0\n")
+    (tmp_path / "cpuset.cpus").write_text("0-3\n")
+    groups = RunGroups("run", (Hierarchy(tmp_path, 1, frozenset(("cpuset",))),))
+    groups.create()
+    groups.add("w0", Limits(cpuset=CpuSet("1-2")))
+    groups.add("w1", Limits())
+    top = tmp_path / "testbed/run"
+    for folder, cpus in ((top.parent, "0-3\n"), (top, "0-3\n"), (top / "w0", "1-2")):
+        assert (folder / "cpuset.mems").read_text() == "0\n"
+        assert (folder / "cpuset.cpus").read_text() == cpus
+    assert not (top / "w1").exists()
+
+
+def test_a_cpuset_of_version_2_is_written_alone(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.subtree_control").touch()
+    groups = RunGroups("run", (Hierarchy(tmp_path, 2, frozenset(("cpuset",))),))
+    groups.create()
+    groups.add("w0", Limits(cpuset=CpuSet("1-2")))
+    top = tmp_path / "testbed/run"
+    assert (top / "cgroup.subtree_control").read_text() == "+cpuset"
+    assert [path.name for path in (top / "w0").iterdir()] == ["cpuset.cpus"]
+    assert (top / "w0/cpuset.cpus").read_text() == "1-2"

@@ -1,0 +1,83 @@
+"""Limits are kept by the kernel, whatever version its control groups have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.host.cgroups import RunGroups
+from testbed.host.limits import Limits
+from testbed.values.units import Size
+
+pytestmark = pytest.mark.root
+
+SPIN = "import time\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end: pass"
+FORK = """
+import os, time
+made = 0
+try:
+    while made < 20:
+        if os.fork() == 0:
+            time.sleep(60)
+        made += 1
+except BlockingIOError:
+    print(made)
+os.killpg(0, 9)
+"""
+FILL = "block = bytearray(200 << 20)\nblock[::4096] = b'x' * len(block[::4096])"
+
+
+@pytest.fixture
+def groups(trees: Any) -> Iterator[RunGroups]:
+    made = RunGroups(f"enforce-{os.getpid()}-{time.monotonic_ns()}", trees)
+    made.create()
+    yield made
+    made.remove(deadline=time.monotonic() + 10)
+
+
+@pytest.fixture
+def run(groups: RunGroups) -> Callable[[str, str], subprocess.CompletedProcess[str]]:
+    def start(node: str, program: str) -> subprocess.CompletedProcess[str]:
+        enter = "".join(f"echo 0 > {entrance}; " for entrance in groups.entrances(node))
+        return subprocess.run(
+            ["sh", "-c", f'{enter} exec "$@"', "sh", sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,
+        )
+
+    return start
+
+
+def test_processes(groups: RunGroups, run: Any) -> None:
+    groups.add("w0", Limits(pids=5))
+    assert run("w0", FORK).stdout in ("", "4\n")  # it may be killed before it has printed
+    assert _counter(groups, "pids", "w0", "pids.events", "max") > 0
+
+
+def test_cpu_time(groups: RunGroups, run: Any) -> None:
+    groups.add("w0", Limits(cpu=0.2))
+    assert run("w0", SPIN).returncode == 0
+    assert _counter(groups, "cpu", "w0", "cpu.stat", "nr_throttled") > 0
+
+
+def test_memory_and_nobody_elses(groups: RunGroups, run: Any) -> None:
+    for node in ("w0", "w1"):
+        groups.add(node, Limits(memory=Size.parse("64MiB")))
+    assert run("w0", FILL).returncode == -9
+    assert run("w1", "print('fine')").stdout == "fine\n"
+    assert (groups.oom_kills("w0"), groups.oom_kills("w1")) == (1, 0)
+
+
+def _counter(groups: RunGroups, controller: str, node: str, file: str, name: str) -> int:
+    tree = next(tree for tree in groups.hierarchies if controller in tree.controllers)
+    words = (Path(tree.root) / "testbed" / groups.run / node / file).read_text().split()
+    return int(words[words.index(name) + 1])

@@ -1,0 +1,100 @@
+"""The filter, under a real kernel and as the list of instructions it is."""
+
+from __future__ import annotations
+
+import platform
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from testbed.host.seccomp import NUMBERS, build_filter
+
+ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
+
+UNDER_FILTER = """
+import os, subprocess, threading
+from testbed.host import syscalls
+from testbed.host.seccomp import forbid_namespaces
+syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+forbid_namespaces()
+thread = threading.Thread(target=print, args=("thread",), kwargs={"flush": True})
+thread.start(); thread.join()
+subprocess.run(["echo", "program"], check=True)
+child = os.fork()
+if child == 0:
+    os._exit(4)
+print("fork", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for flag in (syscalls.CLONE_NEWUSER, syscalls.CLONE_NEWNET, syscalls.CLONE_NEWTIME):
+    try:
+        syscalls.unshare(flag)
+    except PermissionError as error:
+        print("refused")
+syscalls.unshare(0)
+mine = os.pidfd_open(os.getpid())
+try:
+    syscalls.setns(mine, syscalls.CLONE_NEWUTS)
+except PermissionError:
+    print("refused")
+"""
+
+
+def evaluate(program: bytes, *, architecture: int, number: int, argument: int = 0) -> int:
+    """What the kernel's interpreter of such programs returns."""
+    data = struct.pack("=IIQQ", number, architecture, 0, argument)
+    instructions = list(struct.iter_unpack("=HBBI", program))
+    accumulator, position = 0, 0
+    while True:
+        code, if_true, if_false, value = instructions[position]
+        position += 1
+        match code:
+            case 0x20:
+                (accumulator,) = struct.unpack_from("=I", data, value)
+            case 0x06:
+                return value
+            case 0x15:
+                position += if_true if accumulator == value else if_false
+            case 0x35:
+                position += if_true if accumulator >= value else if_false
+            case 0x45:
+                position += if_true if accumulator & value else if_false
+            case _:
+                raise AssertionError(code)
+
+
+@pytest.mark.parametrize("machine", NUMBERS)
+def test_it_refuses_namespaces_and_nothing_else(machine: str) -> None:
+    numbers = NUMBERS[machine]
+    program = build_filter(numbers)
+
+    def verdict(number: int, argument: int = 0) -> int:
+        architecture = numbers.architecture
+        return evaluate(program, architecture=architecture, number=number, argument=argument)
+
+    new_user, new_net, new_time, fork_flags = 0x10000000, 0x40000000, 0x80, 0x01200011
+    assert verdict(numbers.setns) == EPERM
+    assert verdict(numbers.clone3) == ENOSYS
+    for flag in (new_user, new_net, new_user | fork_flags):
+        assert verdict(numbers.unshare, flag) == EPERM
+        assert verdict(numbers.clone, flag) == EPERM
+    assert verdict(numbers.unshare, new_time) == EPERM
+    assert verdict(numbers.unshare, 0x200) == ALLOW  # CLONE_FS
+    assert verdict(numbers.clone, fork_flags) == ALLOW
+    assert verdict(numbers.clone, 0x003D0F00) == ALLOW  # what glibc makes a thread with
+    others = set(range(470)) - {numbers.setns, numbers.clone3, numbers.unshare, numbers.clone}
+    assert {verdict(number, new_user) for number in others} == {ALLOW}
+    assert verdict(0x40000000 + numbers.unshare, new_user) == EPERM  # x32
+    foreign = evaluate(program, architecture=0x40000003, number=1)  # 32-bit x86
+    assert foreign == EPERM
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in NUMBERS,
+    reason="needs Linux on an architecture with a filter",
+)
+def test_threads_forks_and_programs_work_under_it() -> None:
+    done = subprocess.run([sys.executable, "-c", UNDER_FILTER], capture_output=True, check=True)
+    assert done.stdout.decode().split() == [
+        *("thread", "program", "fork", "4", "refused", "refused", "refused", "refused"),
+    ], done.stderr.decode()

@@ -1,0 +1,46 @@
+"""What a node's end means, by its role, its status and how far the run has come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from testbed.events.kinds import Event, Finished, Listening, Started
+from testbed.nodes.base import meaning
+from testbed.plan.make import plan
+from testbed.scenario import load_text
+from testbed.topology import End
+
+TEXT = """\
+name: ended
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 1}
+stop: {updates: 1}
+"""
+PS, EVALUATOR, WORKER = plan(load_text(TEXT), "r1").nodes
+BEFORE: set[type[Event]] = {Listening}
+TRAINING = {*BEFORE, Started}
+OVER = {*TRAINING, Finished}
+
+
+@pytest.mark.parametrize(
+    ("node", "status", "seen", "means"),
+    [
+        (PS, 0, TRAINING, "fatal"),
+        (PS, 0, OVER, "expected"),
+        (PS, 1, OVER, "fatal"),
+        (EVALUATOR, -9, TRAINING, "fatal"),
+        (WORKER, 1, BEFORE, "fatal"),
+        (WORKER, 0, TRAINING, "noticed"),
+        (WORKER, -9, OVER, "noticed"),
+        (WORKER, 0, OVER, "expected"),
+        (replace(WORKER, end="expected"), 0, BEFORE, "expected"),
+        (replace(WORKER, end="expected"), 1, BEFORE, "fatal"),
+        (replace(WORKER, end="expected"), 1, TRAINING, "noticed"),
+    ],
+)
+def test_meaning(node: object, status: int, seen: set[type[Event]], means: End) -> None:
+    assert meaning(node, status, seen=seen) == means  # type: ignore[arg-type]

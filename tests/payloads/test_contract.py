@@ -1,0 +1,61 @@
+"""What every kind of payload promises. A new one is covered the moment it is listed."""
+
+import pkgutil
+
+import numpy as np
+import pytest
+
+from testbed import payloads
+from testbed.payloads import KINDS, Dense, Payload, Sparse
+
+N = 8
+SAMPLES: dict[type[Payload], Payload] = {
+    Dense: Dense(np.arange(N, dtype=np.float32)),
+    Sparse: Sparse(np.array([1, 3, 7], np.int32), np.array([1, -2, 0.5], np.float32)),
+}
+"""One of each kind that fits a model of N entries."""
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+def test_every_module_is_listed_and_has_a_sample_here() -> None:
+    modules = {one.name for one in pkgutil.iter_modules(payloads.__path__)} - {"base", "layout"}
+    listed = {kind.__module__.rpartition(".")[2] for kind in KINDS}
+    assert modules == listed, "add the kind to KINDS in testbed/payloads/__init__.py"
+    assert SAMPLES.keys() == set(KINDS), "add a sample of the kind to this file"
+
+
+def test_numbers_are_given_once() -> None:
+    assert len({kind.NUMBER for kind in KINDS}) == len(KINDS)
+
+
+@every_kind
+def test_it_is_made_again_of_its_arrays(kind: type[Payload]) -> None:
+    sample = SAMPLES[kind]
+    assert [array.dtype.str for array in sample.arrays] == list(kind.TYPES)
+    again = kind.of(sample.arrays)
+    assert again.entries == sample.entries
+    for one, other in zip(sample.arrays, again.arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@every_kind
+def test_its_size_is_that_of_its_arrays(kind: type[Payload]) -> None:
+    sample = SAMPLES[kind]
+    assert sample.size == sum(array.nbytes for array in sample.arrays)
+
+
+@every_kind
+def test_it_fits_its_model_and_no_smaller_one(kind: type[Payload]) -> None:
+    assert SAMPLES[kind].flaw(N) == ""
+    assert SAMPLES[kind].flaw(N - 1) != ""
+
+
+@every_kind
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_seen(kind: type[Payload], value: float) -> None:
+    assert SAMPLES[kind].finite
+    arrays = [array.copy() for array in SAMPLES[kind].arrays]
+    floats = next(array for array in arrays if array.dtype.kind == "f")
+    floats[1] = value
+    assert not kind.of(arrays).finite

@@ -1,0 +1,21 @@
+"""The layout of a flat vector."""
+
+from testbed.payloads.layout import Layout
+
+LAYOUT = Layout(("conv.weight", "conv.bias", "dense.weight"), ((2, 1, 3, 3), (2,), (4, 5)))
+
+
+def test_the_tensors_lie_side_by_side() -> None:
+    assert LAYOUT.sizes == (18, 2, 20)
+    assert LAYOUT.size == 40
+    assert list(LAYOUT.slices()) == [slice(0, 18), slice(18, 20), slice(20, 40)]
+
+
+def test_a_fingerprint_depends_on_names_order_and_shapes() -> None:
+    same = Layout(LAYOUT.names, LAYOUT.shapes)
+    renamed = Layout(("conv.weight", "conv.bias", "out.weight"), LAYOUT.shapes)
+    transposed = Layout(LAYOUT.names, ((2, 1, 3, 3), (2,), (5, 4)))
+    reordered = Layout(LAYOUT.names[::-1], LAYOUT.shapes[::-1])
+    assert LAYOUT.fingerprint == same.fingerprint
+    assert len({x.fingerprint for x in (LAYOUT, renamed, transposed, reordered)}) == 4
+    assert 0 <= LAYOUT.fingerprint < 2**64

@@ -1,0 +1,141 @@
+"""``plan.json``: what is written is read back, and anything else is refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import ScenarioError, TestbedError
+from testbed.plan.make import plan
+from testbed.plan.written import plan_text, read_plan
+from testbed.scenario import load, load_text
+from testbed.telemetry.folder import RunFolder
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+TEXT = (SCENARIOS / "adsl.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A run's folder with the plan of a shipped scenario."""
+    return RunFolder.create(
+        tmp_path,
+        "r1",
+        scenario="adsl",
+        text=TEXT,
+        classes=(),
+        now=0.0,
+        plan=plan_text(plan(load_text(TEXT), "r1")),
+    )
+
+
+def changed(**changes: object) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+def without(key: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        content = json.loads(path.read_text())
+        del content[key]
+        path.write_text(json.dumps(content))
+
+    return change
+
+
+def cut_short(path: Path) -> None:
+    path.write_text(path.read_text()[:-100])
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def empty(path: Path) -> None:
+    path.write_text("")
+
+
+def a_list(path: Path) -> None:
+    path.write_text("[]")
+
+
+def nested(path: Path) -> None:
+    path.write_text("[" * 100_000)
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path, scenario: Path) -> None:
+    made = plan(load(scenario), "r1")
+    written = RunFolder(tmp_path)
+    written.plan.write_text(plan_text(made))
+    assert read_plan(written) == made
+
+
+def test_a_plan_says_its_version_hosts_and_runtime(folder: RunFolder) -> None:
+    content = json.loads(folder.plan.read_text())
+    assert content["plan"] == 1
+    assert content["hosts"] == [{"name": "localhost"}]
+    assert {node["host"] for node in content["nodes"]} == {"localhost"}
+    assert content["runtime"] == {"name": "native"}
+
+
+def test_the_scenario_is_not_asked_for_what_the_plan_says(folder: RunFolder) -> None:
+    folder.scenario.unlink()
+    assert read_plan(folder).run == "r1"
+
+
+def test_a_run_from_before_there_were_plans(folder: RunFolder) -> None:
+    made = read_plan(folder)
+    folder.plan.unlink()
+    assert read_plan(folder) == made
+    folder.scenario.unlink()
+    with pytest.raises(ScenarioError, match=r"scenario\.yaml"):
+        read_plan(folder)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (changed(plan=2), r": version 2, this testbed reads up to 1\. Use the testbed that"),
+        (changed(plan="1"), "its version is '1', expected 1"),
+        (without("plan"), "its version is None, expected 1"),
+        (cut_short, r"no JSON, or cut short \("),
+        (empty, r"no JSON, or cut short \("),
+        (nested, r"no JSON, or cut short \("),
+        (a_list, "no JSON object"),
+        (link, "it is a link, expected a file"),
+        (directory, "it is a folder, expected a file"),
+        (pipe, "it is no file, expected a file"),
+        (without("network"), "network: Field required"),
+        (without("nodes"), "nodes: Field required"),
+        (changed(nodes=[]), "it has no parameter server"),
+        (changed(nodes=[{"name": "ps"}]), r"nodes\.0\.role: Field required"),
+        (changed(runtime={"name": "podman"}), "not the plan of a run: .*podman"),
+    ],
+)
+def test_what_is_no_plan_is_refused(
+    folder: RunFolder, spoil: Callable[[Path], None], what: str
+) -> None:
+    spoil(folder.plan)
+    with pytest.raises(TestbedError, match=what) as refused:
+        read_plan(folder)
+    assert refused.value.message.startswith(f"{folder.plan}: ")
+    assert refused.value.exit_code == 1
+    assert refused.value.hint

@@ -1,0 +1,167 @@
+"""Every rule of the verdict, on both sides of its edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.events.kinds import RateMeasured, RoundTripMeasured
+from testbed.reports.verdict import Flow, Measurements, judge
+
+GOOD: dict[str, Any] = {
+    "state": "finished",
+    "busy_share_ratio": 0.0,
+    "late_steps_ratio": 0.0,
+    "late_requests_ratio": 0.0,
+    "differences": (),
+    "ingress": Flow(1000, 1000, 0, 1660, 1660),
+    "egress": Flow(1000, 1000, 0, 1660, 1660),
+}
+
+
+def reasons(**changes: Any) -> tuple[str, ...]:
+    verdict = judge(Measurements(**(GOOD | changes)))
+    assert verdict.valid == (not verdict.reasons)
+    return verdict.reasons
+
+
+def test_a_good_run_is_valid_and_everything_was_checked() -> None:
+    verdict = judge(Measurements(**GOOD))
+    assert verdict.valid
+    assert verdict.unchecked == ()
+
+
+def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
+    verdict = judge(Measurements("finished"))
+    assert verdict.valid
+    assert verdict.unchecked == (
+        "how busy the host was",
+        "the links' qdiscs",
+        "the PS's traffic",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"state": "failed", "reason": "w1 did not join"}, "The run failed before its end: w1"),
+        ({"state": "interrupted"}, "The run was interrupted before its end."),
+        ({"state": "training", "alive": True}, "The run is still going on."),
+        ({"state": "training"}, "its controller died in the state training."),
+        ({"attended": False}, "The run came to its end without its controller, which had died"),
+    ],
+)
+def test_a_run_must_reach_its_end(changes: dict[str, Any], reason: str) -> None:
+    (found,) = reasons(**changes)
+    assert reason in found
+
+
+def test_a_busy_host() -> None:
+    assert reasons(busy_share_ratio=0.1) == ()
+    assert reasons(busy_share_ratio=0.101) == (
+        "The host was more than 90% busy during 10.10% of the run (10% is allowed).",
+    )
+    assert reasons(busy_share_ratio=1.0, paced=False) == ()
+
+
+def test_late_steps() -> None:
+    assert reasons(late_steps_ratio=0.05) == ()
+    assert reasons(late_steps_ratio=None) == ()
+    assert reasons(late_steps_ratio=0.051) == (
+        "5.10% of the steps took longer than their class's speed (5% is allowed).",
+    )
+
+
+def test_late_requests() -> None:
+    assert reasons(late_requests_ratio=0.05) == ()
+    assert reasons(late_requests_ratio=None) == ()
+    assert reasons(late_requests_ratio=0.051) == (
+        "The parameter server was late for 5.10% of the requests, by its service (5% is allowed).",
+    )
+
+
+def test_qdiscs_as_configured() -> None:
+    difference = "w3 up: limit_bytes: configured 125000, the kernel has 3000"
+    assert reasons(differences=[difference]) == (f"A link is not as configured: {difference}.",)
+
+
+def test_rates() -> None:
+    allowed = [RateMeasured("w0 up", 10e6, 9.5e6), RateMeasured("w0 down", 10e6, 10.5e6)]
+    assert reasons(rates=allowed) == ()
+    assert reasons(rates=[RateMeasured("w0 up", 10e6, 9.4e6)]) == (
+        "w0 up: the rate measured 9.4 mbit/s, 6.00% off the configured 10 mbit/s (5% is allowed).",
+    )
+
+
+def test_round_trips() -> None:
+    allowed = [
+        RoundTripMeasured("class a", 0.0, 0.001),  # a millisecond is allowed where 5 % are less
+        RoundTripMeasured("class b", 0.1, 0.1049),
+        RoundTripMeasured("class c", 0.1, 0.1089, error_seconds=0.001),  # and four standard errors
+    ]
+    assert reasons(round_trips=allowed) == ()
+    assert reasons(round_trips=[RoundTripMeasured("class slow", 0.04, 0.0425)]) == (
+        "class slow: the round trip measured 42.50 ms, 2.50 ms off the configured 40.00 ms "
+        "(2.00 ms and what the jitter explains are allowed).",
+    )
+
+
+def test_a_training_that_could_not_go_on() -> None:
+    assert reasons(stalled="stalled: 11 workers wait for w3") == (
+        "The training stalled: 11 workers wait for w3.",
+    )
+
+
+def test_nodes() -> None:
+    assert reasons(lost=[("w2", "killed by signal 9")], rejected=[("w1", "NaN")]) == (
+        "A push of w1 was rejected: NaN.",
+        "w2 was lost before the end: killed by signal 9.",
+    )
+
+
+def test_what_was_left_out() -> None:
+    (found,) = reasons(left_out=["w0 up: delay 30ms"])
+    assert "(missing: warn): w0 up: delay 30ms." in found
+
+
+@pytest.mark.parametrize("side", ["ingress", "egress"])
+def test_retransmissions(side: str) -> None:
+    assert reasons(**{side: Flow(1000, 1000, 50, 1660, 1660)}) == ()
+    assert reasons(**{side: Flow(1000, 1000, 51, 1660, 1660)}) == (
+        f"{side}: 51 of 1,000 tcp bytes were retransmitted, 5.10% (5% is allowed).",
+    )
+
+
+@pytest.mark.parametrize("side", ["ingress", "egress"])
+def test_payload_must_fit_into_what_the_sockets_carried(side: str) -> None:
+    assert reasons(**{side: Flow(1001, 1000, 0, 1660, 1660)}) == (
+        f"{side}: 1,001 payload bytes do not fit into the 1,000 bytes that the sockets carried.",
+    )
+
+
+def test_the_interface_and_the_sockets_must_agree() -> None:
+    assert reasons(ingress=Flow(0, 1000, 0, 10_000, 9_900)) == ()
+    assert reasons(ingress=Flow(0, 1000, 0, 10_000, 10_100)) == ()
+    assert reasons(ingress=Flow(0, 1000, 0, 10_000, 9_899)) == (
+        "ingress: the interface counted 10,000 bytes where the sockets account for 9,899, "
+        "1.01% off (1% is allowed).",
+    )
+    assert len(reasons(ingress=Flow(0, 1000, 0, 10_000, 10_101))) == 1
+
+
+def test_repetitions_that_arrived_twice_explain_bytes_too_many_but_none_too_few() -> None:
+    assert reasons(ingress=Flow(0, 10_000, 400, 20_000, 19_400)) == ()
+    assert len(reasons(ingress=Flow(0, 10_000, 400, 20_000, 19_399))) == 1
+    assert len(reasons(ingress=Flow(0, 10_000, 400, 20_000, 20_201))) == 1
+
+
+def test_nothing_was_carried() -> None:
+    assert reasons(ingress=Flow(0, 0, 0, 0, 0), egress=Flow()) == ()
+
+
+def test_a_run_without_an_update_has_shown_nothing() -> None:
+    reason = "diverged: loss is nan at version 0"
+    verdict = judge(Measurements("finished", reason=reason, updates=0))
+    assert verdict.reasons == (f"No update was applied: {reason}.",)
+    assert judge(Measurements("finished", reason=reason, updates=1)).valid

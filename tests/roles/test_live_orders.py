@@ -1,0 +1,148 @@
+"""Orders between replies over real sockets: at the moments at which they come when simulated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.base import (
+    AlgorithmConfig,
+    Applied,
+    Halves,
+    Orders,
+    ServerHalf,
+    Stream,
+    Ticked,
+    Update,
+    WorkerHalf,
+)
+from testbed.datasets import Prepared
+from testbed.frame.worker import Shard, Worker
+from testbed.models import Mlp
+from testbed.payloads import Dense, Vector
+from testbed.roles.clock import Clock
+from testbed.roles.device import Device
+from testbed.roles.worker import drive, follow_orders
+
+RNG = np.random.default_rng(0)
+DATA = Prepared(
+    RNG.standard_normal((40, 1, 2, 2), dtype=np.float32),
+    RNG.integers(0, 3, 40),
+    RNG.standard_normal((6, 1, 2, 2), dtype=np.float32),
+    RNG.integers(0, 3, 6),
+    classes=3,
+    source={},
+)
+
+
+class Ordering(AlgorithmConfig):
+    """Orders a batch size, larger by one, at each of its moments."""
+
+    name: Literal["ordering"] = "ordering"
+    at: tuple[float, ...]
+
+    SENDS_ORDERS: ClassVar[bool] = True
+
+    def halves(self) -> Halves:
+        return Obedient, Commander
+
+
+class Obedient(WorkerHalf[Ordering]):
+    """Pushes every third step, with the moments of what it was told as its note."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.steps, self.told = 0, dict[str, float]()
+
+    def obey(self, orders: Orders, now: float) -> None:
+        super().obey(orders, now)
+        self.told[f"order {orders.batch_size}"] = now
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        self.steps += 1
+        self.told[f"step {self.steps} of {samples}"] = now
+        if self.steps % 3:
+            return None
+        told, self.told = self.told, {}
+        return Update(Dense(gradient.copy()), self.version, samples=samples, steps=3, note=told)
+
+
+class Commander(ServerHalf[Ordering]):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.left = list(self.config.at)
+        self.notes: dict[int, Mapping[str, float]] = {}
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        self.notes[worker] = update.note
+        self.version += 1
+        return [Applied(worker, self.version - 1)]
+
+    def next_tick(self, now: float) -> float:
+        return self.left[0] if self.left else inf
+
+    def tick(self, now: float) -> Ticked:
+        self.left.pop(0)
+        size = 5 + len(self.config.at) - len(self.left)
+        return Ticked(orders=dict.fromkeys(range(self.workers), Orders(batch_size=size)))
+
+
+def work(stage: Any, index: int, *, step_seconds: float) -> None:
+    """A worker as its process has it, to the end of the training."""
+    network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
+    clock = Clock(1.0)
+    half = stage.config.worker(network.layout, 2, rng=np.random.default_rng(index))
+    shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(index))
+    worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
+    with stage.connect() as connection:
+        device = Device(
+            index,
+            bound=network.bind(half.parameters),
+            data=DATA,
+            fingerprint=network.layout.fingerprint,
+            size=network.layout.size,
+            speed=step_seconds,
+            connection=connection,
+            clock=clock,
+            paced_first=True,
+        )
+        device.join()
+        follow_orders(connection, index, worker, clock)
+        drive(worker.loop(), device)
+
+
+@pytest.mark.slow
+def test_orders_inside_a_step_at_its_end_and_a_moment_after_it(
+    begin: Callable[..., Any],
+) -> None:
+    """Steps of 0.5 s. 6 at 0.25, inside the first: the second has 6. 7 at 0.9, inside the second:
+
+    the third has 7. 8 at 1.55, a moment after the third and after its push: it is not in its note.
+    """
+    config = Ordering(at=(0.25, 0.9, 1.55))
+    layout = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path()).layout
+    stage = begin(layout, updates=2, config=config)
+    threads = [
+        threading.Thread(target=work, args=(stage, index), kwargs={"step_seconds": 0.5})
+        for index in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stage.half.notes.keys() == {0, 1}
+    for told in stage.half.notes.values():
+        expected = {
+            "order 6": 0.25,
+            "step 1 of 2": 0.5,
+            "order 7": 0.9,
+            "step 2 of 6": 1.0,
+            "step 3 of 7": 1.5,
+        }
+        assert told == pytest.approx(expected, abs=0.1)

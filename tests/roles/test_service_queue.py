@@ -1,0 +1,65 @@
+"""The queue at the parameter server, live: who waits, who is gone, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.frame.stop import StopRule
+from testbed.rpc.service import SupersededError
+
+Bench = Any
+Run = Callable[..., Bench]
+
+
+def test_requests_queue_where_each_takes_time(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        loop = asyncio.get_running_loop()
+        bench.join(0, 1)
+        began = loop.time()
+        await asyncio.gather(bench.pull(1), bench.pull(0))
+        assert loop.time() - began >= 0.04  # two of 0.2 emulated seconds, of which one real has ten
+        pushes = [asyncio.create_task(bench.push(worker, 1, 0)) for worker in (1, 0)]
+        await bench.settle()
+        bench.seconds = 0.0625  # by this clock, which does not run by itself
+        assert [(await push).blocked for push in pushes] == [0.625, 0.625]  # all of it is held back
+        assert loop.time() - began >= 0.08
+        late = asyncio.create_task(bench.push(1, 2, 1))
+        await bench.settle()
+        bench.seconds = 0.2  # its turn ended at 1.0 emulated seconds, and it is 2.0
+        assert (await late).blocked == pytest.approx(1.375)
+
+    bench = run(play, service_seconds=0.2)
+    assert bench.rows()["worker"].tolist() == [1, 0, 1]
+    assert (bench.record.tally.served, bench.record.tally.served_late) == (5, 1)
+
+
+def test_the_end_finds_nobody_in_the_queue(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        waiting = [asyncio.create_task(bench.pull(worker)) for worker in (0, 1)]
+        await bench.settle()
+        bench.seconds = 1.0
+        bench.training.tick()
+        for pull in waiting:
+            assert (await pull).reply is None
+        bench.training.tick()
+        assert bench.training.drained.is_set()
+
+    run(play, service_seconds=36_000.0, stop=StopRule(time=10.0))
+
+
+def test_who_is_gone_when_its_turn_comes_changes_nothing(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await asyncio.gather(bench.pull(0), bench.pull(1))
+        push = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        bench.training.remove(0, "w0 was killed")
+        with pytest.raises(SupersededError):
+            await push
+
+    assert len(run(play, service_seconds=0.2).rows()) == 0

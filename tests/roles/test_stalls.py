@@ -1,0 +1,136 @@
+"""A training in which nobody can push any more, and one in which that only seems so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from testbed.algorithms import Bsp
+from testbed.algorithms.base import (
+    Applied,
+    Halves,
+    Measured,
+    Update,
+    WorkerHalf,
+)
+from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.payloads.layout import Layout
+from testbed.roles.training import SILENT_SECONDS
+from testbed.rpc.codec import decode_snapshot
+
+Bench = Any
+Half = Any
+Run = Callable[..., Bench]
+LAYOUT = Layout(("weight",), ((2, 2),))
+
+
+def test_a_worker_that_stands_still_for_long_stalls_those_that_wait(
+    run: Run, barrier: Half
+) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        held = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        bench.training.silence(1, silent=True)
+        bench.seconds = SILENT_SECONDS - 0.1
+        bench.training.tick()
+        assert not held.done()
+        bench.seconds = SILENT_SECONDS
+        bench.training.tick()
+        assert (await held).reply is None
+        assert bench.training.untold == []
+        assert bench.training.drained.is_set()
+
+    finished = [one for one in run(play, half=barrier).events() if one["event"] == "finished"]
+    assert [(one["reason"], one["stalled"]) for one in finished] == [
+        ("stalled: 1 worker waits for w1", True)
+    ]
+
+
+def test_a_worker_that_is_only_paused_stalls_nobody(run: Run, barrier: Half) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        held = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        bench.training.silence(1, silent=True)
+        bench.seconds = SILENT_SECONDS - 0.1
+        bench.training.silence(1, silent=False)
+        bench.seconds = 2 * SILENT_SECONDS
+        bench.training.tick()
+        assert not bench.training.ended.is_set()
+        await bench.push(1, 1, 0)
+        assert (await held).reply is not None
+
+    run(play, half=barrier)
+
+
+def test_a_training_that_all_have_left_is_stalled(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        bench.training.leave(0)
+        bench.training.remove(1, "killed")
+        assert bench.training.drained.is_set()
+
+    finished = run(play).events()[-1]
+    assert finished["stalled"]
+    assert finished["reason"].startswith("stalled: nobody is left who could push")
+
+
+class Careful(Bsp):
+    """BSP that holds its rounds until the loss of the model that they made is there."""
+
+    def halves(self) -> Halves:
+        return WorkerHalf, Auditor
+
+
+class Auditor(AveragingServer[Careful]):
+    wanted: int | None = None
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        applied = super().push(worker, update, now)
+        if applied:
+            self.wanted = self.version
+        return applied
+
+    def ready(self, worker: int) -> bool:
+        return self.wanted is None and super().ready(worker)
+
+    def wants_loss(self) -> bool:
+        return self.wanted is not None
+
+    def measured(self, measured: Measured) -> None:
+        if measured.version == self.wanted:
+            self.wanted = None
+
+
+def test_a_barrier_is_held_until_the_evaluator_has_measured_its_model(run: Run) -> None:
+    """The snapshot that is wanted goes out before any other, though none is due."""
+    half = Careful(name="bsp").server(
+        LAYOUT, 2, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
+    )
+
+    async def play(bench: Bench) -> None:
+        first = bench.snapshots.ask(0, 0.0)
+        bench.join(0, 1)
+        assert decode_snapshot(await first).version == 0
+        await bench.pull(0)
+        await bench.pull(1)
+        held = [asyncio.create_task(bench.push(worker, 1, 0)) for worker in (0, 1)]
+        await bench.settle()
+        assert not any(one.done() for one in held)
+        asked = bench.snapshots.ask(1000, 1e9)
+        bench.training.look()
+        snapshot = decode_snapshot(await asked)
+        assert (snapshot.version, snapshot.final) == (2, False)
+        bench.seconds = 1.0
+        bench.training.measured(Measured(snapshot.time, 2, 0.5), accuracy=0.1)
+        assert [(await one).reply is not None for one in held] == [True, True]
+
+    assert run(play, half=half).rows()["worker"].tolist() == [0, 1]

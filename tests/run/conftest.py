@@ -1,0 +1,194 @@
+"""A small run that was set up and not started, and what stands in for its agent."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.agent.launch import Exit, Launch
+from testbed.cli.console import Console
+from testbed.cli.live import LiveDisplay
+from testbed.errors import TestbedError
+from testbed.host.users import Users
+from testbed.network.counters import Traffic
+from testbed.plan.make import plan
+from testbed.run.removals import Removals
+from testbed.run.setup import Setup
+from testbed.run.watch import Watch
+from testbed.runtimes.base import ContainerSpec
+from testbed.scenario import Override, dump, load_text
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.status import Progress
+from testbed.topology import Plan
+
+TEXT = """\
+name: small
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers:
+  count: 3
+  classes:
+    fast: {share: 0.67, link: {up: {rate: 10mbit}}}
+    slow: {share: 0.33, memory: 64MiB}
+stop: {updates: 100}
+"""
+
+
+@dataclass
+class Agent:
+    """Answers as an agent does, from lists that a test fills.
+
+    Attributes:
+        ended: nodes that have ended and were not asked for yet.
+        answers: what the next calls of ``links`` return, or raise.
+        launched: the names of the nodes so far, in that order.
+        still: the names of the nodes that stand still.
+        on_launch: called with each of them.
+    """
+
+    ended: list[Exit] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    launched: list[str] = field(default_factory=list)
+    still: list[str] = field(default_factory=list)
+    on_launch: Callable[[str], Any] = lambda name: None
+
+    def launch(self, launch: Launch) -> int:
+        self.launched.append(launch.node.name)
+        self.on_launch(launch.node.name)
+        return 1000 + len(self.launched)
+
+    def exits(self) -> list[Exit]:
+        new, self.ended = self.ended, []
+        return new
+
+    def frozen(self) -> list[str]:
+        return self.still
+
+    def count(self) -> Traffic:
+        return Traffic()
+
+    def link_changes(self) -> list[Any]:
+        return []
+
+    def links(self) -> list[dict[str, Any]]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, TestbedError):
+            raise answer
+        found: list[dict[str, Any]] = answer
+        return found
+
+
+@dataclass
+class Driver:
+    """Makes containers as a driver does, or leaves that to the agent.
+
+    Attributes:
+        makes: whether it makes them itself.
+        contained: what it was asked for.
+        discarded: what was no longer wanted.
+    """
+
+    makes: bool = False
+    contained: list[ContainerSpec] = field(default_factory=list)
+    discarded: list[str] = field(default_factory=list)
+
+    def contain(
+        self, plan: Plan, folder: RunFolder, cells: Sequence[ContainerSpec]
+    ) -> dict[str, int]:
+        self.contained += cells
+        return {cell.node.name: 500 + i for i, cell in enumerate(cells)} if self.makes else {}
+
+    def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
+        self.discarded += nodes
+
+
+@dataclass
+class Small:
+    """One run, its agent, and what is seen of it.
+
+    Attributes:
+        shown: what the console shows.
+        now: what the clock shows; every look at it adds ``tick``.
+    """
+
+    setup: Setup
+    recorder: Recorder
+    shown: io.StringIO
+    agent: Agent = field(default_factory=Agent)
+    driver: Driver = field(default_factory=Driver)
+    now: float = 100.0
+    tick: float = 0.0
+
+    def clock(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def watch(self) -> Watch:
+        agent: Any = self.agent
+        return Watch(
+            plan=self.setup.plan,
+            folder=self.setup.folder,
+            recorder=self.recorder,
+            agent=agent,
+            removals=Removals(self.setup.folder.ps_socket, self.setup.token),
+            clock=self.clock,
+        )
+
+    def says(self, event: str, **fields: Any) -> None:
+        """The parameter server writes an event."""
+        with self.setup.folder.ps_events.open("a") as file:
+            line = {"time": 0.0, "elapsed_seconds": None, "event": event, **fields}
+            file.write(json.dumps(line) + "\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        lines = self.setup.folder.events.read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def make_small(tmp_path: Path) -> Iterator[Callable[..., Small]]:
+    """Sets a run up; options change the scenario."""
+    with ExitStack() as cleanup:
+
+        def make(*settings: str) -> Small:
+            scenario = load_text(TEXT, overrides=[Override.parse(text) for text in settings])
+            made = plan(scenario, "small-1")
+            folder = RunFolder.create(
+                tmp_path / "runs",
+                "small-1",
+                scenario="small",
+                text=dump(scenario),
+                classes=[node.device_class for node in made.workers],
+                now=0.0,
+            )
+            setup = Setup(
+                scenario=scenario,
+                plan=made,
+                folder=folder,
+                data=tmp_path / "data",
+                token="t0ken",
+                users=Users("root"),
+            )
+            shown = io.StringIO()
+            display = LiveDisplay(Console(file=shown), Progress(100, None))
+            recorder = cleanup.enter_context(
+                Recorder.into(folder, time_scale=scenario.time_scale, sinks=[display])
+            )
+            return Small(setup, recorder, shown)
+
+        yield make
+
+
+@pytest.fixture
+def small(make_small: Callable[..., Small]) -> Small:
+    """Three workers."""
+    return make_small()

@@ -1,0 +1,143 @@
+"""The order of a bring-up, how many nodes are on their way at once, and what is late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.agent.launch import Exit, Launch
+from testbed.errors import NodeError
+from testbed.run.deploy import MOST_STARTING, Deployment
+
+LINK = {"node": "w0", "differences": [], "left_out": [], "unseeded": False}
+
+
+class UnmeasuredDeployment(Deployment):
+    """One that trusts its links: measuring them takes a kernel."""
+
+    def probe_links(self) -> None:
+        pass
+
+
+def deployment(small: Any) -> Deployment:
+    return UnmeasuredDeployment(small.setup, small.driver, small.agent, small.watch(), small.clock)
+
+
+def obey(small: Any, name: str) -> None:
+    """What the parameter server writes when everything goes well."""
+    if name == "ps":
+        small.says("listening", port=5000)
+    elif name != "evaluator":
+        small.says("joined", node=name)
+    if name == "w2":
+        small.says("started")
+
+
+def test_everything_in_its_order(small: Any) -> None:
+    small.agent.on_launch = lambda name: obey(small, name)
+    small.agent.answers = [[LINK, {**LINK, "node": "w1"}]]
+    deployment(small).bring_up()
+    assert small.agent.launched == ["ps", "evaluator", "w0", "w1", "w2"]
+    shown = small.shown.getvalue().splitlines()
+    assert shown[:2] == ["starting the parameter server and 3 workers", "training"]
+    launched = [event for event in small.events() if event["event"] == "launched"]
+    assert [event["pid"] for event in launched] == [1001, 1002, 1003, 1004, 1005]
+
+
+def test_containers_of_an_engine_are_there_before_the_first_launch(make_small: Any) -> None:
+    small = make_small("runtime=docker")
+    small.driver.makes = True
+    pids: dict[str, int | None] = {}
+
+    def launch(launch: Launch) -> int:
+        assert len(small.driver.contained) == 5
+        pids[launch.node.name] = launch.container
+        obey(small, launch.node.name)
+        return 1
+
+    small.agent.launch = launch
+    small.agent.answers = [[LINK]]
+    deployment(small).bring_up()
+    assert pids == {"ps": 500, "evaluator": 501, "w0": 502, "w1": 503, "w2": 504}
+    assert small.shown.getvalue().startswith("creating 5 containers\n")
+    mounts = {cell.node.name: cell.mounts for cell in small.driver.contained}
+    assert mounts["w0"] == small.setup.launch(small.setup.plan.node("w0")).mounts
+
+
+def test_what_is_left_out_is_said_once_for_a_class(small: Any) -> None:
+    without = {**LINK, "left_out": ["class fast: up.delay 20ms"], "differences": ["up: rate"]}
+    small.agent.on_launch = lambda name: obey(small, name)
+    small.agent.answers = [[without, {**without, "node": "w1"}]]
+    deployment(small).bring_up()
+    (links,) = [event for event in small.events() if event["event"] == "links"]
+    assert links["left_out"] == ["class fast: up.delay 20ms"]
+    assert links["differences"] == ["w0: up: rate", "w1: up: rate"]
+    assert links["checked"] == 2
+
+
+def test_no_more_than_so_many_are_on_their_way_at_once(make_small: Any) -> None:
+    small = make_small("workers.count=40")
+    on_their_way: set[str] = set()
+    most = 0
+
+    def launch(name: str) -> None:
+        nonlocal most
+        if name == "ps":
+            small.says("listening", port=5000)
+        elif name != "evaluator":
+            on_their_way.add(name)
+            most = max(most, len(on_their_way))
+
+    def exits() -> list[Exit]:
+        """Asked when a bring-up looks: one of those on their way joins."""
+        if len(on_their_way) == MOST_STARTING["warm"] or len(small.agent.launched) == 42:
+            small.says("joined", node=on_their_way.pop())
+            if not on_their_way:
+                small.says("started")
+        return []
+
+    small.agent.on_launch, small.agent.exits = launch, exits
+    small.agent.answers = [[LINK]]
+    deployment(small).bring_up()
+    assert most == MOST_STARTING["warm"]
+    assert len(small.agent.launched) == 42
+
+
+def test_a_node_that_ends_while_its_link_is_read(small: Any) -> None:
+    def fail() -> list[Any]:
+        small.agent.links = lambda: [LINK]
+        small.agent.ended = [Exit("w1", 8)]
+        raise NodeError("w1: its link cannot be read")
+
+    small.agent.on_launch, small.agent.links = (lambda name: obey(small, name)), fail
+    deploying = deployment(small)
+    deploying.bring_up()
+    assert list(deploying.watch.lost) == ["w1"]
+
+
+def test_a_link_that_cannot_be_read_though_all_nodes_live(small: Any) -> None:
+    small.agent.on_launch = lambda name: obey(small, name)
+    small.agent.answers = [NodeError("w1: its link cannot be read")] * 10
+    small.tick = 1.0
+    with pytest.raises(NodeError, match="w1: its link cannot be read"):
+        deployment(small).bring_up()
+
+
+def test_a_parameter_server_that_does_not_listen(small: Any) -> None:
+    small.tick = 10.0
+    with pytest.raises(NodeError, match="ps not ready by the deadline of the bring-up") as late:
+        deployment(small).bring_up()
+    assert late.value.hint == "All logs: testbed logs small-1"
+
+
+def test_workers_that_do_not_join_are_named(small: Any) -> None:
+    small.setup.folder.log("w1").write_text("still loading\n")
+    small.agent.on_launch = lambda name: name in ("w1", "w2") or obey(small, name)
+    small.tick = 5.0
+    with pytest.raises(NodeError) as late:
+        deployment(small).bring_up()
+    assert late.value.message == (
+        "w1 and 1 more not ready by the deadline of the bring-up. "
+        "w1 is running; it printed:\n    still loading"
+    )

@@ -1,0 +1,123 @@
+"""The doctor's checks, one by one, on hosts that are made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.run.doctor import docker, kernel, limits, resources, software
+from testbed.run.doctor.findings import Case
+from testbed.runtimes import Docker
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(workers=100, runs=tmp_path / "runs", environment={}, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("release", "level"),
+    [("5.11.9", "missing"), ("4.19.0-6-amd64", "missing"), ("5.12", "ok"), ("6.8.0-31", "ok")],
+)
+def test_the_kernel_must_know_mount_setattr(release: str, level: str) -> None:
+    assert kernel.check_kernel(release).level == level
+
+
+def test_capabilities_that_root_lacks_are_named(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("Name:\tx\nCapEff:\t000001ffffffffff\n")
+    assert kernel.check_capabilities(status, root=True).level == "ok"
+    status.write_text("Name:\tx\nCapEff:\t00000000a80425fb\n")  # Docker's default
+    found = kernel.check_capabilities(status, root=True)
+    assert found.level == "missing"
+    assert found.found == "root lacks CAP_NET_ADMIN, CAP_SYS_PTRACE, CAP_SYS_ADMIN"
+    assert kernel.check_capabilities(status, root=False).level == "ok"
+
+
+def test_the_address_space(tmp_path: Path) -> None:
+    overcommit = tmp_path / "sys/vm/overcommit_memory"
+    overcommit.parent.mkdir(parents=True)
+    overcommit.write_text("0\n")
+    assert limits.check_address_space(limit_bytes=-1, proc=tmp_path).level == "ok"
+    assert limits.check_address_space(limit_bytes=2**30, proc=tmp_path).level == "missing"
+    overcommit.write_text("2\n")
+    assert limits.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
+
+
+def test_open_files_are_counted_by_the_workers(case: Case) -> None:
+    assert limits.check_files(case, limit=656).level == "ok"
+    short = limits.check_files(case, limit=655)
+    assert (short.level, short.mend) == ("missing", "Raise it: ulimit -n 656")
+
+
+def test_processes_are_counted_by_the_workers(case: Case, tmp_path: Path) -> None:
+    folder = tmp_path / "sys/kernel"
+    folder.mkdir(parents=True)
+    (folder / "threads-max").write_text("100000")
+    (folder / "pid_max").write_text("1000")
+    found = limits.check_processes(case, proc=tmp_path)
+    assert found.level == "missing"
+    assert found.found == "kernel.pid_max is 1,000, expected 1,800 for 100 workers"
+    assert found.mend == "Raise it: sysctl -w kernel.pid_max=1800"
+
+
+def test_inotify_is_only_a_warning(tmp_path: Path) -> None:
+    assert limits.check_inotify(proc=tmp_path).level == "warning"
+
+
+def test_memory_and_cpus(case: Case) -> None:
+    assert case.memory_bytes == 250_000_000 + 102 * 20_000_000
+    assert resources.check_memory(case, available=2_290_000_000).level == "ok"
+    assert resources.check_memory(case, available=2_289_999_999).level == "missing"
+    assert resources.check_cpus(case, cpus=1).level == "ok"
+
+
+def test_a_folder_of_runs_that_is_not_there_yet(case: Case, tmp_path: Path) -> None:
+    assert str(tmp_path) in resources.check_disk(case).found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_that_is_named_but_not_there(case: Case, tmp_path: Path) -> None:
+    assert software.check_data(case).level == "ok"
+    named = Case(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
+    assert software.check_data(named).level == "missing"
+
+
+def test_the_interpreter_and_its_packages() -> None:
+    assert software.check_python().level == "ok"
+    assert software.check_packages().level in ("ok", "warning")
+
+
+ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)
+
+
+def test_an_engine_that_cannot_be_used_is_all_that_is_said(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
+    (found,) = docker.check_engine(case, Docker(name="docker"))
+    assert (found.check, found.level) == ("engine", "missing")
+    assert "ssh://elsewhere" in found.found
+
+
+def test_what_an_engine_cannot_limit() -> None:
+    assert docker.check_engine_limits(ABLE).level == "ok"
+    found = docker.check_engine_limits(ABLE | {"MemoryLimit": False, "CPUSet": False})
+    assert found.level == "warning"
+    assert found.found.startswith("the engine cannot limit memory, cpuset: ")
+
+
+def test_an_engine_s_control_groups() -> None:
+    found = docker.check_group_driver({"CgroupDriver": "systemd", "CgroupVersion": "2"})
+    assert (found.level, found.found) == ("ok", "version 2, driver systemd")
+    assert docker.check_group_driver({"CgroupDriver": "none"}).level == "missing"
+
+
+def test_where_an_engine_keeps_containers(case: Case, tmp_path: Path) -> None:
+    found = docker.check_data_root({"DockerRootDir": str(tmp_path)}, case)
+    assert (found.level, str(tmp_path) in found.found) == ("ok", True)
+    many = Case(10**9, case.runs, {}, case.cache)
+    assert docker.check_data_root({"DockerRootDir": str(tmp_path)}, many).level == "missing"
+    gone = docker.check_data_root({"DockerRootDir": str(tmp_path / "gone")}, case)
+    assert gone.level == "warning"

@@ -1,0 +1,253 @@
+"""Runs are ended from outside: whatever became of their controller, and one after the other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError, TestbedError
+from testbed.events.entry import NAMES
+from testbed.events.kinds import Done, Drained, Finished, Started, State
+from testbed.run.down import asked_to_end, end_all, end_runs
+from testbed.telemetry.events import EventLog
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry
+
+NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
+
+
+@dataclass
+class Host:
+    """A driver of a host with some runs on it.
+
+    Attributes:
+        present: names of the runs that have something here.
+        foreign: those of them that are not stopped through a folder of ours.
+        stuck: those that cannot be removed.
+        orphans: where the folders of those were that have none any more.
+        on_stop: called when a run is stopped.
+    """
+
+    present: set[str] = field(default_factory=set)
+    foreign: set[str] = field(default_factory=set)
+    stuck: set[str] = field(default_factory=set)
+    orphans: set[Path] = field(default_factory=set)
+    stopped: list[str] = field(default_factory=list)
+    on_stop: Callable[[RunFolder], Any] = lambda folder: None
+
+    def find(self) -> tuple[str, ...]:
+        return tuple(sorted(self.present))
+
+    def find_orphans(self) -> tuple[RunFolder, ...]:
+        return tuple(RunFolder(path) for path in sorted(self.orphans))
+
+    def stop(self, folder: RunFolder) -> None:
+        self.stopped.append(folder.name)
+        self.on_stop(folder)
+        if folder.name in self.stuck:
+            raise HostError(f"{folder.name} cannot be removed.", hint="Try again.")
+        if folder.name not in self.foreign:
+            self.present.discard(folder.name)
+
+
+def make(runs: Path, name: str, state: State) -> RunFolder:
+    folder = RunFolder.create(runs, name, scenario="quick", text="", classes=["fast"], now=NOON)
+    folder.move(state, now=NOON)
+    return folder
+
+
+def end(folder: RunFolder, host: Any) -> Any:
+    (ended,) = end_runs([folder], host, clock=lambda: NOON + 60)
+    return ended
+
+
+def end_every(runs: Path, registry: Registry, **drivers: Any) -> Any:
+    """End all runs; those whose names begin with ``docker`` are the docker driver's."""
+
+    def runtime_of(folder: RunFolder) -> str:
+        return "docker" if folder.name.startswith("docker") else "native"
+
+    return end_all(runs, registry, drivers=drivers, runtime_of=runtime_of, clock=lambda: NOON)
+
+
+def test_a_run_whose_controller_died(tmp_path: Path) -> None:
+    folder = make(tmp_path, "r1", "training")
+    host = Host({"r1"})
+    assert end(folder, host).acted
+    state = folder.state()
+    assert (state.state, state.ended) == ("interrupted", "2026-01-01T12:01:00.000Z")
+    assert state.reason == "ended by `testbed down`"
+    assert host.present == set()
+    assert not end(folder, host).acted
+    assert folder.state() == state
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "reason"),
+    [
+        ("done", "finished", "300 updates applied"),
+        ("finished", "interrupted", "ended by `testbed down`"),
+    ],
+)
+def test_a_run_that_had_come_to_its_end_without_its_controller(
+    tmp_path: Path, last: str, state: str, reason: str
+) -> None:
+    folder = make(tmp_path, "r1", "training")
+    said = [Started(), Finished("300 updates applied", 300), Drained(), Done(evaluated=True)]
+    with closing(EventLog(folder.ps_events)) as log:
+        for event in said[: [NAMES[type(event)] for event in said].index(last) + 1]:
+            log.write(event)
+    assert end(folder, Host({"r1"})).acted
+    assert (folder.state().state, folder.state().reason) == (state, reason)
+
+
+def test_what_a_finished_run_has_left_is_removed_and_its_end_stands(tmp_path: Path) -> None:
+    folder = make(tmp_path, "r1", "finished")
+    host = Host({"r1"})
+    assert end(folder, host).acted
+    assert host.present == set()
+    assert folder.state().state == "finished"
+
+
+def test_a_run_of_the_same_name_elsewhere_is_not_said_to_have_been_ended(tmp_path: Path) -> None:
+    folder = make(tmp_path, "r1", "finished")
+    assert not end(folder, Host({"r1"}, foreign={"r1"})).acted
+
+
+@pytest.mark.parametrize("part", ["scenario.yaml", "updates", "logs", "ps", "control"])
+def test_a_run_that_lacks_a_part_is_ended_all_the_same(tmp_path: Path, part: str) -> None:
+    folder = make(tmp_path, "r1", "starting")
+    lost = folder.path / part
+    lost.rmdir() if lost.is_dir() else lost.unlink()
+    (one,) = end_every(tmp_path, Registry(tmp_path / "none"), native=Host({"r1"}))
+    assert (one.run, one.acted, one.failure) == ("r1", True, None)
+    assert folder.state().state == "interrupted"
+
+
+def test_a_run_whose_plan_cannot_be_read_does_not_keep_the_others(tmp_path: Path) -> None:
+    for name in ("bad", "good"):
+        make(tmp_path, name, "training")
+
+    def runtime_of(folder: RunFolder) -> str:
+        if folder.name == "bad":
+            raise TestbedError("plan.json: cut short")
+        return "native"
+
+    host = Host({"bad", "good"})
+    bad, good = end_all(
+        tmp_path,
+        Registry(tmp_path / "none"),
+        drivers={"native": host},
+        runtime_of=runtime_of,
+        clock=lambda: NOON,
+    )
+    assert (bad.run, str(bad.failure), bad.acted) == ("bad", "plan.json: cut short", False)
+    assert (good.run, good.acted) == ("good", True)
+    assert host.present == {"bad"}
+
+
+def test_what_has_no_state_is_no_run_to_be_ended(tmp_path: Path) -> None:
+    make(tmp_path, "r1", "created").run_file.unlink()
+    assert end_every(tmp_path, Registry(tmp_path / "none"), native=Host()) == []
+
+
+def test_a_controller_that_lives_learns_that_it_was_no_failure(tmp_path: Path) -> None:
+    folder = make(tmp_path, "r1", "training")
+    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def let_go(folder: RunFolder) -> None:
+        assert asked_to_end(folder)
+        folder.move("interrupted", now=NOON + 30, reason="seen")
+        os.close(lock)
+
+    assert not asked_to_end(folder)
+    assert end(folder, Host({"r1"}, on_stop=let_go)).acted
+    assert not asked_to_end(folder)
+    assert folder.state().reason == "seen"
+
+
+def test_one_that_cannot_be_ended_does_not_keep_the_next(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    stuck, damaged, good = (make(runs, name, "training") for name in ("a", "b", "c"))
+    damaged.run_file.write_text("[]")
+    host: Any = Host({"a", "b", "c"}, stuck={"a"})
+    ended = end_every(runs, Registry(tmp_path / "none"), native=host)
+    assert [one.run for one in ended] == ["a", "b", "c"]
+    assert [str(one.failure) for one in ended[:2]] == [
+        "a cannot be removed. Try again.",
+        f"{damaged.run_file}: not a JSON object. The file is damaged.",
+    ]
+    assert ended[2].failure is None
+    assert good.state().state == "interrupted"
+    assert stuck.state().state == "training"
+
+
+def test_all_are_those_of_the_folder_of_the_registry_and_of_the_host(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry")
+    make(tmp_path / "runs", "here", "training")
+    registry.add(make(tmp_path / "elsewhere", "there", "training").path)
+    make(tmp_path / "other", "unknown", "training")
+    host: Any = Host({"here", "there", "left", "somebody's"}, foreign={"somebody's"})
+    ended = end_every(tmp_path / "runs", registry, native=host)
+    assert {one.run: (one.acted, one.folder is None) for one in ended} == {
+        "here": (True, False),
+        "there": (True, False),
+        "left": (True, True),
+        "somebody's": (False, True),
+    }
+    assert host.present == {"somebody's"}
+
+
+def test_runs_whose_folders_were_deleted_are_ended_wherever_those_were(tmp_path: Path) -> None:
+    make(tmp_path, "here", "training")
+    orphans = {Path("/elsewhere/deleted"), Path("/elsewhere/stuck")}
+    host: Any = Host({"here", "deleted", "stuck", "somebody's"}, {"somebody's"}, {"stuck"}, orphans)
+    ended = end_every(tmp_path, Registry(tmp_path / "none"), native=host)
+    assert {one.run: (one.acted, one.failure is None) for one in ended} == {
+        "here": (True, True),
+        "deleted": (True, True),
+        "stuck": (False, False),
+        "somebody's": (False, True),
+    }
+
+
+class Silent(Host):
+    """One whose engine does not answer."""
+
+    def find(self) -> tuple[str, ...]:
+        raise HostError("No Docker engine answers.", hint="Start it.")
+
+
+def test_an_engine_that_does_not_answer_keeps_no_other_run_from_being_ended(tmp_path: Path) -> None:
+    make(tmp_path, "plain", "training")
+    make(tmp_path, "docker-1", "training")
+    make(tmp_path, "docker-2", "finished")
+    host: Any = Host({"plain"})
+    ended = end_every(tmp_path, Registry(tmp_path / "none"), docker=Silent(), native=host)
+    assert {one.run: (one.acted, str(one.failure), str(one.unasked)) for one in ended} == {
+        "plain": (True, "None", "None"),
+        "docker-1": (False, "No Docker engine answers. Start it.", "None"),
+        "docker-2": (False, "None", "No Docker engine answers. Start it."),
+    }
+
+
+def test_every_runtime_is_asked_what_is_left(tmp_path: Path) -> None:
+    make(tmp_path, "docker-1", "training")
+    native, docker = Host({"left"}), Host({"docker-1", "docker-left"})
+    end_every(tmp_path, Registry(tmp_path / "none"), native=native, docker=docker)
+    assert (native.stopped, docker.stopped) == (["left"], ["docker-1", "docker-left"])
+
+
+@pytest.mark.parametrize("state", ["created", "starting"])
+def test_a_run_that_never_trained(tmp_path: Path, state: State) -> None:
+    folder = make(tmp_path, "r1", state)
+    assert end(folder, Host()).acted
+    assert folder.state().state == "interrupted"

@@ -1,0 +1,77 @@
+"""Signals end a run where that does no harm, and wait where it would."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from testbed.run.interrupts import SIGNALS, Interrupted, Interrupts
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_interrupts_where_it_is_allowed(number: signal.Signals) -> None:
+    with (
+        Interrupts() as interrupts,
+        pytest.raises(Interrupted, match=number.name),
+        interrupts.allowed(),
+    ):
+        os.kill(os.getpid(), number)
+
+
+def test_elsewhere_it_waits_until_it_is_allowed() -> None:
+    steps = []
+    with Interrupts() as interrupts, pytest.raises(Interrupted, match="SIGTERM"):
+        os.kill(os.getpid(), signal.SIGTERM)
+        steps.append("done")
+        with interrupts.allowed():
+            steps.append("never")
+    assert steps == ["done"]
+
+
+def test_elsewhere_it_waits_until_it_is_asked_for() -> None:
+    with Interrupts() as interrupts:
+        interrupts.check()
+        os.kill(os.getpid(), signal.SIGHUP)
+        with pytest.raises(Interrupted, match="SIGHUP"):
+            interrupts.check()
+
+
+def test_the_tear_down_is_not_cut_short_by_a_second_one() -> None:
+    steps = []
+    with Interrupts() as interrupts:
+        with pytest.raises(Interrupted, match="SIGINT"), interrupts.allowed():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                for number in SIGNALS:
+                    os.kill(os.getpid(), number)
+                steps.append("torn down")
+        os.kill(os.getpid(), signal.SIGINT)
+        steps.append("reported")
+    assert steps == ["torn down", "reported"]
+
+
+def test_after_the_allowed_part_signals_wait_again() -> None:
+    with Interrupts() as interrupts:
+        with interrupts.allowed():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_nohup_is_respected() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            interrupts.check()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_former_handlers_come_back() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with Interrupts():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert [signal.getsignal(number) for number in SIGNALS] == before

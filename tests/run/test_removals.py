@@ -1,0 +1,172 @@
+"""The parameter server is told which workers are gone, and a run does not depend on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.agent.launch import Exit
+from testbed.errors import RejectedError
+from testbed.rpc import methods
+from testbed.rpc._pb import ps_pb2
+from testbed.rpc.addresses import unix_address
+from testbed.rpc.limits import Limits
+from testbed.rpc.service import Call, Gate, serving
+from testbed.run.removals import Removals
+
+TOKEN = "t0ken"
+Answer = Callable[[bytes], Awaitable[bytes]]
+
+
+class Heard(list[tuple[int, str]]):
+    """The removals that have reached a server; this one answers them well."""
+
+    async def __call__(self, message: bytes) -> bytes:
+        request = ps_pb2.RemoveRequest.FromString(message)
+        self.append((request.worker, request.reason))
+        return ps_pb2.RemoveReply().SerializeToString()
+
+
+@contextmanager
+def server(socket: Path, answer: Answer, method: str = methods.REMOVE) -> Iterator[None]:
+    """Answers removals at a socket, in a thread of its own."""
+    loop, over, listening = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+
+    async def remove(message: bytes, call: Call) -> bytes:
+        return await answer(message)
+
+    async def serve() -> None:
+        refused, failed = (lambda refusal: None), (lambda error: None)
+        gate = Gate(TOKEN, {method: remove}, Limits(1000), refused, failed=failed)
+        with unix_address(socket) as address:
+            async with serving(address, gate):
+                listening.set()
+                await over.wait()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert listening.wait(10)
+        yield
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Path:
+    """Deep enough to be no address."""
+    folder = tmp_path / ("run" * 40) / "ps"
+    folder.mkdir(parents=True)
+    return folder / "ps.sock"
+
+
+def test_each_is_reported_once(socket: Path) -> None:
+    heard, removals = Heard(), Removals(socket, TOKEN)
+    with server(socket, heard):
+        removals.tell()
+        removals.add(2, "w2 was ended by SIGKILL")
+        removals.add(0, "w0 exited with status 2")
+        removals.tell()
+        removals.tell()
+        removals.add(1, "w1 ran out of memory")
+        removals.tell()
+    assert heard == [
+        (2, "w2 was ended by SIGKILL"),
+        (0, "w0 exited with status 2"),
+        (1, "w1 ran out of memory"),
+    ]
+
+
+def test_who_stands_still_and_who_goes_on_is_reported_when_it_changes(socket: Path) -> None:
+    heard, removals = Heard(), Removals(socket, TOKEN)
+
+    async def silence(message: bytes) -> bytes:
+        request = ps_pb2.SilenceRequest.FromString(message)
+        heard.append((request.worker, "silent" if request.silent else "goes on"))
+        return ps_pb2.SilenceReply().SerializeToString()
+
+    with server(socket, silence, methods.SILENCE):
+        for frozen in (set(), {1}, {1}, {1, 2}, {2}):
+            removals.frozen(frozen)
+            removals.tell()
+    assert heard == [(1, "silent"), (2, "silent"), (1, "goes on")]
+
+
+def test_what_nobody_hears_is_said_again(socket: Path) -> None:
+    heard, removals = Heard(), Removals(socket, TOKEN)
+    removals.add(1, "killed")
+    removals.tell()  # nobody listens
+    with server(socket, heard):
+        removals.tell()
+        removals.tell()
+    assert heard == [(1, "killed")]
+
+
+def test_a_folder_that_is_gone_is_no_failure_of_the_run(socket: Path) -> None:
+    removals = Removals(socket, TOKEN)
+    removals.add(1, "killed")
+    socket.parent.rmdir()
+    removals.tell()
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(socket: Path) -> None:
+    removals = Removals(socket, TOKEN, answer_seconds=0.1)
+    removals.add(1, "killed")
+
+    async def silent(message: bytes) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with server(socket, silent):
+        removals.tell()
+    heard = Heard()
+    with server(socket, heard):
+        removals.tell()
+    assert heard == [(1, "killed")]
+
+
+def test_what_is_refused_is_not_said_again(socket: Path) -> None:
+    removals, asked = Removals(socket, TOKEN), Heard()
+
+    async def refuse(message: bytes) -> bytes:
+        await asked(message)
+        raise RejectedError("worker 7: the scenario has 3, from 0 on")
+
+    removals.add(7, "killed")
+    removals.add(1, "killed too")
+    with server(socket, refuse):
+        removals.tell()
+        removals.tell()
+    assert [worker for worker, _ in asked] == [7, 1]
+
+
+def test_a_worker_that_ends_unforeseen_is_reported(small: Any) -> None:
+    watch, heard = small.watch(), Heard()
+    small.says("started")
+    small.agent.ended = [Exit("w1", -9)]
+    with server(small.setup.folder.ps_socket, heard):
+        watch.look()
+        small.says("finished", reason="100 updates applied", version=100)
+        small.agent.ended = [Exit("w0", 0), Exit("w2", -15)]
+        watch.look()
+    assert heard == [(1, "w1 was ended by SIGKILL"), (2, "w2 was ended by SIGTERM")]
+
+
+def test_without_a_parameter_server_the_watch_goes_on(small: Any) -> None:
+    watch = small.watch()
+    small.says("started")
+    small.agent.ended = [Exit("w1", -9)]
+    watch.look()
+    watch.look()
+    assert watch.lost == {"w1": "w1 was ended by SIGKILL"}

@@ -1,0 +1,118 @@
+"""``runtime: auto`` is settled before anything else is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import HostError, ScenarioError, TestbedError
+from testbed.plan.make import plan
+from testbed.plan.written import plan_text
+from testbed.run.runtime import Choose, driver_for, runtime_of, settle
+from testbed.runtimes import Docker, Native
+from testbed.runtimes.choose import Choice, drivers
+from testbed.scenario import Scenario, load_text
+from testbed.telemetry.folder import RunFolder
+
+TEXT = """\
+name: any
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+runtime: RUNTIME
+workers: {count: 2, classes: {strong: {gpus: GPUS}}}
+stop: {updates: 10}
+"""
+NATIVE = Choice(Native(name="native"), "no engine answers")
+DOCKER = Choice(Docker(name="docker"), "it has the image")
+
+
+def scenario(runtime: str, gpus: int = 0) -> Scenario:
+    return load_text(TEXT.replace("RUNTIME", runtime).replace("GPUS", str(gpus)))
+
+
+def always(choice: Choice, *, gpu: bool = False) -> Choose:
+    def choose(*, gpu: bool, expected: bool = gpu) -> Choice:
+        assert gpu is expected
+        return choice
+
+    return choose
+
+
+def never(*, gpu: bool) -> Choice:
+    raise AssertionError("nobody left that to the host")
+
+
+@pytest.mark.parametrize("name", ["native", "docker"])
+def test_a_runtime_that_is_named_is_taken(name: str) -> None:
+    asked = scenario(name)
+    settled = settle(asked, choose=never)
+    assert (settled.scenario, settled.runtime.name, settled.choice) == (asked, name, None)
+    assert type(settled.driver) is type(drivers()[name])
+
+
+@pytest.mark.parametrize("choice", [NATIVE, DOCKER], ids=["native", "docker"])
+def test_the_scenario_names_what_auto_came_to(choice: Choice) -> None:
+    settled = settle(scenario("auto"), choose=always(choice))
+    assert settled.scenario.runtime == settled.runtime == choice.runtime
+    assert settled.choice == choice
+    assert settled.scenario.model_dump(exclude={"runtime"}) == scenario("auto").model_dump(
+        exclude={"runtime"}
+    )
+
+
+def test_gpus_are_had_from_docker_or_not_at_all() -> None:
+    asked = scenario("auto", gpus=1)
+    assert settle(asked, choose=always(DOCKER, gpu=True)).runtime.name == "docker"
+    with pytest.raises(HostError, match=r"class strong has GPUs.*native here: no engine answers"):
+        settle(asked, choose=always(NATIVE, gpu=True))
+
+
+def test_what_a_choice_says() -> None:
+    assert str(NATIVE) == "runtime native: no engine answers"
+
+
+def run_with(place: Path, runtime: str, *, planned: bool = True) -> RunFolder:
+    """The folder of a run, as it is or as it was before there were plans."""
+    text = TEXT.replace("RUNTIME", runtime).replace("GPUS", "0")
+    made = plan_text(plan(load_text(text), "r1")) if planned else ""
+    return RunFolder.create(
+        place, "r1", scenario="s", text=text, classes=["default"], now=0.0, plan=made
+    )
+
+
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize(
+    ("runtime", "expected"),
+    [
+        ("native", Native(name="native")),
+        ("docker", Docker(name="docker")),
+        ("{docker: {image: 'mine:1'}}", Docker(name="docker", image="mine:1")),
+    ],
+)
+def test_what_made_the_containers_of_a_run(
+    tmp_path: Path, runtime: str, expected: Native | Docker, planned: bool
+) -> None:
+    assert runtime_of(run_with(tmp_path, runtime, planned=planned)) == expected
+
+
+def test_a_folder_that_says_nothing_any_more(tmp_path: Path) -> None:
+    assert runtime_of(RunFolder(tmp_path / "gone")) == Native(name="native")
+    folder = run_with(tmp_path, "docker", planned=False)
+    folder.scenario.write_text("runtime: [\n")
+    assert runtime_of(folder) == Native(name="native")
+
+
+def test_a_plan_that_cannot_be_read_is_no_reason_to_guess(tmp_path: Path) -> None:
+    folder = run_with(tmp_path, "docker")
+    folder.plan.write_text("{")
+    with pytest.raises(TestbedError, match=r"plan\.json: not the plan of a run"):
+        runtime_of(folder)
+
+
+def test_a_simulated_run_has_no_driver(tmp_path: Path) -> None:
+    text = TEXT.replace("RUNTIME", "simulated").replace("gpus: GPUS", "speed: 1s")
+    made = plan(load_text(text), "r1")
+    with pytest.raises(ScenarioError, match=r"plan\.json: runtime: found simulated"):
+        driver_for(RunFolder(tmp_path), made)

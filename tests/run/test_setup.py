@@ -1,0 +1,120 @@
+"""What a run's nodes are started with, and what a run is called."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import ScenarioError
+from testbed.run.setup import custom_files, new_token, run_name
+from testbed.scenario import load, load_text
+
+NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
+
+
+def targets(small: Any, node: str) -> dict[str, bool]:
+    """What a node sees of the host, and whether it may write there."""
+    launch = small.setup.launch(small.setup.plan.node(node))
+    launch.check()
+    return {str(mount.target): mount.writable for mount in launch.mounts}
+
+
+def test_only_the_ps_may_write_and_workers_do_not_see_its_folder(small: Any) -> None:
+    everybody = {"/run/testbed/scenario.yaml": False, "/run/testbed/data": False}
+    assert targets(small, "ps") == everybody | {"/run/testbed/ps": True}
+    assert targets(small, "evaluator") == everybody | {"/run/testbed/ps": False}
+    assert targets(small, "w0") == everybody
+    small.setup = replace(small.setup, scenario=load_text(OWN.format(model="m.py", dataset="d.py")))
+    assert targets(small, "w0") == everybody | {"/run/testbed/custom": False}
+
+
+def test_workers_know_the_ps_and_the_ps_the_workers(small: Any) -> None:
+    plan, setup = small.setup.plan, small.setup
+    to_ps = [(n.address, n.mac) for n in setup.launch(plan.node("w1")).neighbours]
+    assert to_ps == [("10.77.0.1", "02:00:0a:4d:00:01")]
+    to_workers = [n.address for n in setup.launch(plan.ps).neighbours]
+    assert to_workers == ["10.77.0.2", "10.77.0.3", "10.77.0.4"]
+    assert setup.launch(plan.node("evaluator")).neighbours == ()
+
+
+def test_a_role_gets_its_arguments(small: Any) -> None:
+    launch = small.setup.launch(small.setup.plan.node("w2"))
+    assert launch.entry == "testbed.roles.worker:main"
+    assert launch.arguments == {
+        "node": "w2",
+        "index": "2",
+        "folder": "/run/testbed",
+        "server": "10.77.0.1:5000",
+        "token": "t0ken",
+    }
+    assert launch.log == small.setup.folder.log("w2")
+
+
+def test_cold_nodes_need_no_template(make_small: Any) -> None:
+    assert make_small("launch=cold").setup.template().preload == ()
+
+
+def test_warm_nodes_are_forked_from_one_that_has_imported_every_role(small: Any) -> None:
+    template = small.setup.template()
+    assert template.preload == tuple(f"testbed.roles.{r}" for r in ("ps", "evaluator", "worker"))
+    assert template.arguments["scenario"] == str(small.setup.folder.scenario)
+
+
+def test_the_agent_reads_the_data_that_it_warms_up_with(small: Any) -> None:
+    start = small.setup.start()
+    assert start.reads == (small.setup.data,)
+    assert start.template == small.setup.template()
+
+
+def test_a_container_has_what_the_role_in_it_is_launched_with(small: Any) -> None:
+    for node in small.setup.plan.nodes:
+        cell, launch = small.setup.cell(node), small.setup.launch(node)
+        assert (cell.node, cell.mounts, cell.log) == (node, launch.mounts, launch.log)
+
+
+def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+    assert run_name("quick", now=NOON, taken=tmp_path) == "quick-0101-120000"
+    (tmp_path / "quick-0101-120000").mkdir()
+    (tmp_path / "quick-0101-120000-2").symlink_to("nowhere")
+    assert run_name("quick", now=NOON, taken=tmp_path) == "quick-0101-120000-3"
+
+
+def test_tokens_are_not_alike() -> None:
+    assert len({new_token() for _ in range(100)}) == 100
+    assert len(new_token()) == 32
+
+
+OWN = """\
+name: own
+algorithm: asgd
+model: {{name: custom, file: {model}, class: Net}}
+dataset: {{name: custom, file: {dataset}, class: Data}}
+workers: {{count: 1}}
+stop: {{updates: 1}}
+"""
+
+
+def own(folder: Path, *, model: str, dataset: str) -> tuple[Path, ...]:
+    for name in (model, dataset):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("")
+    file = folder / "own.yaml"
+    file.write_text(OWN.format(model=model, dataset=dataset))
+    return custom_files(load(file), folder)
+
+
+def test_files_of_ones_own(tmp_path: Path) -> None:
+    assert own(tmp_path, model="net.py", dataset="data.py") == (
+        tmp_path / "data.py",
+        tmp_path / "net.py",
+    )
+    assert own(tmp_path, model="net.py", dataset="./net.py") == (tmp_path / "net.py",)
+
+
+def test_two_files_of_one_name(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"dataset.file: found .*b/net.py, expected another"):
+        own(tmp_path, model="net.py", dataset=os.path.join("b", "net.py"))  # noqa: PTH118

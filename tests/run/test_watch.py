@@ -1,0 +1,147 @@
+"""What is made of the parameter server's records and of nodes that end."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.agent.launch import Exit
+from testbed.errors import HostError, NodeError
+from testbed.events.kinds import Joined, Listening
+from testbed.run.watch import describe_exit, quote_log
+
+
+def start(small: Any) -> Any:
+    watch = small.watch()
+    for worker in ("w0", "w1", "w2"):
+        small.says("joined", node=worker)
+    small.says("started")
+    watch.look()
+    return watch
+
+
+def test_the_training_is_announced_before_its_first_status(small: Any) -> None:
+    watch = small.watch()
+    small.says("listening", port=5000)
+    small.says("joined", node="w1")
+    watch.look()
+    assert (watch.seen, watch.joined) == ({Listening, Joined}, {"w1"})
+    assert small.shown.getvalue() == ""
+    small.says("started")
+    watch.look()
+    training, status = small.shown.getvalue().splitlines()
+    assert training == "training"
+    assert status.startswith("0 updates (0%)")
+
+
+def test_a_worker_that_ends_is_named_and_the_others_go_on(small: Any) -> None:
+    watch = start(small)
+    small.agent.ended = [Exit("w1", -9)]
+    watch.look()
+    assert watch.lost == {"w1": "w1 was ended by SIGKILL"}
+    assert small.shown.getvalue().splitlines()[-1] == "w1 was ended by SIGKILL; the others go on"
+    assert small.events()[-1]["event"] == "exited"
+    assert small.events()[-1]["planned"] is False
+    assert small.events()[-1]["how"] == "w1 was ended by SIGKILL"
+
+
+def test_a_rejected_push_is_shown(small: Any) -> None:
+    watch = start(small)
+    small.says("rejected", node="w2", reason="a value is NaN")
+    watch.look()
+    assert small.shown.getvalue().splitlines()[-1] == "w2: rejected: a value is NaN"
+
+
+def test_what_was_said_after_the_last_look_is_taken_in_once(small: Any) -> None:
+    watch = start(small)
+    small.says("rejected", node="w2", reason="a value is NaN")
+    small.says("left", node="w2")
+    watch.catch_up()
+    assert [event["event"] for event in small.events()[-2:]] == ["rejected", "left"]
+    assert small.shown.getvalue().splitlines()[-1] == "w2: rejected: a value is NaN"
+    watch.catch_up()
+    assert [event["event"] for event in small.events()].count("left") == 1
+
+
+def test_without_workers_the_parameter_server_ends_the_training(small: Any) -> None:
+    watch = start(small)
+    small.setup.folder.log("w2").write_text("bye\n")
+    small.agent.ended = [Exit("w0", 8), Exit("w1", 8), Exit("w2", 5)]
+    watch.look()
+    assert list(watch.lost) == ["w0", "w1", "w2"]
+    said = small.shown.getvalue()
+    assert said.endswith("w2 exited with status 5: no worker is left; it printed:\n    bye\n")
+
+
+@pytest.mark.parametrize("node", ["ps", "evaluator"])
+def test_some_nodes_cannot_be_done_without(small: Any, node: str) -> None:
+    watch = start(small)
+    small.agent.ended = [Exit(node, 1)]
+    with pytest.raises(NodeError, match=f"{node} exited with status 1; it printed nothing") as it:
+        watch.look()
+    assert it.value.hint == f"The whole log: testbed logs small-1 {node}"
+
+
+def test_before_the_training_no_node_can(small: Any) -> None:
+    watch = small.watch()
+    small.agent.ended = [Exit("w0", 0)]
+    with pytest.raises(NodeError, match="w0 exited with status 0"):
+        watch.look()
+
+
+def test_after_the_training_a_good_end_is_as_planned(small: Any) -> None:
+    watch = start(small)
+    small.says("finished", reason="100 updates applied", version=100)
+    small.agent.ended = [Exit("evaluator", 0), Exit("w0", 0)]
+    watch.look()
+    assert (watch.ending, watch.lost) == ("100 updates applied", {})
+    assert [event["planned"] for event in small.events()[-2:]] == [True, True]
+
+
+def test_what_a_node_wrote_before_its_end_is_read_before_its_end_is_judged(small: Any) -> None:
+    """The evaluator may end right after the parameter server wrote that training has ended."""
+    watch = start(small)
+    asked = small.agent.exits
+
+    def exits() -> list[Exit]:
+        small.says("finished", reason="100 updates applied", version=100)
+        return [*asked(), Exit("evaluator", 0)]
+
+    small.agent.exits = exits
+    watch.look()
+    assert watch.ending == "100 updates applied"
+
+
+def test_a_folder_that_was_deleted_ends_the_run(small: Any) -> None:
+    watch = start(small)
+    shutil.rmtree(small.setup.folder.path)
+    with pytest.raises(HostError, match="was deleted while the run went on"):
+        watch.look()
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        (Exit("w2", 3), "w2 exited with status 3"),
+        (Exit("w2", -15), "w2 was ended by SIGTERM"),
+        (Exit("w2", -40), "w2 was ended by signal 40"),
+        (Exit("w2", -9, out_of_memory=True), "w2 ran out of memory: .* limit of 64MiB"),
+        (Exit("w2", -9, container_ended=True), "w2: its container was stopped or removed"),
+        (Exit("w2", 3, container_ended=True), "w2 exited with status 3"),
+    ],
+)
+def test_how_a_node_ended(small: Any, ended: Exit, words: str) -> None:
+    assert re.fullmatch(words, describe_exit(small.setup.plan.node("w2"), ended))
+
+
+def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "w0.log"
+    assert quote_log(log) == "; it printed nothing."
+    log.write_text("".join(f"line {n}\n" for n in range(20)))
+    quoted = quote_log(log).splitlines()
+    assert quoted[0] == "; it printed:"
+    assert quoted[1:] == [f"    line {n}" for n in range(8, 20)]

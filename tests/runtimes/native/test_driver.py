@@ -1,0 +1,358 @@
+"""What a native node is, sees and may, looked at from inside and from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import testbed
+from testbed.agent.launch import Exit, Mount
+from testbed.agent.settings import Template
+from testbed.errors import HostError, NodeError
+from testbed.host.cpusets import usable
+from testbed.host.environment import agent_environment
+from testbed.host.users import find_ranges
+from testbed.network.ends import Neighbour
+from testbed.runtimes.native.driver import NativeDriver
+from testbed.topology import LinkSpec
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.units import Size
+
+pytestmark = pytest.mark.namespaces
+MODES = pytest.mark.parametrize("mode", ["warm", "cold"])
+EXPECTED: Mapping[int, Mapping[tuple[str, str], str]] = {
+    1: {
+        ("cpu", "cpu.shares"): "3072",
+        ("cpu", "cpu.cfs_quota_us"): "25000",
+        ("memory", "memory.limit_in_bytes"): str(64 * 2**20),
+        ("pids", "pids.max"): "1024",
+        ("freezer", "freezer.state"): "THAWED",
+    },
+    2: {
+        ("cpu", "cpu.weight"): "300",
+        ("cpu", "cpu.max"): "25000 100000",
+        ("memory", "memory.max"): str(64 * 2**20),
+        ("pids", "pids.max"): "1024",
+        ("freezer", "cgroup.freeze"): "0",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def driver() -> NativeDriver:
+    return NativeDriver()
+
+
+@pytest.fixture(scope="module", params=["warm", "cold"])
+def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What a node finds in its container."""
+    name = {"warm": "w7", "cold": "w8"}[request.param]
+    status, output = live.run(
+        name,
+        "testbed.agent.probe:main",
+        arguments={"token": "secret"},
+        mode=request.param,
+        environment={"EXTRA": "1"},
+    )
+    assert status == 0, output
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any], users: Any) -> None:
+    shared = users.kind == "one"
+    uid = "0" if shared else str(21000 + int(seen["hostname"][1:]))
+    assert seen["status"]["Uid"] == [uid] * 4
+    assert seen["status"]["Gid"] == [uid] * 4
+    assert shared or seen["status"]["Groups"] == []
+    assert seen["status"]["NoNewPrivs"] == ["1"]
+    assert seen["capabilities"] == dict.fromkeys(
+        ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
+    )
+
+
+def test_it_cannot_make_a_namespace(seen: dict[str, Any]) -> None:
+    kinds = ("user", "mnt", "net", "pid")
+    assert seen["new namespaces"] == dict.fromkeys(kinds, "PermissionError")
+    assert seen["status"]["Seccomp"] == ["2"]
+
+
+@MODES
+def test_it_cannot_rise_again(live: Any, users: Any, mode: str) -> None:
+    name = {"warm": "w9", "cold": "w10"}[mode]
+    status, output = live.run(name, "entries:try_to_rise", mode=mode)
+    assert status == 0, output
+    found = json.loads(output)
+    assert found.pop("limit") == "0" or not users.namespace
+    assert found.pop("new privileges") == "EINVAL"  # they can only be given up
+    nothing = ["0000000000000000"]
+    assert (found.pop("after grep"), found.pop("after python")) == (nothing, nothing)
+    for path in [path for path in found if path.startswith("/proc/sys")]:
+        assert found.pop(path).startswith("reads "), path
+    assert set(found.values()) <= {"EPERM", "EINVAL"}, found
+
+
+def test_it_has_only_the_standard_descriptors(live: Any, seen: dict[str, Any]) -> None:
+    log = str(live.folder.log(seen["hostname"]))
+    assert seen["descriptors"] == {"0": "/dev/null", "1": log, "2": log}
+
+
+def test_its_environment_is_explicit(seen: dict[str, Any]) -> None:
+    roots = {"PYTHONPATH": seen["environment"]["PYTHONPATH"]}
+    assert seen["environment"] == {**agent_environment(roots), "EXTRA": "1"}
+    assert seen["arguments"] == {"token": "secret"}
+    assert "secret" not in str(seen["environment"])
+
+
+def test_its_limits_are_explicit(seen: dict[str, Any], users: Any) -> None:
+    if users.kind == "one":  # all nodes count as one
+        most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        assert seen["limits"].pop("RLIMIT_NPROC")[1] == most
+        seen["limits"]["RLIMIT_NPROC"] = [4096, 4096]
+    assert seen["limits"] == {
+        "RLIMIT_CORE": [0, 0],
+        "RLIMIT_NOFILE": [4096, 4096],
+        "RLIMIT_NPROC": [4096, 4096],
+        "RLIMIT_STACK": [8388608, 8388608],
+    }
+
+
+def test_it_is_alone_in_namespaces_of_its_own(seen: dict[str, Any], users: Any) -> None:
+    assert seen["pid"] == 1
+    assert seen["processes"] == [1]
+    assert seen["threads"] == 1
+    assert seen["interfaces"] == ["lo"]
+    for kind, inode in seen["namespaces"].items():
+        here = os.readlink(f"/proc/self/ns/{kind}")  # noqa: PTH115 - not a path
+        assert (inode == here) == (kind == "user" and not users.namespace), kind
+
+
+def test_its_root_is_read_only(seen: dict[str, Any]) -> None:
+    assert set(seen["writable"]) == {"/tmp", "/dev/shm"}
+    last = {line.split()[1]: line.split()[3].split(",") for line in seen["mounts"]}
+    writable = {point for point, options in last.items() if "ro" not in options}
+    assert writable == {"/tmp", "/dev/shm", "/proc"}
+
+
+def needed_below(top: Path) -> list[str]:
+    """What is shown of a folder that nodes have one of their own of: the interpreter's part."""
+    needed = (sys.prefix, sys.base_prefix, testbed.__file__)
+    below = [Path(path) for path in needed if top in Path(path).parents]
+    return sorted({path.relative_to(top).parts[0] for path in below})
+
+
+@MODES
+def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
+    live: Any, users: Any, tmp_path: Path, mode: str
+) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for folder in (shared, own):
+        folder.mkdir()
+        folder.chmod(0o777)
+    (shared / "data").write_text("12345")
+    live.folder.log("w20").write_text("of another node")
+    place = Path("/run/testbed")
+    paths = [
+        *(place, place / "scenario.yaml", place / "shared", place / "shared/data", place / "own"),
+        *(live.folder.path, live.folder.log("w20"), Path("/tmp"), tmp_path),
+    ]
+    name = {"warm": "w21", "cold": "w22"}[mode]
+    status, output = live.run(
+        name,
+        "entries:try_files",
+        mode=mode,
+        arguments={"paths": ":".join(map(str, paths))},
+        mounts=(
+            Mount(live.folder.scenario, place / "scenario.yaml"),
+            Mount(shared, place / "shared"),
+            Mount(own, place / "own", writable=True),
+        ),
+    )
+    assert status == 0, output
+    found = json.loads(output)
+    assert found == {
+        "/run/testbed": "lists ['own', 'scenario.yaml', 'shared'] OSError",
+        "/run/testbed/scenario.yaml": "reads 11 OSError",
+        "/run/testbed/shared": "lists ['data'] OSError",
+        "/run/testbed/shared/data": "reads 5 OSError",
+        "/run/testbed/own": "lists [] writes",
+        str(live.folder.path): "FileNotFoundError",
+        str(live.folder.log("w20")): "FileNotFoundError",
+        "/tmp": f"lists {needed_below(Path('/tmp'))} writes",
+        str(tmp_path): "FileNotFoundError",
+    }
+    uid = 21000 + int(name[1:])
+    if users.namespace:
+        ranges = find_ranges()
+        uid = os.geteuid() if ranges is None else ranges[0].start + uid - 1
+    assert (own / "new").stat().st_uid == uid
+    (own / "new").unlink()  # whoever owns the folder can remove what a node left in it
+
+
+@MODES
+def test_it_sees_nothing_private_of_the_user(live: Any, users: Any, mode: str) -> None:
+    home = Path.home()
+    secret = home / f"secret-{os.getpid()}-{mode}"
+    secret.write_text("of the user")
+    secret.chmod(0o600)
+    try:
+        name = {"warm": "w23", "cold": "w24"}[mode]
+        paths = {"paths": f"{home}:{secret}"}
+        status, output = live.run(name, "entries:try_files", mode=mode, arguments=paths)
+    finally:
+        secret.unlink()
+    assert status == 0, output
+    found = json.loads(output)
+    assert found[str(secret)] in ("FileNotFoundError", "PermissionError")
+    assert secret.name not in found[str(home)]
+    assert "writes" not in found[str(home)]
+    if users.kind == "one":  # it has the user's own uid, and so the home must not even be there
+        assert found[str(secret)] == "FileNotFoundError"
+
+
+def test_the_run_folder_is_hidden_where_nothing_else_hides_it(driver: Any, live_in: Any) -> None:
+    with live_in(Path("/var/tmp")) as run:
+        status, output = run.run(
+            "w0", "entries:try_files", arguments={"paths": str(run.folder.path)}
+        )
+        assert status == 0
+        assert json.loads(output) == {str(run.folder.path): "lists [] OSError"}
+
+
+@MODES
+def test_it_can_import_late_from_folders_that_are_closed_or_covered(
+    driver: Any, live_in: Any, tmp_path: Path, mode: str
+) -> None:
+    # Below /tmp, which a node has of its own, and in a folder that is closed to others.
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "lib").mkdir()
+    for module in ("entries.py", "late.py"):
+        shutil.copy(Path(__file__).parents[1] / module, home / "lib" / module)
+    (tmp_path / "link").symlink_to("home/lib")
+    paths = f"{Path(__file__).parents[3]}:{tmp_path / 'link'}"
+    with live_in(tmp_path, environment={"PYTHONPATH": paths}) as run:
+        status, output = run.run("w0", "entries:import_late", mode=mode)
+    assert (status, output) == (0, "xmlrpc.client hello from beside the roles\n")
+
+
+def test_programs_and_threads_work_inside(live: Any) -> None:
+    status, output = live.run("w30", "entries:start_programs")
+    assert status == 0, output
+    assert output == "b'from a child\\n'\nunshare 1\n"
+
+
+def test_a_mount_outside_its_place_is_refused(live: Any) -> None:
+    for target in ("/etc", "/run/testbed", "/run/testbed/../x", "relative"):
+        with pytest.raises(NodeError, match="w31: mount at"):
+            live.launch("w31", "entries:wait", mounts=(Mount(Path("/etc"), Path(target)),))
+    nested = tuple(Mount(Path("/etc"), Path(f"/run/testbed/{name}")) for name in ("a", "a/b"))
+    with pytest.raises(NodeError, match="w31: mount at /run/testbed/a/b lies in another mount"):
+        live.launch("w31", "entries:wait", mounts=nested)
+
+
+def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -> None:
+    node = live.node("w40", cpu=0.25, memory=Size.parse("64MiB"), cpu_weight=3)
+    pid = live.launch(node, "entries:wait")
+    homes = {name: tree for tree in trees for name in tree.controllers}
+    version = homes["cpu"].version
+    for (controller, file), value in EXPECTED[version].items():
+        group = homes[controller].root / "testbed" / live.folder.name / "w40"
+        assert (group / file).read_text().strip() == value
+        assert (group / "cgroup.procs").read_text().split() == [str(pid)]
+    agent = homes["cpu"].root / "testbed" / live.folder.name / "agent"
+    file, value = {1: ("cpu.shares", "10240"), 2: ("cpu.weight", "1000")}[version]
+    assert (agent / file).read_text().strip() == value
+    assert str(live.lifeline.pid) in (agent / "cgroup.procs").read_text().split()
+
+
+@MODES
+def test_a_node_runs_on_its_cpus_alone_where_control_groups_bind_it(
+    live: Any, trees: Any, no_cpuset: str, mode: str
+) -> None:
+    if no_cpuset:
+        pytest.skip(no_cpuset)
+    home = next((tree for tree in trees if "cpuset" in tree.controllers), None)
+    if home is None:
+        pytest.skip("needs the controller cpuset; this user's control groups are without it")
+    last = max(usable(trees).numbers)
+    name = {"warm": "w44", "cold": "w45"}[mode]
+    pid = live.launch(live.node(name, cpuset=CpuSet.of([last])), "entries:wait", mode=mode)
+    group = home.root / "testbed" / live.folder.name / name
+    assert (group / "cpuset.cpus").read_text().strip() == str(last)
+    assert (group / "cgroup.procs").read_text().split() == [str(pid)]
+    assert os.sched_getaffinity(pid) == {last}
+    with pytest.raises(HostError, match=rf"w46 .*this host has not \({last + 1}\)"):
+        live.launch(live.node("w46", cpuset=CpuSet.of([last, last + 1])), "entries:wait")
+
+
+def test_a_node_out_of_memory_ends_alone_and_is_known_for_it(live: Any, trees: Any) -> None:
+    live.launch("w41", "entries:wait")
+    node = live.node("w42", memory=Size.parse("48MiB"))
+    live.launch(node, "entries:allocate", arguments={"bytes": str(200 * 2**20)})
+    assert live.wait_for_exit("w42") == Exit("w42", -9, out_of_memory=True)
+    assert "w41" in live.client.running()
+    # Killed by somebody else is another thing, in the same group too.
+    live.launch(node, "entries:wait")
+    live.client.signal("w42", signal.SIGKILL)
+    assert live.wait_for_exit("w42") == Exit("w42", -9)
+
+
+def test_a_limit_that_no_kernel_holds_is_refused(live: Any, trees: Any) -> None:
+    with pytest.raises(HostError, match=r"w43: a limit of 0\.001 CPUs is below the 0\.01"):
+        live.launch(live.node("w43", cpu=0.001), "entries:wait")
+
+
+def test_a_template_with_threads_is_refused_with_the_cure(start_run: Any) -> None:
+    refused = pytest.raises(NodeError, match=r"w0: the template has 2 threads.*launch: cold")
+    with start_run(template=Template(preload=("threaded",))) as run, refused:
+        run.launch("w0", "entries:wait")
+
+
+def test_linked_nodes_reach_each_other_and_are_counted(
+    live: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    links = {
+        name: LinkSpec(f"10.77.0.{last}", f"02:00:0a:4d:00:{last:02x}")
+        for name, last in (("ps", 1), ("w50", 2))
+    }
+    as_seen = {name: Neighbour(link.address, link.mac) for name, link in links.items()}
+    live.launch(
+        live.node("ps", link=links["ps"], uid=22000),
+        "entries:serve",
+        arguments={"address": "10.77.0.1"},
+        neighbours=(as_seen["w50"],),
+    )
+    live.wait_for_output("ps", "listening")
+    live.launch(
+        live.node("w50", link=links["w50"]),
+        "entries:call",
+        arguments={"address": "10.77.0.1", "bytes": "300000"},
+        neighbours=(as_seen["ps"],),
+    )
+    live.wait_for_output("w50", "got 300000")
+    eventually(lambda: live.client.count().tcp_acked_bytes == 300_000)
+    traffic = live.client.count()
+    assert traffic.tcp_received_bytes == 300_000
+    assert traffic.wire_rx_bytes > 300_000
+    assert traffic.sockets >= 1
+    assert [link["node"] for link in live.client.links()] == ["ps", "w50"]
+
+
+def test_a_socket_path_may_be_longer_than_an_address(
+    driver: Any, live_in: Any, tmp_path: Path
+) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    with live_in(deep) as run:
+        assert len(str(run.folder.control / "agent.sock")) > 107
+        assert run.client.running() == []

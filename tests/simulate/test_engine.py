@@ -1,0 +1,246 @@
+"""The engine on small made-up worlds: moments, barriers, stalls, votes and wanted losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from testbed.algorithms import AdaComp, Asgd, Bsp
+from testbed.algorithms.base import (
+    AlgorithmConfig,
+    Applied,
+    Halves,
+    Measured,
+    Reply,
+    Samples,
+    ServerHalf,
+    Update,
+    WorkerHalf,
+)
+from testbed.errors import AlgorithmError
+from testbed.frame.stop import StopRule
+from testbed.payloads import Dense, Sparse, Vector
+from testbed.payloads.layout import Layout
+from testbed.simulate.engine import Engine
+
+LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
+LATENCY = 0.01
+CONFIGS = (Asgd(name="asgd"), AdaComp(name="adacomp", ratio=0.2))
+World = Callable[..., Any]
+
+
+def test_the_moments_of_one_worker_by_hand(world: World) -> None:
+    """A reply takes 0.01, a step 1, waits are 0.5 and 0 in turn, a push takes 0.01.
+
+    0.01 reply, 1.01 computed, 1.51 waited, 1.52 pushed, 1.53 reply, 2.53 computed, 2.54 pushed ...
+    """
+    waits = cycle([0.5, 0.0])
+    _, book = world(
+        *(Asgd(name="asgd"), StopRule(updates=4)),
+        step_seconds=[1.0],
+        think=lambda worker: lambda: next(waits),
+    )
+    assert book.column("time_seconds") == pytest.approx([1.52, 2.54, 4.06, 5.08])
+    assert book.evaluations == [(0.0, 0), (pytest.approx(5.08), 4)]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_staleness_is_the_number_of_updates_since_the_pull(
+    world: World, config: AlgorithmConfig
+) -> None:
+    engine, book = world(config, StopRule(updates=60), step_seconds=[0.1, 0.4, 1.0, 4.0])
+    assert engine.server.version == 60
+    assert book.column("version_applied") == list(range(60))
+    pulled = dict.fromkeys(range(4), 0)
+    for row in book.rows:
+        assert row["staleness"] == row["version_applied"] - pulled[row["worker"]]
+        assert row["sigma_max"] <= row["staleness"]
+        pulled[row["worker"]] = row["version_applied"] + 1
+    for worker in range(4):
+        numbers = [row["sequence"] for row in book.rows if row["worker"] == worker]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, Bsp(name="bsp")], ids=lambda config: config.name)
+def test_a_run_repeats_bit_by_bit(world: World, config: AlgorithmConfig) -> None:
+    (one, first), (other, second) = (
+        world(config, StopRule(updates=100), processes=count) for count in (1, 2)
+    )
+    assert [row.tobytes() for row in first.rows] == [row.tobytes() for row in second.rows]
+    assert one.server.half.parameters.tobytes() == other.server.half.parameters.tobytes()
+
+
+def silencing(worker: int, at: float) -> Callable[[Engine], None]:
+    def plan(engine: Engine) -> None:
+        engine.agenda.at(at, lambda now: engine.silence(worker))
+
+    return plan
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_a_silent_worker_stops_nobody_without_a_barrier(
+    world: World, config: AlgorithmConfig
+) -> None:
+    engine, book = world(config, StopRule(updates=30), planned=silencing(1, 3.0))
+    assert engine.server.version == 30
+    assert max(row["time_seconds"] for row in book.rows if row["worker"] == 1) <= 3.0 + LATENCY
+
+
+def test_a_barrier_releases_all_at_once_and_with_the_same_model(world: World) -> None:
+    """A round is as long as its slowest: 0.01 down, 3 seconds, 0.01 up."""
+    _, book = world(
+        *(Bsp(name="bsp"), StopRule(updates=9)),
+        step_seconds=[0.1, 1.0, 3.0],
+        think=lambda worker: lambda: 0.0,
+    )
+    assert book.column("time_seconds") == pytest.approx([3.02] * 3 + [6.04] * 3 + [9.06] * 3)
+    assert book.column("worker") == [0, 1, 2] * 3
+    assert book.column("version_pulled") == [0] * 3 + [3] * 3 + [6] * 3
+    assert book.column("staleness") == [0] * 9
+    # Of the second round's: w0's reply was held back from 0.12 to 3.02, w2's not at all.
+    assert book.column("blocked_seconds")[3:6] == pytest.approx([2.9, 2.0, 0.0])
+
+
+def test_a_barrier_stalls_when_one_falls_silent(world: World) -> None:
+    """In the second round w1 is in its step; w0 and w2 push at 4.04 and wait for ever."""
+    engine, book = world(
+        *(Bsp(name="bsp"), StopRule(updates=100)),
+        step_seconds=[2.0, 2.0, 2.0],
+        think=lambda worker: lambda: 0.0,
+        planned=silencing(1, 3.0),
+    )
+    assert engine.server.finished == "stalled: 2 workers wait for w1"
+    assert engine.server.stalled
+    assert engine.agenda.now == pytest.approx(4.04)
+    assert book.column("sequence") == [1, 1, 1]
+
+
+class Voting(AlgorithmConfig):
+    """A vote before every step, answered once all votes of the round are there."""
+
+    name: Literal["voting"] = "voting"
+
+    SENDS_MESSAGES: ClassVar[bool] = True
+
+    def halves(self) -> Halves:
+        return Voter, Teller
+
+
+class Voter(WorkerHalf[Voting]):
+    def receive(self, reply: Reply, now: float) -> None:
+        if isinstance(reply.model, Dense):
+            super().receive(reply, now)
+
+    def taken(self, samples: Samples, now: float) -> Update:
+        return Update(Sparse.nothing(), self.version, samples=0, steps=0, note={"size": 2.0})
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        return Update(Dense(gradient.copy()), self.version, samples=samples)
+
+
+class Teller(ServerHalf[Voting]):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.votes: set[int] = set()
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        if not update.steps:
+            assert update.note == {"size": 2.0}
+            self.votes.add(worker)
+            return ()
+        self.votes.discard(worker)
+        self.version += 1
+        return [Applied(worker, self.version - 1)]
+
+    def ready(self, worker: int) -> bool:
+        return worker not in self.votes or len(self.votes) == self.workers
+
+    def pull(self, worker: int, now: float) -> Reply:
+        if worker in self.votes:
+            return Reply(Sparse.nothing(), self.version, note={"votes": len(self.votes)})
+        return super().pull(worker, now)
+
+
+def test_a_vote_before_each_step_belongs_to_the_update_it_leads_to(world: World) -> None:
+    """0.01 model, 0.02 both votes at the PS, 0.03 answers, 1.03 and 2.03 computed, 0.01 up."""
+    waits = {0: 0.0, 1: 0.0}
+    _, book = world(
+        *(Voting(), StopRule(updates=2)),
+        step_seconds=[1.0, 2.0],
+        think=lambda worker: lambda: waits[worker],
+    )
+    assert book.column("time_seconds") == pytest.approx([1.04, 2.04])
+    assert book.column("messages") == [1, 1]
+    assert book.column("sequence") == [2, 2]  # the vote was the first
+    size = 4 * LAYOUT.size
+    assert book.column("payload_up_bytes") == [size, size]
+    assert book.column("payload_down_bytes") == [size, size]
+    assert book.column("compute_seconds") == [1.0, 2.0]
+
+
+class Careful(AlgorithmConfig):
+    """Holds the replies of every third push until the loss of that moment is there."""
+
+    name: Literal["careful"] = "careful"
+
+    def halves(self) -> Halves:
+        return Plain, Auditor
+
+
+class Plain(WorkerHalf[Careful]):
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        return Update(Dense(gradient.copy()), self.version, samples=samples)
+
+
+class Auditor(ServerHalf[Careful]):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.wanted: int | None = None
+        self.losses: list[tuple[float, int]] = []
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        self.version += 1
+        if self.version % 3 == 0:
+            self.wanted = self.version
+        return [Applied(worker, self.version - 1)]
+
+    def ready(self, worker: int) -> bool:
+        return self.wanted is None
+
+    def wants_loss(self) -> bool:
+        return self.wanted is not None
+
+    def measured(self, measured: Measured) -> None:
+        if measured.version == self.wanted:
+            self.losses.append((measured.time, measured.version))
+            self.wanted = None
+
+
+def test_a_loss_that_is_wanted_is_that_of_the_moment_and_costs_no_time(world: World) -> None:
+    """One worker pushes at 1.02, 2.04, ...; the third and the sixth push ask for a loss."""
+    engine, book = world(
+        *(Careful(), StopRule(updates=7)),
+        step_seconds=[1.0],
+        think=lambda worker: lambda: 0.0,
+    )
+    assert isinstance(engine.server.half, Auditor)
+    expected = [(pytest.approx(3.06), 3), (pytest.approx(6.12), 6)]
+    assert engine.server.half.losses == expected
+    assert book.column("blocked_seconds") == [0.0] * 7
+    assert book.evaluations == [(0.0, 0), *expected, (pytest.approx(7.14), 7)]
+
+
+class Unannounced(Voting):
+    """Votes, and does not say so in its config."""
+
+    SENDS_MESSAGES: ClassVar[bool] = False
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_a_worker_half_does_wrong_is_told_as_it_is(world: World, processes: int) -> None:
+    with pytest.raises(AlgorithmError, match="the worker half of Unannounced") as caught:
+        world(Unannounced(), StopRule(updates=2), processes=processes)
+    assert caught.value.hint

@@ -1,0 +1,45 @@
+"""CPUs by number: read, written the kernel's way, refused."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from testbed.errors import Unfit
+from testbed.values.cpu_sets import CpuSet
+
+
+@pytest.mark.parametrize(
+    ("text", "same", "numbers"),
+    [
+        ("0", "0", {0}),
+        ("0-1,3", "0-1,3", {0, 1, 3}),
+        ("3,1,0", "0-1,3", {0, 1, 3}),
+        ("2-2,03,3-5", "2-5", {2, 3, 4, 5}),
+        ("4095", "4095", {4095}),
+    ],
+)
+def test_it_is_written_as_the_kernel_does(text: str, same: str, numbers: set[int]) -> None:
+    assert CpuSet.parse(text) == same
+    assert CpuSet.parse(text).numbers == numbers
+
+
+@pytest.mark.parametrize("text", ["", "all", "0-", "-1", "1;2", "0, 1", "0,,1", "12345", "0-1-2"])
+def test_what_is_no_such_text_is_refused(text: str) -> None:
+    with pytest.raises(Unfit, match="expected CPUs by number, in quotes, like '0-1,3'"):
+        CpuSet.parse(text)
+
+
+def test_what_no_kernel_can_have_is_refused() -> None:
+    with pytest.raises(Unfit, match="found the range 3-1, expected its lower end first: 1-3"):
+        CpuSet.parse("0,3-1")
+    with pytest.raises(Unfit, match="found the CPU 4096, expected a number of at most 4,095"):
+        CpuSet.parse("0-4096")
+
+
+def test_none_is_a_set_too() -> None:
+    assert CpuSet.of([]) == ""
+    assert CpuSet("").numbers == frozenset()
+
+
+def test_it_travels_as_json() -> None:
+    adapter = TypeAdapter(CpuSet)
+    assert adapter.validate_json(adapter.dump_json(CpuSet("0-1,3"))) == CpuSet("0-1,3")

@@ -1,0 +1,60 @@
+"""The three ways to write a member of a family."""
+
+from typing import Annotated, Literal
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from testbed.values.family import Named, full_form
+
+
+class Square(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: Literal["square"]
+    side: int = 1
+
+
+class Box(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: Literal["box"]
+    width: int
+
+
+Figure = Annotated[Annotated[Square | Box, Field(discriminator="name")], Named()]
+FIGURE: TypeAdapter[Square | Box] = TypeAdapter(Figure)
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [
+        ("square", {"name": "square"}),
+        ({"square": None}, {"name": "square"}),
+        ({"square": {"side": 3}}, {"name": "square", "side": 3}),
+        ({"name": "square", "side": 3}, {"name": "square", "side": 3}),
+        ({"name": "square"}, {"name": "square"}),
+        ({"side": 3}, {"side": 3}),
+        ({"square": {"name": "box"}}, {"square": {"name": "box"}}),
+        (7, 7),
+        ({}, {}),
+    ],
+)
+def test_short_forms_become_the_full_form(written: object, full: object) -> None:
+    assert full_form(written) == full
+
+
+@pytest.mark.parametrize(
+    "written", ["square", {"square": {"side": 3}}, {"square": None}, {"box": {"width": 2}}]
+)
+def test_a_union_takes_every_form_and_so_does_its_schema(written: object) -> None:
+    FIGURE.validate_python(written)
+    Draft202012Validator(FIGURE.json_schema()).validate(written)
+
+
+@pytest.mark.parametrize(
+    "written", ["box", "circle", {"box": None}, {"square": {"size": 3}}, {"box": {}}, 7]
+)
+def test_what_the_union_refuses_its_schema_refuses(written: object) -> None:
+    with pytest.raises(ValidationError):
+        FIGURE.validate_python(written)
+    assert not Draft202012Validator(FIGURE.json_schema()).is_valid(written)
