@@ -57,6 +57,7 @@ class AgentClient:
         channel = grpc.insecure_channel(address, options=CONTROL_LIMITS.channel_options())
         self._channel = self._held.enter_context(channel)
         self._exits_seen = 0
+        self._next_exits: grpc.Future | None = None
         self._changes_seen = 0
 
     @classmethod
@@ -113,9 +114,28 @@ class AgentClient:
         """The names of those that stand still, whoever stopped them."""
         return list(self._call("Frozen", pb.FrozenRequest(), pb.NodesReply).nodes)
 
-    def exits(self) -> list[Exit]:
-        """The nodes that have ended since this client last asked."""
-        reply = self._call("Exits", pb.HistoryRequest(since=self._exits_seen), pb.ExitsReply)
+    def exits(self, within_seconds: float = 0.0) -> list[Exit]:
+        """The nodes that have ended since this client last asked.
+
+        The agent is asked once for every answer, which it gives when there is one: to look here
+        often costs nobody anything.
+
+        Args:
+            within_seconds: how long to wait for one if there is none yet.
+        """
+        import grpc
+
+        if self._next_exits is None:
+            request = pb.HistoryRequest(since=self._exits_seen)
+            ask = self._method("Exits", request, pb.ExitsReply)
+            self._next_exits = ask.future(request, metadata=self._metadata)
+        try:
+            reply: pb.ExitsReply = self._next_exits.result(within_seconds)
+        except grpc.FutureTimeoutError:
+            return []
+        except grpc.RpcError as error:
+            raise _explain("Exits", error) from None
+        self._next_exits = None
         self._exits_seen += len(reply.exits)
         return [
             Exit(one.node, one.status, one.out_of_memory, one.container_ended)
@@ -195,14 +215,17 @@ class AgentClient:
         """Send a request and wait for its answer."""
         import grpc
 
-        ask = self._channel.unary_unary(
-            f"{SERVICE}{method}", type(request).SerializeToString, reply.FromString
-        )
+        ask = self._method(method, request, reply)
         try:
             found: Reply = ask(request, timeout=within_seconds, metadata=self._metadata)
         except grpc.RpcError as error:
             raise _explain(method, error) from None
         return found
+
+    def _method(self, name: str, request: Message, reply: type[Message]) -> Any:
+        return self._channel.unary_unary(
+            f"{SERVICE}{name}", type(request).SerializeToString, reply.FromString
+        )
 
 
 def _explain(method: str, error: grpc.RpcError) -> TestbedError:

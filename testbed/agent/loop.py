@@ -8,10 +8,17 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from testbed.agent.nodes import Nodes
 from testbed.errors import TestbedError
+
+Asked = tuple[Callable[[Nodes], bytes], Future[bytes]]
+
+
+class NothingYet(Exception):  # noqa: N818 - no error
+    """What was asked for cannot be answered before another node has ended."""
 
 
 class Loop:
@@ -27,7 +34,8 @@ class Loop:
         self._nodes = nodes
         self._selector = selectors.DefaultSelector()
         self._running = True
-        self._asked: SimpleQueue[tuple[Callable[[Nodes], bytes], Future[bytes]]] = SimpleQueue()
+        self._asked: SimpleQueue[Asked] = SimpleQueue()
+        self._waiting: list[Asked] = []
         asked, self._wake = _pipe()
         self.watch(asked, self._answer)
         self.watch(_wake_on_child(), self._reap)
@@ -42,6 +50,8 @@ class Loop:
 
     def ask(self, act: Callable[[Nodes], bytes]) -> Future[bytes]:
         """Have something done to the nodes, from another thread.
+
+        An ``act`` that raises NothingYet is called again whenever a node has ended.
 
         Returns:
             What ``act`` returns, or the OSError or TestbedError that it raises. Any other error
@@ -69,17 +79,28 @@ class Loop:
         _drain(asked)
         with suppress(Empty):
             while True:
-                act, future = self._asked.get_nowait()
-                if not future.set_running_or_notify_cancel():
-                    continue  # nobody waits for it any more
-                try:
-                    future.set_result(act(self._nodes))
-                except (OSError, TestbedError) as error:
-                    future.set_exception(error)
+                self._act(self._asked.get_nowait())
+
+    def _act(self, asked: Asked) -> None:
+        act, future = asked
+        if future.cancelled():
+            return  # nobody waits for it any more
+        try:
+            settle = partial(future.set_result, act(self._nodes))
+        except NothingYet:
+            self._waiting.append(asked)
+            return
+        except (OSError, TestbedError) as error:
+            settle = partial(future.set_exception, error)
+        if future.set_running_or_notify_cancel():
+            settle()
 
     def _reap(self, ended: int) -> None:
         _drain(ended)
         self._nodes.reap()
+        waiting, self._waiting = self._waiting, []
+        for asked in waiting:
+            self._act(asked)
 
 
 def _wake_on_child() -> int:

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from testbed.agent.launch import LAUNCH, TRAFFIC
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE
+from testbed.agent.loop import NothingYet
 from testbed.agent.nodes import Nodes
 from testbed.agent.settings import SERVICE
 from testbed.errors import NodeError, TestbedError
@@ -21,7 +22,10 @@ from testbed.rpc._pb import agent_pb2 as pb
 from testbed.rpc.wire import MalformedError
 
 Act = Callable[[Nodes, Any], Message | None]
-"""Does what a request asks for and makes the reply; None for one that says only that it is done."""
+"""Does what a request asks for and makes the reply; None for one that says only that it is done.
+
+Raises NothingYet if it cannot be answered before another node has ended.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Operation:
         """Do what a request asks for.
 
         Raises:
+            NothingYet: it is to be asked again once a node has ended.
             MalformedError: it is no such request, or holds what nobody can mean.
             OSError, TestbedError: it could not be done; names the node.
         """
@@ -72,7 +77,9 @@ def _launch(nodes: Nodes, request: pb.LaunchRequest) -> pb.LaunchReply:
 
 def _exits(nodes: Nodes, request: pb.HistoryRequest) -> pb.ExitsReply:
     nodes.reap()
-    return pb.ExitsReply(exits=[pb.Exit(**asdict(one)) for one in nodes.exits[request.since :]])
+    if not (unseen := nodes.exits[request.since :]):
+        raise NothingYet
+    return pb.ExitsReply(exits=[pb.Exit(**asdict(one)) for one in unseen])
 
 
 def _signal(nodes: Nodes, request: pb.SignalRequest) -> None:

@@ -30,9 +30,6 @@ PROBE = Probe()
 REFLECTOR = PROBE.name
 PROBE_SECONDS = 60.0
 END_SECONDS = 10.0
-END_POLL_SECONDS = 0.05
-POLL_SECONDS = 1.0
-"""To ask the agent takes CPU, and a slow host has none to spare while its links are measured."""
 
 MEDIAN_ERROR = 1.2533
 """Standard error of a median of n normal draws, times the square root of n."""
@@ -169,16 +166,17 @@ class Prober:
             for name in set(names) & set(self.agent.running()):
                 self.agent.signal(name, signal.SIGKILL)
             try:
-                self._await(set(names), within=END_SECONDS, poll=END_POLL_SECONDS)
+                self._await(set(names), within=END_SECONDS)
             finally:
                 self.driver.discard(self.folder, names)
 
-    def _await(self, names: set[str], *, within: float, poll: float = POLL_SECONDS) -> None:
+    def _await(self, names: set[str], *, within: float) -> None:
         deadline = time.monotonic() + within
-        while running := names & set(self.agent.running()):
-            if time.monotonic() > deadline:
+        running = names & set(self.agent.running())
+        while running:
+            if (left := deadline - time.monotonic()) <= 0:
                 raise NodeError(f"{min(running)}: this probe has not ended after {within:g} s.")
-            time.sleep(poll)  # the agent notices a node's end and waits for requests
+            running -= {ended.node for ended in self.agent.exits(left)}
 
     def _result(self, node: NodeSpec) -> ClassProbe:
         assert node.link is not None

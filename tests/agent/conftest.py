@@ -172,11 +172,12 @@ class ContainedRun:
         client = self.client
         assert client is not None
 
-        def look() -> Exit | None:
-            return next((one for one in client.exits() if one.node == name), None)
-
-        found: Exit = wait_until(look)
-        return found
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (left := deadline - time.monotonic()) > 0:
+            for ended in client.exits(left):
+                if ended.node == name:
+                    return ended
+        raise AssertionError(f"{name} has not ended in time")
 
     def wait_for_output(self, name: str, text: str) -> None:
         """Wait until a node has printed something."""

@@ -120,6 +120,6 @@ def test_an_agent_that_has_ended_is_known(tmp_path: Path) -> None:
             agent.kill()
             agent.wait()
             with pytest.raises(NodeError, match=r"the agent has ended, asked for Exits"):
-                client.exits()
+                client.exits(10.0)
         with pytest.raises(NodeError, match="Connection refused"):
             AgentClient.connect(tmp_path / "agent.sock", deadline=time.monotonic())

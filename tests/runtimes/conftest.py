@@ -101,11 +101,12 @@ class LiveRun:
         return self.folder.log(name).read_text()
 
     def wait_for_exit(self, name: str) -> Exit:
-        def look() -> Exit | None:
-            return next((one for one in self.client.exits() if one.node == name), None)
-
-        found: Exit = wait_until(look)
-        return found
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (left := deadline - time.monotonic()) > 0:
+            for ended in self.client.exits(left):
+                if ended.node == name:
+                    return ended
+        raise AssertionError(f"{name} has not ended in time")
 
     def wait_for_output(self, name: str, text: str) -> None:
         wait_until(lambda: text in self.output(name))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from testbed.agent.client import AgentClient
 from testbed.agent.launch import Mount
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError
@@ -77,6 +78,22 @@ def test_signals_reach_a_role(live: Any) -> None:
         live.wait_for_output(name, "waiting")
         live.client.signal(name, number)
         assert live.wait_for_exit(name).status == status
+
+
+def test_an_end_is_told_to_all_who_wait_for_one(live: Any) -> None:
+    live.launch("w116", "entries:wait")
+    live.wait_for_output("w116", "waiting")
+    socket = live.folder.control / "agent.sock"
+    with AgentClient.connect(socket, deadline=time.monotonic() + 5) as other:
+        while other.exits(0.5):  # of the tests before
+            pass
+        with AgentClient.connect(socket, deadline=time.monotonic() + 5) as gone:
+            gone.exits()  # it asks, and does not wait for the answer
+        assert other.exits() == []
+        live.client.signal("w116", signal.SIGKILL)
+        assert [(one.node, one.status) for one in other.exits(20.0)] == [("w116", -9)]
+        assert live.wait_for_exit("w116").status == -9
+        assert other.exits() == []
 
 
 def test_a_frozen_node_stands_still_until_it_is_thawed(
@@ -220,12 +237,12 @@ def test_two_runs_at_once_know_nothing_of_each_other(
     driver: Any, live: Any, start_run: Any
 ) -> None:
     with start_run() as other:
-        mine = live.launch("w114", "entries:wait")
-        theirs = Process.of(other.launch("w114", "entries:wait"))
+        mine = live.launch("w115", "entries:wait")
+        theirs = Process.of(other.launch("w115", "entries:wait"))
         assert mine != theirs.pid
-        assert other.client.running() == ["w114"]
+        assert other.client.running() == ["w115"]
     assert not theirs.alive()
-    assert "w114" in live.client.running()
+    assert "w115" in live.client.running()
     assert driver.state(live.folder).alive
 
 

@@ -26,7 +26,6 @@ from testbed.values.units import Duration, Rate
 PRELOAD = ("testbed.agent.probe", "testbed.agent.stream")
 CONNECT_SECONDS = 10.0
 NODE_SECONDS = 20.0
-POLL_SECONDS = 0.01
 
 RATE = Rate(10e6)
 SKIP_SECONDS, COUNT_SECONDS = 0.3, 1.0
@@ -79,11 +78,12 @@ class Trial:
             NodeError: it failed, or does not end.
         """
         deadline = time.monotonic() + NODE_SECONDS
-        while node in self.agent.running():
-            if time.monotonic() > deadline:
+        status: int | None = None
+        while status is None:
+            if (left := deadline - time.monotonic()) <= 0:
                 raise NodeError(f"{node} does not end.")
-            time.sleep(POLL_SECONDS)
-        status = next(one.status for one in self.agent.exits() if one.node == node)
+            exits = self.agent.exits(left)
+            status = next((ended.status for ended in exits if ended.node == node), None)
         text = self.folder.log(node).read_text()
         if status != 0:
             raise NodeError(f"{node} exited with status {status}: {text.strip()}")
