@@ -21,6 +21,9 @@ DEFAULT_HZ = 250
 """Timer ticks a second of the kernels most distributions ship (CONFIG_HZ)."""
 
 DEFAULT_QUEUE = Duration(0.1)
+DEFAULT_QUEUE_FRAMES = 8
+"""At least; with the two of the bucket TCP's first ten segments (RFC 6928) pass without a loss."""
+
 MIN_RATE = Rate(1e3)
 MAX_RATE = Rate(34e9)
 """tc's classic rate field holds 2**32 - 1 bytes a second."""
@@ -214,9 +217,10 @@ def _token_bucket(shape: Shape, *, rtt: float, frame: int, hz: int) -> TokenBuck
 
 
 def _queue_bytes(rate: Rate, queue: Duration | None, *, rtt: float, frame: int) -> int:
-    """Bytes that may wait; a default queue holds two frames at least, or nothing would pass."""
+    """Bytes that may wait; a queue that is asked for holds two frames, or nothing would pass."""
     if queue is None:
-        return max(round(rate.bytes_per_second * max(DEFAULT_QUEUE, rtt)), 2 * frame)
+        drained = round(rate.bytes_per_second * max(DEFAULT_QUEUE, rtt))
+        return max(drained, DEFAULT_QUEUE_FRAMES * frame)
     size = round(rate.bytes_per_second * queue)
     if size < 2 * frame:
         least = _milliseconds(2 * frame / rate.bytes_per_second)

@@ -21,6 +21,9 @@ from testbed.roles.probing import Stream, datagrams, receive
 PORT = 5001
 MESSAGE_BYTES = 17_000
 MESSAGES = 3
+LONG_MESSAGE_SECONDS = 2.0
+"""A link on which a message takes longer carries one each way."""
+
 TRIPS = 21
 TRIP_SPACING_SECONDS = 0.02
 PATIENCE_SECONDS = 2.0
@@ -69,8 +72,8 @@ def probe(server: str, *, up: float | None, down: float | None) -> dict[str, flo
         return {
             "round_trip_seconds": median(trips) if trips else None,
             "round_trips": len(trips),
-            "message_up_seconds": median(_push(control) for _ in range(MESSAGES)),
-            "message_down_seconds": median(_pull(control) for _ in range(MESSAGES)),
+            "message_up_seconds": median(_push(control) for _ in range(_messages(up))),
+            "message_down_seconds": median(_pull(control) for _ in range(_messages(down))),
             "up_bits_per_second": _fill_up(control, connection, (server, port), up),
             "down_bits_per_second": _fill_down(control, connection, down),
         }
@@ -103,6 +106,11 @@ def _take_trip(
         return False
     trips.append(moment - sent[data[0]])
     return True
+
+
+def _messages(rate: float | None) -> int:
+    long = rate is not None and 8 * MESSAGE_BYTES / rate > LONG_MESSAGE_SECONDS
+    return 1 if long else MESSAGES
 
 
 def _push(control: socket.socket) -> float:

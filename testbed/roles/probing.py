@@ -17,7 +17,7 @@ PACKETS = 60
 LARGEST_PAYLOAD, SMALLEST_PAYLOAD = 1472, 100
 HEADER_BYTES = 14 + 20 + 8
 EXCESS = 1.3
-"""Streams are so much faster than the link."""
+"""Streams are so much faster than the link, once its bucket is empty."""
 
 STEP_SECONDS = 0.002
 FIRST_SECONDS = 3.0
@@ -57,9 +57,13 @@ class Stream:
         return self.link / 8 / 100 + 2 * (LARGEST_PAYLOAD + HEADER_BYTES)
 
     def send(self, connection: socket.socket, peer: tuple[str, int]) -> None:
-        """Send it all, in steps of a few milliseconds."""
+        """Send it all, in steps of a few milliseconds; first at once what the bucket holds.
+
+        At its own pace the stream would need several times the bucket's size to empty it.
+        """
         packet_seconds = (self.payload + HEADER_BYTES) * 8 / (self.link * EXCESS)
-        data, begin, sent = bytes(self.payload), time.monotonic(), 0
+        in_bucket = round(self.burst_bytes / (self.payload + HEADER_BYTES))
+        data, begin, sent = bytes(self.payload), time.monotonic(), -in_bucket
         while (now := time.monotonic() - begin) < self.seconds:
             while sent * packet_seconds <= now:
                 connection.sendto(data, peer)

@@ -47,7 +47,8 @@ class ClassProbe:
         down_bits_per_second: likewise.
         round_trip_seconds: median.
         round_trips: of how many.
-        message_up_seconds: a push of 17 KB and the word that it has come; median of three.
+        message_up_seconds: a push of 17 KB and the word that it has come; median of three,
+            or the only one where it takes seconds.
         message_down_seconds: a word and a pull of 17 KB.
     """
 

@@ -29,7 +29,7 @@ def test_nothing_asked_for_is_no_qdisc() -> None:
         ("1mbit", 3028, 12_500),  # 125,000 / 250 = 500 is less than two frames of 1514
         ("10mbit", 5000, 125_000),  # 1,250,000 / 250
         ("100mbit", 50_000, 1_250_000),
-        ("1kbit", 3028, 3028),  # 100 ms would be 12 bytes: no frame would ever pass
+        ("400kbit", 3028, 12_112),  # 100 ms would be 5,000 bytes; eight frames of 1514
     ],
 )
 def test_a_plain_rate_is_a_token_bucket(rate: str, burst_bytes: int, limit_bytes: int) -> None:
