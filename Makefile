@@ -178,7 +178,12 @@ $(VENV)/.made:
 	fi
 	touch $@
 
-# The builds with CUDA are gigabytes that a machine without an NVIDIA driver has no use for.
+# The builds with CUDA are gigabytes that a machine without an NVIDIA driver has no use for. Where an
+# index has both, pip takes the one without: 2.13.0+cpu is the higher version.
+would_install = $(install) --quiet --dry-run --ignore-installed --report $(VENV)/torch.json
+has_cuda := import json, sys; plan = json.load(open(sys.argv[1]))["install"]; \
+	sys.exit(not any(one["metadata"]["name"].startswith("nvidia") for one in plan))
+
 $(VENV)/.torch: constraints.txt $(VENV)/.made
 	@index=
 	if [ -e /proc/driver/nvidia/version ] || timeout 5 nvidia-smi -L > /dev/null 2>&1; then
@@ -190,6 +195,12 @@ $(VENV)/.torch: constraints.txt $(VENV)/.made
 		index="--extra-index-url $(TORCH_INDEX)"
 	else
 		echo "torch: from the ordinary index ($(TORCH_INDEX) did not answer)"
+		$(would_install) torch
+		if $(python) -c '$(has_cuda)' $(VENV)/torch.json; then
+			echo "This downloads gigabytes of CUDA, for which this machine has no driver. To" >&2
+			echo "avoid it, interrupt, and name a mirror of PyTorch's index of builds without" >&2
+			echo "CUDA: make TORCH_INDEX=https://..." >&2
+		fi
 	fi
 	$(install) $$index torch
 	touch $@

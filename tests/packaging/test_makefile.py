@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -19,7 +20,7 @@ MISSING_ENSUREPIP = f'case "$2" in *ensurepip*) exit 1;; esac; {REAL}'
 TOO_OLD = "exit 1"
 # Stands for the environment's interpreter: logs how it is called; only ANSWERS tells whether the
 # index answers.
-RECORDING = 'echo "$@" >> calls; case "$2" in *urllib*) exit "$ANSWERS";; esac'
+RECORDING = 'echo "$@" >> calls; case "$2" in *urllib*) exit "$ANSWERS";; *nvidia*) exit 1;; esac'
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
@@ -111,6 +112,55 @@ def test_where_torch_comes_from(tree: Path, answers: str, driver: str, expected:
     installed = (tree / "calls").read_text(encoding="utf-8").splitlines()[-1]
     pip = "-m pip --disable-pip-version-check install"
     assert installed == f"{pip} --constraint constraints.txt{expected} torch"
+
+
+def write_wheel(index: Path, name: str, version: str, *, requires: str = "") -> None:
+    """A wheel that holds nothing but its name."""
+    folder = index / name
+    folder.mkdir(parents=True, exist_ok=True)
+    inside = f"{name}-{version}.dist-info"
+    required = f"Requires-Dist: {requires}\n" if requires else ""
+    with ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        wheel.writestr(f"{inside}/METADATA", head + required)
+        wheel.writestr(f"{inside}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{inside}/RECORD", "")
+    links = "".join(f'<a href="{path.name}">{path.name}</a>' for path in folder.glob("*.whl"))
+    (folder / "index.html").write_text(links, encoding="utf-8")
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="has an NVIDIA driver")
+@pytest.mark.parametrize(
+    ("builds", "installed", "warned"),
+    [
+        ({"": "nvidia_toolkit"}, "torch-2.13.0.dist-info", True),
+        ({"": "nvidia_toolkit", "+cpu": ""}, "torch-2.13.0+cpu.dist-info", False),
+        ({"": ""}, "torch-2.13.0.dist-info", False),
+    ],
+    ids=["CUDA alone", "both", "CPU alone"],
+)
+def test_cuda_is_downloaded_only_where_nothing_else_is_to_be_had(
+    tree: Path, builds: Mapping[str, str], installed: str, warned: bool
+) -> None:
+    (tree / "constraints.txt").write_text("torch==2.13.0\n")
+    index = tree / "index"
+    write_wheel(index, "nvidia_toolkit", "1.0")
+    (index / "nvidia_toolkit").rename(index / "nvidia-toolkit")
+    for build, requires in builds.items():
+        write_wheel(index, "torch", f"2.13.0{build}", requires=requires)
+    command(tree / ".venv/bin/python", REAL)
+    command(tree / "commands/nvidia-smi", "exit 9")
+    environment = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_FIND_LINKS": "",
+        "PIP_INDEX_URL": index.as_uri(),
+        "PIP_TARGET": str(tree / "target"),
+    }
+    result = make(tree, ".venv/.torch", f"TORCH_INDEX={INDEX}", environment=environment)
+    assert result.returncode == 0, result.stderr
+    assert (tree / "target" / installed).exists()
+    assert ("downloads gigabytes of CUDA" in result.stderr) == warned
+    assert (tree / "target/nvidia_toolkit-1.0.dist-info").exists() == warned
 
 
 def test_a_report_needs_a_run_before_anything_is_installed(tree: Path) -> None:
