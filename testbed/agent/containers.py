@@ -18,7 +18,7 @@ from testbed.agent.records import NodeRecords
 from testbed.agent.spawn_request import Placement
 from testbed.errors import HostError, NodeError
 from testbed.host.cgroups import RunGroups
-from testbed.host.container_groups import ContainerGroups
+from testbed.host.group import ContainerGroups
 from testbed.host.limits import Limits, nice_of
 from testbed.host.process import Process, is_first
 from testbed.host.stopping import continue_all, stop_all

@@ -25,11 +25,7 @@ STACK_BYTES = 8 * 2**20
 
 
 def confine(uid: int) -> None:
-    """Become an unprivileged user for good: no capabilities, no way to new ones, explicit limits.
-
-    Raises:
-        OSError: the kernel refuses one of the steps.
-    """
+    """Become an unprivileged user for good: no capabilities nor a way to them, explicit limits."""
     _set_limits(uid)
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

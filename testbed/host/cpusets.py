@@ -18,9 +18,6 @@ def inherit(folder: Path, tree: Hierarchy) -> None:
 
     In version 1 a group has none of its own accord, and takes no process and no CPUs before it has
     both. Version 2 takes the parent's where nothing else is said.
-
-    Raises:
-        HostError: the kernel does not take them.
     """
     if tree.version == 2 or "cpuset" not in tree.controllers:
         return
@@ -35,11 +32,7 @@ def inherit(folder: Path, tree: Hierarchy) -> None:
 
 
 def usable(trees: Sequence[Hierarchy]) -> CpuSet:
-    """The CPUs that groups below these hierarchies can have; none without the controller.
-
-    Raises:
-        HostError: the kernel does not say.
-    """
+    """The CPUs that groups below these hierarchies can have; none without the controller."""
     for tree in trees:
         if "cpuset" in tree.controllers:
             file = tree.root / USABLE[tree.version]
@@ -56,13 +49,8 @@ def usable(trees: Sequence[Hierarchy]) -> CpuSet:
 def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
     """Refuse CPUs that this host has not, which version 2 would replace by all that it has.
 
-    Args:
-        whose: the node, for the message.
-        wanted: its CPUs.
-        trees: where its groups would be made.
-
     Raises:
-        HostError: one is missing; names it, and what there is.
+        HostError: one is missing; names it, whose it was to be, and what there is.
     """
     found = usable(trees)
     if missing := wanted.numbers - found.numbers:

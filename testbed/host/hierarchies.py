@@ -32,7 +32,6 @@ class Hierarchy:
 
     Attributes:
         root: where it is mounted, or the user's part begins.
-        version: 1 or 2.
         controllers: those of USED that it carries.
     """
 
@@ -48,7 +47,6 @@ class Mounted:
     Attributes:
         point: where it is mounted.
         shown: the group that is seen there.
-        version: 1 or 2.
         options: of the mount; in version 1 its controllers are among them.
     """
 
@@ -83,20 +81,22 @@ def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
     Raises:
         HostError: one of CONTROLLERS is nowhere.
     """
-    found = (_hierarchy(one) for one in find_mounted(mounts))
+    homes: dict[str, Mounted] = {}
     # A controller that version 1 has claimed is not available to version 2.
-    ordered = sorted((tree for tree in found if tree.controllers), key=lambda tree: tree.version)
-    homes: dict[str, Path] = {}
-    for tree in ordered:
-        for controller in sorted(tree.controllers):
-            homes.setdefault(controller, tree.root)
+    for tree in sorted(find_mounted(mounts), key=lambda tree: tree.version):
+        found = tree.options & USED if tree.version == 1 else _controllers(tree.point)
+        for controller in found:
+            homes.setdefault(controller, tree)
     missing = [controller for controller in CONTROLLERS if controller not in homes]
     if missing:
         raise HostError(
             f"this host has no control groups for {', '.join(missing)}.",
             hint="Mount them (`mount -t cgroup2 none /sys/fs/cgroup`), or boot with them enabled.",
         )
-    return _used(ordered, homes)
+    return tuple(
+        Hierarchy(tree.point, tree.version, frozenset(one for one in homes if homes[one] == tree))
+        for tree in dict.fromkeys(homes.values())
+    )
 
 
 def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tuple[Hierarchy, ...]:
@@ -109,27 +109,10 @@ def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tupl
         return ()
     if folder.name == OUTSIDE:
         folder = folder.parent
-    if not all(
-        os.access(path, os.W_OK) for path in (folder, *(folder / name for name in DELEGATED))
-    ):
+    written = (folder, *(folder / name for name in DELEGATED))
+    if not all(os.access(path, os.W_OK) for path in written):
         return ()
     return (Hierarchy(folder, 2, _controllers(folder)),)
-
-
-def _used(trees: list[Hierarchy], homes: Mapping[str, Path]) -> tuple[Hierarchy, ...]:
-    """The trees that something was found in, each reduced to what it is used for."""
-    used: dict[Path, Hierarchy] = {}
-    for tree in trees:
-        mine = frozenset(name for name, root in homes.items() if root == tree.root)
-        if mine:
-            used.setdefault(tree.root, Hierarchy(tree.root, tree.version, mine))
-    return tuple(used.values())
-
-
-def _hierarchy(mounted: Mounted) -> Hierarchy:
-    """A mounted tree with those of its controllers that are USED."""
-    found = mounted.options & USED if mounted.version == 1 else _controllers(mounted.point)
-    return Hierarchy(mounted.point, mounted.version, found)
 
 
 def _controllers(group: Path) -> frozenset[str]:

@@ -27,10 +27,6 @@ def short_path(path: Path) -> Iterator[str]:
 
 
 def pid_of_listener(peer: socket.socket) -> int:
-    """The pid of who listens at the other end, as this process's pid namespace has it; 0 for none.
-
-    Args:
-        peer: a connected unix socket.
-    """
+    """The pid of who listens at the other end, as this pid namespace has it; 0 for none."""
     told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(told)[0])
