@@ -23,12 +23,7 @@ UNKNOWN_ALGORITHM = EINVAL
 
 
 def fix_congestion_control(end: End, address: str, *, prefix: int) -> str:
-    """Have every connection through ``end`` use CONGESTION_CONTROL, in either direction.
-
-    Args:
-        end: an interface that is up and addressed.
-        address: its IPv4 address.
-        prefix: length of its subnet's prefix.
+    """Have every connection through ``end``, which has this address, use CONGESTION_CONTROL.
 
     Returns:
         CONGESTION_CONTROL, or an empty string where the kernel lacks it: then the host's default

@@ -18,12 +18,7 @@ NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE"
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another node as a node has to know it.
-
-    Attributes:
-        address: its IPv4 address.
-        mac: its MAC address.
-    """
+    """Another node as a node has to know it: its IPv4 and its MAC address."""
 
     address: str
     mac: str
@@ -31,14 +26,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a link.
-
-    Attributes:
-        ip: an open ``IPRoute`` of the interface's network namespace.
-        control: a socket of that namespace, for ioctls.
-        name: of the interface.
-        index: of the interface.
-    """
+    """One end of a link: an interface, and the ways into its namespace (see Sockets)."""
 
     ip: Any
     control: socket.socket
@@ -59,11 +47,7 @@ class Sockets:
     control: socket.socket
 
     def end(self, name: str) -> End:
-        """The interface of that name.
-
-        Raises:
-            NetlinkError: there is none.
-        """
+        """The interface of that name; a NetlinkError if there is none."""
         message = next(iter(self.ip.link("get", ifname=name)))
         return End(self.ip, self.control, name, message["index"])
 

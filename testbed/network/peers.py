@@ -13,11 +13,6 @@ RETRY_SECONDS = 0.02
 def connect(address: str, port: int, *, patience_seconds: float) -> socket.socket:
     """A connection to a peer that may not listen yet; its timeout is ``patience_seconds`` too.
 
-    Args:
-        address: of the peer.
-        port: that it listens at, now or soon.
-        patience_seconds: how long it is tried.
-
     Raises:
         NodeError: nobody took it in that time.
         OSError: there is no way to the peer, now or later.

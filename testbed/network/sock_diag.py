@@ -26,7 +26,7 @@ CONNECTED = (ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING)
 
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI48x")
-MESSAGE = struct.Struct("=BBxxHH16s16sIQ20x")
+MESSAGE = struct.Struct("=8x16s16s4xQ20x")
 ATTRIBUTE = struct.Struct("=HH")
 RECEIVE_BYTES = 1 << 18
 
@@ -67,24 +67,11 @@ class TcpCounters(NamedTuple):
     segments_out: int = 0
     retransmitted_bytes: int = 0
 
-    def plus(self, other: TcpCounters) -> TcpCounters:
-        """The two together."""
-        return TcpCounters(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
 
 class TcpSocket(NamedTuple):
-    """A connected socket.
-
-    Attributes:
-        cookie: the kernel's number for it; no other socket ever has it.
-        local_port: on this side.
-        remote_port: on the other.
-        counters: what it counted since it was connected.
-    """
+    """A connected socket: a number of the kernel's that no other ever has, and what it counted."""
 
     cookie: int
-    local_port: int
-    remote_port: int
     counters: TcpCounters
 
 
@@ -160,7 +147,7 @@ def _messages(received: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _socket(message: bytes) -> TcpSocket | None:
     """A struct inet_diag_msg with its attributes; None for a connection that uses no link."""
-    _, _, local_port, remote_port, source, target, _, cookie = MESSAGE.unpack_from(message)
+    source, target, cookie = MESSAGE.unpack_from(message)
     if source == target or source.startswith(LOOPBACKS):
         return None
     position = MESSAGE.size
@@ -170,8 +157,7 @@ def _socket(message: bytes) -> TcpSocket | None:
         if kind == INET_DIAG_INFO:
             info = message[position + ATTRIBUTE.size : position + length]
         position += _aligned(length)
-    counters = decode_tcp_info(info)
-    return TcpSocket(cookie, socket.ntohs(local_port), socket.ntohs(remote_port), counters)
+    return TcpSocket(cookie, decode_tcp_info(info))
 
 
 def _aligned(length: int) -> int:
