@@ -19,8 +19,7 @@ def take_lock(folder: RunFolder) -> int:
     """Take a run's lock and write into it who has it; a descriptor that holds it while open.
 
     Raises:
-        NodeError: somebody has it.
-        OSError: the folder is missing, or not to be written.
+        NodeError, OSError: somebody has it; the folder is missing, or not to be written.
     """
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from testbed.errors import NodeError, RunNotFound, TestbedError
 from testbed.runtimes.base import (
@@ -21,13 +21,12 @@ from testbed.runtimes.base import (
     Request,
     Start,
 )
-from testbed.runtimes.docker.abilities import check_abilities, want_gpus
 from testbed.runtimes.docker.containers import (
     AGENT,
     agent_container,
     node_container,
 )
-from testbed.runtimes.docker.engine import connect, describe
+from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
 from testbed.runtimes.docker.faults import asking
 from testbed.runtimes.docker.image import check_image, image_name
 from testbed.runtimes.docker.lifecycle import (
@@ -152,29 +151,11 @@ class DockerDriver:
 
     def freeze(self, folder: RunFolder, node: str) -> None:
         """Stop a node's processes where they are."""
-        from docker.errors import APIError
-
-        with connect(self.address) as engine, asking(node):
-            found = _container_of(engine, folder, node)
-            if _condition(found) == "ended":
-                raise _no_node(folder, node)
-            try:
-                engine.pause(found.identity)
-            except APIError as error:
-                if "already paused" not in str(error.explanation):
-                    raise
+        self._ask(folder, node, "pause", needless="already paused")
 
     def thaw(self, folder: RunFolder, node: str) -> None:
         """Let a frozen node go on."""
-        from docker.errors import APIError
-
-        with connect(self.address) as engine, asking(node):
-            found = _container_of(engine, folder, node)
-            try:
-                engine.unpause(found.identity)
-            except APIError as error:
-                if "is not paused" not in str(error.explanation):
-                    raise
+        self._ask(folder, node, "unpause", needless="is not paused")
 
     def find(self) -> tuple[str, ...]:
         """The names of all runs that have something on this host, with or without a folder."""
@@ -188,16 +169,26 @@ class DockerDriver:
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse limits that this engine cannot enforce on this host.
-
-        Raises:
-            HostError: no engine answers, or it has not the image; or a node has such a limit, CPUs
-                that are missing, or GPUs without a runtime for them; names it, and the cure.
-        """
+        """Refuse limits, CPUs and GPUs that this engine cannot give, and one without the image."""
         asked = tuple(nodes)
         with connect(self.address) as engine:
             check_abilities(asked, describe(engine))
             self._image(engine, asked)
+
+    def _ask(
+        self, folder: RunFolder, node: str, verb: Literal["pause", "unpause"], *, needless: str
+    ) -> None:
+        from docker.errors import APIError
+
+        with connect(self.address) as engine, asking(node):
+            found = _container_of(engine, folder, node)
+            if verb == "pause" and _condition(found) == "ended":
+                raise _no_node(folder, node)
+            try:
+                getattr(engine, verb)(found.identity)
+            except APIError as error:
+                if needless not in str(error.explanation):
+                    raise
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
         return check_image(engine, self.image or "", gpu=want_gpus(nodes))

@@ -25,7 +25,7 @@ from testbed.agent.settings import (
 )
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.process import Process, has_ended
-from testbed.host.reports import ReportPipe
+from testbed.host.reports import ReportPipe, last_lines
 from testbed.host.sockets import pid_of_listener, short_path
 from testbed.runtimes.base import STOP_SECONDS, Lifeline
 from testbed.runtimes.docker.containers import Container
@@ -73,16 +73,7 @@ class DockerLifeline(Lifeline):
     ) -> Self:
         """Make the agent's container, hand the run to it, and wait until it answers.
 
-        Args:
-            engine: the engine.
-            folder: of the run.
-            agent: the container that is asked for.
-            detached: whether the run outlives this process.
-            address: of the engine, for when the run is stopped.
-            deadline_seconds: by when the agent must be ready.
-
-        Raises:
-            HostError, NodeError: see RuntimeDriver.start.
+        ``address`` is the engine's, for when the run is stopped. Raises as RuntimeDriver.start.
         """
         deadline = time.monotonic() + deadline_seconds
         lifeline = cls(folder, detached, address, _prepare(folder))
@@ -117,11 +108,7 @@ class DockerLifeline(Lifeline):
         clear(self.folder)
 
     def on_hangup(self, action: OnHangup) -> None:
-        """Say what the run is to do when this process closes the lifeline, or dies.
-
-        Raises:
-            NodeError: the agent has ended.
-        """
+        """Say what the run is to do when this process closes the lifeline, or dies."""
         try:
             if self._socket is None:
                 raise BrokenPipeError
@@ -181,16 +168,10 @@ class DockerLifeline(Lifeline):
                 raise
             if not alive or time.monotonic() > deadline:
                 how = "does not listen in time" if alive else "ended before it listened"
-                raise NodeError(f"the agent: {how}.{self._explain(engine, identity)}")
+                log = self.folder.log(AGENT_LOG)
+                said = last_lines(log) if log.stat().st_size else last_words(engine, identity)
+                raise NodeError(f"the agent: {how}.{said}")
             time.sleep(POLL_SECONDS)
-
-    def _explain(self, engine: APIClient, identity: str) -> str:
-        """What the agent's log ends with, or its container printed before there was a log."""
-        written = self.folder.log(AGENT_LOG)
-        lines = written.read_text(errors="replace").splitlines()[-10:]
-        if lines:
-            return f" Last lines of {written}:\n" + "\n".join(lines)
-        return last_words(engine, identity)
 
     def _hang_up(self) -> None:
         if self._socket is not None:
@@ -205,12 +186,7 @@ def clear(folder: RunFolder) -> None:
 
 
 def _prepare(folder: RunFolder) -> int:
-    """Make what the agent needs in the run folder; the run's lock.
-
-    Raises:
-        HostError: it cannot be made.
-        NodeError: the run is in use.
-    """
+    """Make what the agent needs in the run folder; the run's lock."""
     try:
         folder.control.mkdir(mode=0o700, exist_ok=True)
         folder.logs.mkdir(exist_ok=True)
@@ -225,11 +201,7 @@ def _prepare(folder: RunFolder) -> int:
 
 
 def _agent_behind(peer: socket.socket) -> int:
-    """The pid of the agent, which listens at the other end.
-
-    Raises:
-        HostError: it is none of this process's pid namespace.
-    """
+    """The pid of the agent, which listens at the other end; in here, or nobody could watch it."""
     pid = pid_of_listener(peer)
     if pid == 0:
         raise HostError(

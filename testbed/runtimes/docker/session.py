@@ -38,14 +38,9 @@ Unpack = Callable[[bytes], Iterator[tuple[int, bytes]]]
 def run_in(
     engine: APIClient, identity: str, command: Sequence[str], *, node: str, address: str | None
 ) -> int:
-    """Run a command in a container, as the container's user; returns its exit status.
+    """Run a command in a node's container, as the container's user; returns its exit status.
 
-    Args:
-        engine: the engine.
-        identity: of the container.
-        command: program and arguments.
-        node: whose container it is, for messages.
-        address: of the engine, as ``connect`` takes it.
+    ``address`` is the engine's, as ``connect`` takes it.
 
     Raises:
         HostError, NodeError: the engine refuses or goes away.
@@ -78,9 +73,6 @@ def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None
     """Start the command; from then on its streams go through the connection.
 
     The engine's client would do this too, and lose output that comes right behind the header.
-
-    Raises:
-        NodeError: the engine refuses.
     """
     options: dict[str, object] = {"Detach": False, "Tty": terminal}
     if terminal:
@@ -109,13 +101,8 @@ def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None
 def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) -> bytes:
     """Carry this process's input to the command and its output back, until it ends.
 
-    Args:
-        peer: the connection.
-        unpack: takes its pieces apart.
-        begun: called when the command has said something for the first time.
-
-    Returns:
-        The last piece of output.
+    ``begun`` is called when the command has said something for the first time. Returns the last
+    piece of output.
     """
     poller = select.poll()
     for descriptor in (STDIN, peer.fileno()):

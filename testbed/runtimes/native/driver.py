@@ -19,6 +19,7 @@ from typing import Protocol
 
 from testbed.agent.discovery import all_of, find_agents, first_of
 from testbed.agent.records import NodeRecords
+from testbed.agent.settings import AgentSettings
 from testbed.errors import NodeError
 from testbed.host.cgroups import RunGroups, find_runs
 from testbed.host.environment import python
@@ -37,7 +38,6 @@ from testbed.runtimes.base import (
 from testbed.runtimes.lock import attempts
 from testbed.runtimes.native.lifeline import (
     NativeLifeline,
-    agent_settings,
     clear,
     end_agent,
     own,
@@ -63,18 +63,10 @@ class LiveNodes(Protocol):
         """Whether a node stands still."""
 
     def freeze(self, node: str) -> None:
-        """Stop all processes of a node where they are, and wait until they stand.
-
-        Raises:
-            NodeError: there is no such node, or it does not stop.
-        """
+        """Stop all processes of a node where they are, and wait until they stand."""
 
     def thaw(self, node: str) -> None:
-        """Let a frozen node go on.
-
-        Raises:
-            NodeError: there is no such node.
-        """
+        """Let a frozen node go on."""
 
     def entrances(self, node: str) -> list[Path]:
         """The files into which a process writes 0 to become one of the node's."""
@@ -97,7 +89,7 @@ class NativeDriver:
     ) -> tuple[Request, ...]:
         """What the agent is told at its start; it makes the containers itself. Pure."""
         users = start.users or Users("root")
-        told = agent_settings(folder, start, users=users, hierarchies=(), private=())
+        told = AgentSettings(folder.path, start.detached, start.template, users, ())
         return (Request("agent", "start", json.loads(told.to_json())),)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
@@ -135,12 +127,8 @@ class NativeDriver:
         state = _state(live, node)
         if state.pid is None or state.condition != "running":
             raise NodeError(f"{node} is {state.condition}: nothing can be run in it.")
-        where = json.dumps(
-            {
-                "process": str(Process.of(state.pid)),
-                "entrances": [str(path) for path in live.entrances(node)],
-            }
-        )
+        entrances = [str(path) for path in live.entrances(node)]
+        where = json.dumps({"process": str(Process.of(state.pid)), "entrances": entrances})
         entering = subprocess.run(python("testbed.agent.enter", where, *command), check=False)
         return entering.returncode
 
@@ -172,11 +160,7 @@ class NativeDriver:
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse limits that this user cannot have enforced on this host.
-
-        Raises:
-            HostError: a node has one, or CPUs that are missing; names it, and the cure.
-        """
+        """Refuse limits that this user cannot have enforced on this host, and missing CPUs."""
         RunGroups("", self._trees()).check(nodes)
 
     def _live(self, folder: RunFolder) -> LiveNodes:

@@ -30,7 +30,6 @@ from testbed.agent.settings import (
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
-from testbed.host.hierarchies import Hierarchy
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe
 from testbed.host.users import Users, find_users
@@ -56,11 +55,7 @@ class NativeLifeline(Lifeline):
 
     @classmethod
     def begin(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
-        """Spawn the agent, put it on record, and wait until it answers.
-
-        Raises:
-            HostError, NodeError: see RuntimeDriver.start.
-        """
+        """Spawn the agent, put it on record, and wait until it answers."""
         try:
             lifeline = cls._spawn(folder, groups, start=start)
         except OSError as error:
@@ -112,11 +107,7 @@ class NativeLifeline(Lifeline):
         clear(self.folder, groups, deadline=deadline)
 
     def on_hangup(self, action: OnHangup) -> None:
-        """Say what the run is to do when this process closes the lifeline, or dies.
-
-        Raises:
-            NodeError: the agent has ended.
-        """
+        """Say what the run is to do when this process closes the lifeline, or dies."""
         assert self._spawned.stdin is not None
         try:
             self._spawned.stdin.write(f"{action}\n".encode())
@@ -220,21 +211,13 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
 
 
 def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
-    """The control groups, or none if they are those of another run.
+    """The control groups, or none if they are those of another run, whose agent is in them.
 
     Runs of one name may have folders in different places, but only one of them can live.
     """
-    owner = _find_owner(groups)
-    return groups if owner in (None, folder.path) else RunGroups(groups.run, ())
-
-
-def _find_owner(groups: RunGroups) -> Path | None:
-    """The folder of the living run that control groups are of; None if no agent is in them."""
-    for pid in groups.processes(AGENT_GROUP):
-        settings = settings_of(pid)
-        if settings is not None:
-            return settings.folder
-    return None
+    agents = map(settings_of, groups.processes(AGENT_GROUP))
+    agent = next((settings for settings in agents if settings is not None), None)
+    return groups if agent is None or agent.folder == folder.path else RunGroups(groups.run, ())
 
 
 def read_settings(folder: RunFolder) -> AgentSettings | None:
@@ -253,35 +236,17 @@ def read_record(folder: RunFolder) -> Process | None:
         return None
 
 
-def agent_settings(
-    folder: RunFolder,
-    start: Start,
-    *,
-    users: Users,
-    hierarchies: tuple[Hierarchy, ...],
-    private: tuple[Path, ...],
-) -> AgentSettings:
-    """What the agent is told on its command line; the last three only the host can tell."""
-    return AgentSettings(
-        folder=folder.path,
-        detached=start.detached,
-        template=start.template,
-        users=users,
-        hierarchies=hierarchies,
-        private=private,
-    )
-
-
 def _execute(
     folder: RunFolder, groups: RunGroups, *, start: Start, lock: int
 ) -> subprocess.Popen[bytes]:
     users = start.users or find_users()
-    settings = agent_settings(
-        folder,
-        start,
-        users=users,
-        hierarchies=groups.hierarchies,
-        private=_private_folders(users),
+    settings = AgentSettings(
+        folder.path,
+        start.detached,
+        start.template,
+        users,
+        groups.hierarchies,
+        _private_folders(users),
     )
     (folder.control / AGENT_SETTINGS).write_text(settings.to_json())
     with folder.log(AGENT_LOG).open("ab") as log:
