@@ -43,7 +43,7 @@ class AgentClient:
     HostError or NodeError the agent met.
 
     Args:
-        place: of the agent's socket, on which it listens; may be longer than an address can be.
+        place: where its socket is; the path may be longer than an address can be.
         pid: the agent's, as this process's pid namespace has it.
     """
 
@@ -63,12 +63,8 @@ class AgentClient:
     def connect(cls, socket_path: Path, *, deadline: float) -> Self:
         """Connect to the agent that listens, or will listen, at ``control/agent.sock``.
 
-        Args:
-            socket_path: may be longer than an address can be.
-            deadline: by when it must listen (``time.monotonic``).
-
         Raises:
-            NodeError: it does not.
+            NodeError: it does not by the deadline (``time.monotonic``).
         """
         while True:
             try:
@@ -95,12 +91,7 @@ class AgentClient:
         self.close()
 
     def launch(self, launch: Launch) -> int | None:
-        """Bring a node up.
-
-        Returns:
-            The pid of its role, as this process's pid namespace has it; None if the role, which
-            ran, has ended by now.
-        """
+        """Bring a node up; returns its role's pid in this pid namespace, None if it has ended."""
         request = pb.LaunchRequest(launch=LAUNCH.dump_json(launch).decode())
         reply = self._call("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)
         return child_of(self._agent, reply.pid)
@@ -192,7 +183,6 @@ class AgentClient:
         *,
         within_seconds: float = CALL_SECONDS,
     ) -> Reply:
-        """Send a request and wait for its answer."""
         import grpc
 
         ask = self._channel.unary_unary(

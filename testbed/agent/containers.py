@@ -31,23 +31,14 @@ LINGER_SECONDS = 0.5
 class Container(Protocol):
     """What one node lives in, from before its launch until its role has ended."""
 
-    @property
-    def linger_seconds(self) -> float:
-        """How long after the role's end ``move_out`` is to be called."""
+    linger_seconds: float
+    """How long after the role's end ``move_out`` is to be called."""
 
     def prepare(self) -> Placement:
-        """Make ready what the role is to enter, and say how.
-
-        Raises:
-            NodeError, HostError: it cannot be entered, or its limits cannot be enforced.
-        """
+        """Make ready what the role is to enter, and say how; a TestbedError if it cannot be."""
 
     def move_in(self, role: int) -> Process:
-        """The role exists. Returns the process whose network namespace the link leads into.
-
-        Raises:
-            NodeError: the container has ended.
-        """
+        """The role exists. Returns the process whose network namespace the link leads into."""
 
     def ran_out_of_memory(self) -> bool:
         """Whether the kernel has killed in there, since ``prepare``, at the memory limit."""
@@ -56,21 +47,13 @@ class Container(Protocol):
         """Whether what held the role together has ended before the role, and taken it along."""
 
     def freeze(self, role: int) -> None:
-        """Stop all processes in there.
-
-        Raises:
-            NodeError: they do not stop, or it is not for the agent to stop them.
-        """
+        """Stop all processes in there; NodeError where that is not for the agent to do."""
 
     def is_frozen(self) -> bool:
         """Whether a control group makes all processes in there stand still."""
 
     def thaw(self, role: int) -> None:
-        """Let them go on.
-
-        Raises:
-            NodeError: it is not for the agent to do.
-        """
+        """Let them go on; NodeError where that is not for the agent to do."""
 
     def move_out(self) -> None:
         """The role has ended; what it has lived in is not needed any more."""
@@ -87,11 +70,7 @@ Containers = Callable[[Launch], Container]
 class OwnContainer:
     """Control groups and namespaces of the agent's making; see Container.
 
-    Attributes:
-        node: its place in the plan.
-        groups: the run's control groups.
-        records: where nodes are put on record for those outside.
-        linger_seconds: see Container.
+    ``records`` are for those who look for nodes from outside.
     """
 
     node: NodeSpec
@@ -147,13 +126,7 @@ class OwnContainer:
 
 @dataclass
 class GivenContainer:
-    """A container that an engine has made; see Container.
-
-    Attributes:
-        node: its place in the plan.
-        first: the container's first process, which keeps its namespaces.
-        linger_seconds: see Container.
-    """
+    """A container that an engine has made, whose first process keeps the namespaces."""
 
     node: NodeSpec
     first: Process
@@ -212,27 +185,15 @@ class GivenContainer:
         )
 
 
-@dataclass(frozen=True)
-class OwnContainers:
-    """Makes containers for a run whose agent makes them itself.
+def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:
+    """Makes containers for a run whose agent makes them itself."""
 
-    Attributes:
-        groups: the run's control groups.
-        records: where nodes are put on record for those outside.
-    """
-
-    groups: RunGroups
-    records: NodeRecords
-
-    def __call__(self, launch: Launch) -> OwnContainer:
-        """A container for this launch.
-
-        Raises:
-            NodeError: the launch names a container.
-        """
+    def contain(launch: Launch) -> OwnContainer:
         if launch.container is not None:
             raise NodeError(f"{launch.node.name}: this agent makes containers itself.")
-        return OwnContainer(launch.node, self.groups, self.records)
+        return OwnContainer(launch.node, groups, records)
+
+    return contain
 
 
 @dataclass
@@ -246,11 +207,7 @@ class GivenContainers:
     given: dict[str, Process] = field(default_factory=dict)
 
     def __call__(self, launch: Launch) -> GivenContainer:
-        """The container that a launch names.
-
-        Raises:
-            NodeError: it names none, or its process is no container's, or another node's.
-        """
+        """The container that a launch names; NodeError if that is none, or another node's."""
         first = _first_process(launch)
         self.given[launch.node.name] = first
         return GivenContainer(launch.node, first)

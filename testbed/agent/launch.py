@@ -19,13 +19,7 @@ MOUNT_ROOT = Path("/run/testbed")
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the host that a node sees.
-
-    Attributes:
-        source: on the host.
-        target: in the node, below /run/testbed.
-        writable: whether the node may write there.
-    """
+    """A file or folder of the host that a node sees as ``target``, below /run/testbed."""
 
     source: Path
     target: Path
@@ -37,8 +31,6 @@ class Launch:
     """One node to bring up.
 
     Attributes:
-        node: its place in the plan.
-        network: the switch its link goes to.
         entry: what it executes, as ``module:function``; empty where the node has a command.
         arguments: what the function is called with.
         log: file that its output is appended to.
@@ -82,7 +74,6 @@ class Exit:
     """A node that has ended.
 
     Attributes:
-        node: its name.
         status: what its role returned; negative for the signal that ended it.
         out_of_memory: whether the kernel has killed in it because its memory limit was reached.
         container_ended: whether a container that the agent has not made ended first, and so its

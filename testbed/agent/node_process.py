@@ -111,12 +111,7 @@ def _enter(request: SpawnRequest) -> None:
 
 
 def _prepare(message: SpawnMessage, first: int) -> None:
-    """Everything between the fork and the role, but the link.
-
-    Args:
-        message: see SpawnMessage.
-        first: pidfd of the process that has forked this one.
-    """
+    """Everything between the fork and the role, but the link; ``first`` has forked this process."""
     request = message.request
     launch = request.launch
     end_on_signals()
@@ -174,11 +169,7 @@ def _execute(launch: Launch, environment: Mapping[str, str]) -> None:
 
 
 def _find_program(name: str, environment: Mapping[str, str]) -> str:
-    """Where a program is, as this process sees the file system by now.
-
-    Raises:
-        NodeError: there is none, or it may not be executed.
-    """
+    """Where a program is, as this process sees the file system by now."""
     found = shutil.which(name, path=environment.get("PATH", os.defpath))
     if found is not None:
         return found

@@ -30,11 +30,8 @@ class RunningNode:
     """A node that was launched and has not ended.
 
     Attributes:
-        spec: its place in the plan.
-        network: what its link was made for.
         pid: its role's, in this pid namespace.
         anchor: pid of a process in its network namespace.
-        container: what it lives in.
     """
 
     spec: NodeSpec
@@ -46,16 +43,7 @@ class RunningNode:
 
 @dataclass
 class Nodes:
-    """Every node that was launched.
-
-    Attributes:
-        containers: what nodes live in.
-        spawner: makes their processes.
-        switch: where their links meet.
-        meter: counts what the links carry.
-        exits: the nodes that have ended, in that order.
-        changes: what was changed at their links.
-    """
+    """Every node that was launched; ``exits`` are those that have ended, in that order."""
 
     containers: Containers
     spawner: Spawner
@@ -97,11 +85,7 @@ class Nodes:
         return pid
 
     def pid(self, name: str) -> int:
-        """The pid of a running node's role, in this pid namespace.
-
-        Raises:
-            NodeError: no such node runs.
-        """
+        """The pid of a running node's role, in this pid namespace; NodeError if it does not run."""
         try:
             return self._running[name].pid
         except KeyError:
@@ -167,11 +151,7 @@ class Nodes:
         self._running[name].container.thaw(role)
 
     def private_bytes(self, name: str) -> int:
-        """Memory of a node's role that it shares with no other process.
-
-        Raises:
-            NodeError: no such node runs.
-        """
+        """Memory of a node's role that it shares with no other process."""
         text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)

@@ -26,12 +26,7 @@ Act = Callable[[Nodes, Any], Message | None]
 
 @dataclass(frozen=True)
 class Operation:
-    """One method.
-
-    Attributes:
-        request: the class of its requests.
-        act: see Act.
-    """
+    """One method: the class of its requests, and what it does."""
 
     request: type[Message]
     act: Act

@@ -23,11 +23,7 @@ NODES = "nodes"
 
 @dataclass(frozen=True)
 class NodeRecords:
-    """The nodes that a run has launched.
-
-    Attributes:
-        folder: the run's folder.
-    """
+    """The nodes that a run has launched, in a folder of its ``control/``."""
 
     folder: RunFolder
 
@@ -77,12 +73,7 @@ class NodeRecords:
 
 @dataclass(frozen=True)
 class RecordedNodes:
-    """A run's nodes as the host has them now.
-
-    Attributes:
-        run: the run's name.
-        pids: of their roles by name; None for a node that has ended.
-    """
+    """A run's nodes as the host has them now: the pids of their roles; None for one that ended."""
 
     run: str
     pids: dict[str, int | None]
@@ -101,19 +92,11 @@ class RecordedNodes:
         return pid is not None and is_stopped(pid)
 
     def freeze(self, node: str) -> None:
-        """Stop all processes of a node where they are, and wait until they stand.
-
-        Raises:
-            NodeError: there is no such node, or it does not stop.
-        """
+        """Stop all processes of a node where they are, and wait until they stand."""
         stop_all(self._running(node))
 
     def thaw(self, node: str) -> None:
-        """Let a frozen node go on.
-
-        Raises:
-            NodeError: there is no such node.
-        """
+        """Let a frozen node go on."""
         continue_all(self._running(node))
 
     def entrances(self, node: str) -> list[Path]:

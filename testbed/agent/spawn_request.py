@@ -37,7 +37,6 @@ class SpawnRequest:
 
     Attributes:
         launch: what the controller asked for, without the neighbours.
-        placement: into what holds the node together.
         run_folder: hidden in the node.
         private: folders that are hidden as well, but for what the interpreter needs.
     """
@@ -53,7 +52,6 @@ class SpawnMessage:
     """A request with its descriptors, as the template has received it.
 
     Attributes:
-        request: see SpawnRequest.
         report: pipe in which the new processes report; see ReportPipe.
         gate: pipe in which a byte arrives once the role may run.
         log: the node's log file.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import stat
@@ -10,11 +9,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.agent.launch import Launch
-from testbed.agent.settings import AgentSettings
+from testbed.agent.settings import TEMPLATE, AgentSettings
 from testbed.agent.spawn_request import Placement, SpawnMessage, SpawnRequest
 from testbed.errors import NodeError
 from testbed.host.environment import python
@@ -26,7 +25,10 @@ ONLY_UID = 0
 
 
 class Spawned:
-    """A node whose processes exist, and whose role waits to be let go."""
+    """A node whose processes exist, and whose role waits to be let go.
+
+    Both methods raise the NodeError or HostError for which the node could not be made.
+    """
 
     def __init__(self, reports: ReportPipe, gate: int, *, deadline: float) -> None:
         self._reports = reports
@@ -34,19 +36,11 @@ class Spawned:
         self._deadline = deadline
 
     def pid(self) -> int:
-        """The role's pid, once it is known; its namespaces exist then.
-
-        Raises:
-            NodeError, HostError: the node could not be made.
-        """
+        """The role's pid, once it is known; its namespaces exist then."""
         return int(self._reports.expect("pid", deadline=self._deadline))
 
     def release(self) -> None:
-        """Wait until the node is ready for its role, and let that run.
-
-        Raises:
-            NodeError, HostError: the node could not be made.
-        """
+        """Wait until the node is ready for its role, and let that run."""
         self._reports.expect("prepared", deadline=self._deadline)
         with suppress(BrokenPipeError):  # killed just now; it is reaped and reported like any other
             os.write(self._gate, b"\n")
@@ -54,13 +48,7 @@ class Spawned:
 
 @dataclass
 class Spawner:
-    """Forks nodes from the template.
-
-    Attributes:
-        settings: of the run.
-        agent_log: where the template prints.
-        process: the template.
-    """
+    """Forks nodes from the template, which is ``process`` and prints into ``agent_log``."""
 
     settings: AgentSettings
     agent_log: Path
@@ -70,7 +58,7 @@ class Spawner:
     @classmethod
     def start(cls, settings: AgentSettings, *, agent_log: Path) -> Spawner:
         """Start the template; ``ready_pipe`` becomes readable when it is ready, or has ended."""
-        template = json.dumps(asdict(settings.template))
+        template = TEMPLATE.dump_json(settings.template).decode()
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             process = subprocess.Popen(
@@ -89,11 +77,7 @@ class Spawner:
         return self.process.stdout.fileno()
 
     def check_ready(self) -> None:
-        """Read what the ready pipe has to say.
-
-        Raises:
-            NodeError: the template has ended; holds the last lines that it printed.
-        """
+        """Read what the ready pipe has to say; NodeError if the template has ended."""
         pipe = ReportPipe(self.ready_pipe, whose="the template", log=self.agent_log)
         pipe.expect("ready", deadline=time.monotonic())
 
@@ -101,13 +85,8 @@ class Spawner:
     def spawn(self, launch: Launch, placement: Placement) -> Iterator[Spawned]:
         """Have a node made. It lives on only if it is let go before the body ends.
 
-        Args:
-            launch: what the controller asked for.
-            placement: see SpawnRequest.
-
         Raises:
-            NodeError: the template has ended.
-            OSError: the log cannot be opened.
+            NodeError, OSError: the template has ended; the log cannot be opened.
         """
         name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import socket
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from testbed.agent.node_process import become_node
 from testbed.agent.role import resolve
-from testbed.agent.settings import Template
+from testbed.agent.settings import TEMPLATE, Template
 from testbed.agent.spawn_request import SpawnMessage
 from testbed.errors import NodeError
 from testbed.host.process import end_with
@@ -31,8 +30,7 @@ def main() -> int:
     channel = socket.socket(fileno=int(sys.argv[1]))
     ready = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a module prints on import is no report
-    content = json.loads(sys.argv[2])
-    prepare(Template(tuple(content["preload"]), content["warm_up"], content["arguments"]))
+    prepare(TEMPLATE.validate_json(sys.argv[2]))
     report(ready, ready=True)
     os.close(ready)
     while (message := SpawnMessage.receive(channel)) is not None:
@@ -71,8 +69,7 @@ def fork_node(message: SpawnMessage, channel: socket.socket) -> None:
 def check_threads(name: str) -> None:
     """See that this process has one thread, as the kernel counts them.
 
-    Raises:
-        NodeError: it has more; a fork would hold the locks of those that it leaves behind.
+    A fork would hold the locks of those that it leaves behind.
     """
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
