@@ -7,7 +7,7 @@ pyroute2 knows neither the loss models nor the tables of the jitter nor the seed
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from testbed.network.jitter import table
 from testbed.network.qdiscs import TICK_SECONDS, UNSHAPED_RATE, Netem
@@ -87,15 +87,12 @@ def _attribute(number: int, data: bytes) -> bytes:
 
 
 def _attributes(data: bytes) -> Mapping[int, bytes]:
-    return dict(_split(data))
-
-
-def _split(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
+    found, at = {}, 0
     while at + HEADER.size <= len(data):
         size, number = HEADER.unpack_from(data, at)
-        yield number & TYPE_MASK, data[at + HEADER.size : at + size]
+        found[number & TYPE_MASK] = data[at + HEADER.size : at + size]
         at += max(size + -size % 4, HEADER.size)
+    return found
 
 
 def _ticks(seconds: float) -> int:

@@ -23,19 +23,15 @@ def connect(address: str, port: int, *, patience_seconds: float) -> socket.socke
             peer = socket.create_connection(
                 (address, port), timeout=max(deadline - time.monotonic(), RETRY_SECONDS)
             )
-        except TimeoutError:
-            raise _nobody(address, port, patience_seconds, "no answer") from None
-        except ConnectionRefusedError:
-            if time.monotonic() >= deadline:
-                raise _nobody(address, port, patience_seconds, "connection refused") from None
+        except (TimeoutError, ConnectionRefusedError) as error:
+            refused = isinstance(error, ConnectionRefusedError)
+            if not refused or time.monotonic() >= deadline:
+                raise NodeError(
+                    f"{address}:{port}: nobody takes a connection within {patience_seconds:g} s "
+                    f"({'connection refused' if refused else 'no answer'}).",
+                    hint="The log of the node that has this address says why it does not listen.",
+                ) from None
             time.sleep(RETRY_SECONDS)  # a port that opens tells nobody
         else:
             peer.settimeout(patience_seconds)
             return peer
-
-
-def _nobody(address: str, port: int, seconds: float, why: str) -> NodeError:
-    return NodeError(
-        f"{address}:{port}: nobody takes a connection within {seconds:g} s ({why}).",
-        hint="The log of the node that has this address says why it does not listen.",
-    )

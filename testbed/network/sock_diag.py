@@ -33,21 +33,8 @@ RECEIVE_BYTES = 1 << 18
 LOOPBACKS = (b"\x7f", bytes(10) + b"\xff\xff\x7f", bytes(15) + b"\x01")
 
 
-class Field(NamedTuple):
-    """Where a member of struct tcp_info (linux/tcp.h) stands; it only ever grew at its end."""
-
-    offset: int
-    code: struct.Struct
-
-
-U32, U64 = struct.Struct("=I"), struct.Struct("=Q")
-SEGMENT_BYTES = Field(16, U32)
-RETRANSMITTED_SEGMENTS = Field(100, U32)
-ACKED_BYTES = Field(120, U64)
-RECEIVED_BYTES = Field(128, U64)
-SEGMENTS_OUT = Field(136, U32)
-SEGMENTS_IN = Field(140, U32)
-RETRANSMITTED_BYTES = Field(208, U64)
+TCP_INFO = struct.Struct("=16xI80xI16xQQII64xQ")
+"""What is read of struct tcp_info (linux/tcp.h), which only ever grew at its end."""
 
 
 class TcpCounters(NamedTuple):
@@ -96,23 +83,15 @@ def decode_tcp_info(info: bytes) -> TcpCounters:
 
     Before 4.19 it has no retransmitted bytes: they are estimated as whole segments.
     """
-    if len(info) > RETRANSMITTED_BYTES.offset:
-        retransmitted = _member(info, RETRANSMITTED_BYTES)
-    else:
-        retransmitted = _member(info, RETRANSMITTED_SEGMENTS) * _member(info, SEGMENT_BYTES)
+    whole = info[: TCP_INFO.size].ljust(TCP_INFO.size, b"\0")
+    segment, again, acked, received, sent, came, retransmitted = TCP_INFO.unpack(whole)
     return TcpCounters(
-        received_bytes=_member(info, RECEIVED_BYTES),
-        segments_in=_member(info, SEGMENTS_IN),
-        acked_bytes=_member(info, ACKED_BYTES),
-        segments_out=_member(info, SEGMENTS_OUT),
-        retransmitted_bytes=retransmitted,
+        received_bytes=received,
+        segments_in=came,
+        acked_bytes=acked,
+        segments_out=sent,
+        retransmitted_bytes=retransmitted if len(info) >= TCP_INFO.size else again * segment,
     )
-
-
-def _member(info: bytes, field: Field) -> int:
-    if field.offset + field.code.size > len(info):
-        return 0
-    return int(field.code.unpack_from(info, field.offset)[0])
 
 
 def _dump(control: socket.socket, family: int) -> Iterator[TcpSocket]:

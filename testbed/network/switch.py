@@ -14,12 +14,20 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
 from testbed.network import tc
-from testbed.network.congestion import fix_congestion_control
-from testbed.network.ends import End, Neighbour, Sockets, bring_up, give_address, sockets
+from testbed.network.ends import (
+    End,
+    Neighbour,
+    Sockets,
+    bring_up,
+    fix_congestion_control,
+    give_address,
+    sockets,
+)
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
@@ -99,8 +107,7 @@ class Switch:
 
     def __init__(self, bridge: int, *, has_netem: Callable[[], bool]) -> None:
         self._bridge = bridge
-        self._has_netem = has_netem
-        self._netem: bool | None = None
+        self._has_netem = cache(has_netem)
         self._congestion_control = ""
 
     @classmethod
@@ -197,9 +204,7 @@ class Switch:
             raise NodeError(f"{node.name}: it has no link in the plan, so there is none to attach")
         if not (node.link.up.needs_netem or node.link.down.needs_netem):
             return node.link, ()
-        if self._netem is None:
-            self._netem = self._has_netem()
-        left_out = check_netem([node], missing=network.missing, present=self._netem)
+        left_out = check_netem([node], missing=network.missing, present=self._has_netem())
         return (without_netem(node.link) if left_out else node.link), left_out
 
     def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> End:

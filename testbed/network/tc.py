@@ -106,7 +106,7 @@ def _attributes(qdisc: Qdisc) -> list[tuple[str, Any]]:
             parameters = {
                 "rate": round(rate.bytes_per_second),
                 "rate___reserved": LINKLAYER_ETHERNET,  # pyroute2's name for the link layer
-                "buffer": _ticks(burst / rate.bytes_per_second),
+                "buffer": round(burst / rate.bytes_per_second / TICK_SECONDS),
                 "limit": limit,
             }
             options = {"attrs": [["TCA_TBF_PARMS", parameters]]}
@@ -151,10 +151,6 @@ def _bucket_below(ip: Any, index: int, root: Any) -> TokenBucket | None:
 def _leaf(root: Any) -> int:
     """Where the one qdisc below a netem is."""
     return int(root["handle"]) | 1
-
-
-def _ticks(seconds: float) -> int:
-    return round(seconds / TICK_SECONDS)
 
 
 def _root(ip: Any, index: int, *, parent: int | None = None) -> Any:
