@@ -41,11 +41,10 @@ from testbed.agent.lifeline import start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.settings import (
     AGENT_LOG,
-    AGENT_SOCKET,
-    AGENT_TOKEN,
     COMMIT,
     LIFELINE_SOCKET,
     OWN_FAILURE,
+    SERVED,
     AgentSettings,
 )
 from testbed.agent.spawner import Spawner
@@ -150,7 +149,7 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
     say = partial(_say, lifeline)
     loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say)
-    for name in (AGENT_SOCKET, AGENT_TOKEN):
+    for name in SERVED:
         _hand_over(folder.control / name)
     # As the engine's ``stop`` asks for it.
     signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())

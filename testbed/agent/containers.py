@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from testbed.agent.launch import Launch
 from testbed.agent.records import NodeRecords
@@ -28,47 +27,9 @@ LINGER_SECONDS = 0.5
 """How long a container outlives its role, so that `docker logs` has shown all of the log."""
 
 
-class Container(Protocol):
-    """What one node lives in, from before its launch until its role has ended."""
-
-    linger_seconds: float
-    """How long after the role's end ``move_out`` is to be called."""
-
-    def prepare(self) -> Placement:
-        """Make ready what the role is to enter, and say how; a TestbedError if it cannot be."""
-
-    def move_in(self, role: int) -> Process:
-        """The role exists. Returns the process whose network namespace the link leads into."""
-
-    def ran_out_of_memory(self) -> bool:
-        """Whether the kernel has killed in there, since ``prepare``, at the memory limit."""
-
-    def has_ended(self) -> bool:
-        """Whether what held the role together has ended before the role, and taken it along."""
-
-    def freeze(self, role: int) -> None:
-        """Stop all processes in there; NodeError where that is not for the agent to do."""
-
-    def is_frozen(self) -> bool:
-        """Whether a control group makes all processes in there stand still."""
-
-    def thaw(self, role: int) -> None:
-        """Let them go on; NodeError where that is not for the agent to do."""
-
-    def move_out(self) -> None:
-        """The role has ended; what it has lived in is not needed any more."""
-
-    def abandon(self, *, deadline: float) -> None:
-        """The launch has failed: remove what ``prepare`` made by ``deadline`` (monotonic)."""
-
-
-Containers = Callable[[Launch], Container]
-"""Finds, or says how to make, what a launch asks for."""
-
-
 @dataclass
 class OwnContainer:
-    """Control groups and namespaces of the agent's making; see Container.
+    """Control groups and namespaces of the agent's making.
 
     ``records`` are for those who look for nodes from outside.
     """
@@ -80,6 +41,7 @@ class OwnContainer:
     _oom_kills: int = 0
 
     def prepare(self) -> Placement:
+        """Make ready what the role is to enter, and say how; a TestbedError if it cannot be."""
         name = self.node.name
         self._oom_kills = self.groups.oom_kills(name)
         self.groups.check([self.node])
@@ -90,35 +52,42 @@ class OwnContainer:
         return Placement(tuple(self.groups.entrances(name)), nice=nice)
 
     def move_in(self, role: int) -> Process:
+        """The role exists. Returns the process whose network namespace the link leads into."""
         process = Process.of(role)
         self.records.add(self.node.name, process)
         return process
 
     def ran_out_of_memory(self) -> bool:
+        """Whether the kernel has killed in there, since ``prepare``, at the memory limit."""
         return self.groups.oom_kills(self.node.name) > self._oom_kills
 
     def has_ended(self) -> bool:
+        """Whether what held the role together has ended before the role, and taken it along."""
         return False
 
     def freeze(self, role: int) -> None:
+        """Stop all processes in there; NodeError where that is not for the agent to do."""
         if self.groups.has("freezer"):
             self.groups.freeze(self.node.name)
         else:
             stop_all(role)
 
     def is_frozen(self) -> bool:
+        """Whether a control group makes all processes in there stand still."""
         return self.groups.has("freezer") and self.groups.is_frozen(self.node.name)
 
     def thaw(self, role: int) -> None:
+        """Let them go on; NodeError where that is not for the agent to do."""
         if self.groups.has("freezer"):
             self.groups.thaw(self.node.name)
         else:
             continue_all(role)
 
     def move_out(self) -> None:
-        """Nothing to do: the namespaces end with the role, the groups with the run."""
+        """The role has ended, and the namespaces with it; the groups end with the run."""
 
     def abandon(self, *, deadline: float) -> None:
+        """The launch has failed: remove what ``prepare`` made by ``deadline`` (monotonic)."""
         self.records.remove(self.node.name)
         with suppress(HostError):  # the end of the run tries again, and says so if it fails
             self.groups.remove_node(self.node.name, deadline=deadline)
@@ -126,7 +95,10 @@ class OwnContainer:
 
 @dataclass
 class GivenContainer:
-    """A container that an engine has made, whose first process keeps the namespaces."""
+    """A container that an engine has made; its first process keeps the namespaces.
+
+    It does what OwnContainer does, some ``linger_seconds`` after the role's end.
+    """
 
     node: NodeSpec
     first: Process
@@ -183,6 +155,13 @@ class GivenContainer:
             f"{self.node.name} lives in a container of Docker, which the agent does not {verb}.",
             hint=f"docker {verb}",
         )
+
+
+Container = OwnContainer | GivenContainer
+"""What one node lives in, from before its launch until its role has ended."""
+
+Containers = Callable[[Launch], Container]
+"""Finds, or says how to make, what a launch asks for."""
 
 
 def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from testbed.agent.launch import Launch
 from testbed.agent.role import end_on_signals, resolve
-from testbed.agent.spawn_request import SpawnMessage, SpawnRequest
+from testbed.agent.spawn_request import SpawnRequest
 from testbed.agent.view import make_view
 from testbed.errors import NodeError, TestbedError
 from testbed.host import syscalls
@@ -32,31 +32,31 @@ GPU_VARIABLES = ("CUDA_", "NVIDIA_")
 """How their names begin: which GPUs a process may use, and what for."""
 
 
-def become_node(message: SpawnMessage) -> int:
+def become_node(request: SpawnRequest) -> int:
     """Turn this process into a node and run its role; returns the role's exit status.
 
     Two processes come out of it. The first enters the control groups and makes or enters the
     namespaces; as its own pid namespace stays what it was, it forks the second, reports its pid,
     and ends.
     """
-    launch = message.request.launch
-    with _reporting(message.report):
-        environment = _environment(message.request)
-        _enter(message.request)
+    launch = request.launch
+    with _reporting(request.report):
+        environment = _environment(request)
+        _enter(request)
         first = os.pidfd_open(os.getpid())
         role = os.fork()
         if role:
-            report(message.report, pid=role)
+            report(request.report, pid=role)
             return 0
-        _prepare(message, first)
+        _prepare(request, first)
         command = launch.node.command
         program = _find_program(command[0], environment) if command else ""
-        report(message.report, prepared=True)
-    os.close(message.report)
+        report(request.report, prepared=True)
+    os.close(request.report)
     # The agent connects the link meanwhile. The end of the file: it gave the node up, or has ended.
-    if not os.read(message.gate, 1):
+    if not os.read(request.gate, 1):
         return 1
-    os.close(message.gate)
+    os.close(request.gate)
     if program:
         _become_program(program, command, environment)
     if launch.mode == "cold":
@@ -110,15 +110,14 @@ def _enter(request: SpawnRequest) -> None:
     os.close(process)
 
 
-def _prepare(message: SpawnMessage, first: int) -> None:
+def _prepare(request: SpawnRequest, first: int) -> None:
     """Everything between the fork and the role, but the link; ``first`` has forked this process."""
-    request = message.request
     launch = request.launch
     end_on_signals()
     syscalls.set_name(launch.node.name)
     os.chdir("/")
-    keep_only(message.report, message.gate, message.log, first)
-    _redirect(message.log)
+    keep_only(request.report, request.gate, request.log, first)
+    _redirect(request.log)
     if request.placement.container is None:
         syscalls.bring_loopback_up()
         make_view(

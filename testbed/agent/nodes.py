@@ -18,7 +18,7 @@ from testbed.agent.spawner import Spawner
 from testbed.errors import NodeError
 from testbed.host.process import Process, has_ended
 from testbed.host.stopping import is_stopped
-from testbed.network.counters import Traffic, TrafficMeter
+from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part
 
@@ -156,10 +156,6 @@ class Nodes:
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
 
-    def count(self) -> Traffic:
-        """What the links have carried."""
-        return self.meter.read()
-
     def links(self) -> list[dict[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""
         linked = [node for node in self._running.values() if node.spec.link is not None]
@@ -223,20 +219,16 @@ class Nodes:
 
 
 def _undo(container: Container, pid: int | None) -> None:
+    """Kill the role, which ``reap`` waits for as for any other child, and remove the rest."""
     deadline = time.monotonic() + CLEANUP_SECONDS
     if pid is not None:
-        _kill(pid, deadline - time.monotonic())
+        descriptor = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            has_ended(descriptor, CLEANUP_SECONDS)
+        finally:
+            os.close(descriptor)
     container.abandon(deadline=deadline)
-
-
-def _kill(pid: int, within_seconds: float) -> None:
-    """Kill a role and wait until it has ended; ``reap`` waits for it as for any other child."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        has_ended(descriptor, within_seconds)
-    finally:
-        os.close(descriptor)
 
 
 def _ended_child() -> int | None:

@@ -73,7 +73,10 @@ class NodeRecords:
 
 @dataclass(frozen=True)
 class RecordedNodes:
-    """A run's nodes as the host has them now: the pids of their roles; None for one that ended."""
+    """A run's nodes as the host has them now: the pids of their roles; None for one that ended.
+
+    It is asked what RunGroups is asked, by processes instead of control groups.
+    """
 
     run: str
     pids: dict[str, int | None]
@@ -83,20 +86,16 @@ class RecordedNodes:
         return sorted(self.pids)
 
     def first(self, node: str) -> int | None:
-        """The pid of a node's role; None if it has ended."""
         return self.pids.get(node)
 
     def is_frozen(self, node: str) -> bool:
-        """Whether a node stands still."""
         pid = self.pids.get(node)
         return pid is not None and is_stopped(pid)
 
     def freeze(self, node: str) -> None:
-        """Stop all processes of a node where they are, and wait until they stand."""
         stop_all(self._running(node))
 
     def thaw(self, node: str) -> None:
-        """Let a frozen node go on."""
         continue_all(self._running(node))
 
     def entrances(self, node: str) -> list[Path]:

@@ -16,6 +16,7 @@ from testbed.rpc.limits import Limits
 AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
 AGENT_TOKEN = "agent.token"
+SERVED = (AGENT_SOCKET, AGENT_TOKEN)
 LIFELINE_SOCKET = "lifeline.sock"
 """Of an agent in a container. All of these lie in the folder's ``control``."""
 

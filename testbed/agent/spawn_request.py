@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 from pydantic import TypeAdapter
 
@@ -39,41 +38,31 @@ class SpawnRequest:
         launch: what the controller asked for, without the neighbours.
         run_folder: hidden in the node.
         private: folders that are hidden as well, but for what the interpreter needs.
+        report: descriptor of the pipe in which the new processes report; see ReportPipe.
+        gate: of the pipe in which a byte arrives once the role may run.
+        log: of the node's log file.
     """
 
     launch: Launch
     placement: Placement
     run_folder: Path
-    private: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True)
-class SpawnMessage:
-    """A request with its descriptors, as the template has received it.
-
-    Attributes:
-        report: pipe in which the new processes report; see ReportPipe.
-        gate: pipe in which a byte arrives once the role may run.
-        log: the node's log file.
-    """
-
-    request: SpawnRequest
+    private: tuple[Path, ...]
     report: int
     gate: int
     log: int
 
-    @classmethod
-    def receive(cls, channel: socket.socket) -> Self | None:
+    @staticmethod
+    def receive(channel: socket.socket) -> SpawnRequest | None:
         """Wait for the next request; None once the agent has ended."""
         data, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES, 3)
         if not data:
             return None
         report, gate, log = descriptors
-        return cls(_REQUEST.validate_json(data), report, gate, log)
+        return replace(_REQUEST.validate_json(data), report=report, gate=gate, log=log)
 
     def send(self, channel: socket.socket) -> None:
         """Send it to the template, which gets descriptors of its own."""
-        data = _REQUEST.dump_json(self.request)
+        data = _REQUEST.dump_json(self)
         socket.send_fds(channel, [data], [self.report, self.gate, self.log])
 
 

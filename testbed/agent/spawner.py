@@ -14,7 +14,7 @@ from pathlib import Path
 
 from testbed.agent.launch import Launch
 from testbed.agent.settings import TEMPLATE, AgentSettings
-from testbed.agent.spawn_request import Placement, SpawnMessage, SpawnRequest
+from testbed.agent.spawn_request import Placement, SpawnRequest
 from testbed.errors import NodeError
 from testbed.host.environment import python
 from testbed.host.reports import ReportPipe
@@ -91,14 +91,22 @@ class Spawner:
         name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS
         log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        request = self._request(launch, placement)
+        launch = self._share(launch)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
+        theirs = (report_writer, gate_reader, log)
         try:
             try:
-                self._send(SpawnMessage(request, report_writer, gate_reader, log), name)
+                SpawnRequest(
+                    launch, placement, self.settings.folder, self.settings.private, *theirs
+                ).send(self._channel)
+            except (BrokenPipeError, ConnectionResetError):
+                raise NodeError(
+                    f"{name}: the template has ended, no node can be started any more.",
+                    hint=f"See {self.agent_log}.",
+                ) from None
             finally:
-                for descriptor in (report_writer, gate_reader, log):
+                for descriptor in theirs:
                     os.close(descriptor)
             reports = ReportPipe(report_reader, whose=name, log=launch.log)
             yield Spawned(reports, gate_writer, deadline=deadline)
@@ -106,28 +114,15 @@ class Spawner:
             os.close(report_reader)
             os.close(gate_writer)
 
-    def _request(self, launch: Launch, placement: Placement) -> SpawnRequest:
+    def _share(self, launch: Launch) -> Launch:
+        """The launch as the template is told it, once the node may write what it is to write."""
         node = launch.node
         if self.settings.users.kind == "one":
             node = replace(node, uid=ONLY_UID)
         for mount in launch.mounts:
             if mount.writable and node.uid != ONLY_UID:
                 share(mount.source, node.uid)
-        return SpawnRequest(
-            launch=replace(launch, node=node, neighbours=()),
-            placement=placement,
-            run_folder=self.settings.folder,
-            private=self.settings.private,
-        )
-
-    def _send(self, message: SpawnMessage, name: str) -> None:
-        try:
-            message.send(self._channel)
-        except (BrokenPipeError, ConnectionResetError):
-            raise NodeError(
-                f"{name}: the template has ended, no node can be started any more.",
-                hint=f"See {self.agent_log}.",
-            ) from None
+        return replace(launch, node=node, neighbours=())
 
 
 def share(path: Path, group: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from testbed.agent.node_process import become_node
 from testbed.agent.role import resolve
 from testbed.agent.settings import TEMPLATE, Template
-from testbed.agent.spawn_request import SpawnMessage
+from testbed.agent.spawn_request import SpawnRequest
 from testbed.errors import NodeError
 from testbed.host.process import end_with
 from testbed.host.reports import encode_error, report
@@ -33,8 +33,8 @@ def main() -> int:
     prepare(TEMPLATE.validate_json(sys.argv[2]))
     report(ready, ready=True)
     os.close(ready)
-    while (message := SpawnMessage.receive(channel)) is not None:
-        fork_node(message, channel)
+    while (request := SpawnRequest.receive(channel)) is not None:
+        fork_node(request, channel)
     return 0
 
 
@@ -50,19 +50,19 @@ def prepare(template: Template) -> None:
     gc.freeze()
 
 
-def fork_node(message: SpawnMessage, channel: socket.socket) -> None:
+def fork_node(request: SpawnRequest, channel: socket.socket) -> None:
     """Fork the first process of a node, and wait until that has forked the role."""
     try:
-        check_threads(message.request.launch.node.name)
+        check_threads(request.launch.node.name)
         child = os.fork()
         if child == 0:
             channel.close()
-            end_with(lambda: become_node(message))
+            end_with(lambda: become_node(request))
         os.waitpid(child, 0)
     except (OSError, NodeError) as error:
-        report(message.report, error=encode_error(error))
+        report(request.report, error=encode_error(error))
     finally:
-        for descriptor in (message.report, message.gate, message.log):
+        for descriptor in (request.report, request.gate, request.log):
             os.close(descriptor)
 
 

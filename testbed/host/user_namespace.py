@@ -100,30 +100,34 @@ def main() -> int:
     """Report ``users``, the best kind that can be had, or an ``error``; 0 either way."""
     if find_ranges() is not None and _succeeds("range"):
         report(sys.stdout.fileno(), users="range")
-        return 0
-    try:
-        _attempt("one")
-    except (OSError, HostError) as error:
-        report(sys.stdout.fileno(), error=encode_error(explain(error, root=False)))
+    elif (refusal := _attempt("one")) is not None:
+        report(sys.stdout.fileno(), error=encode_error(refusal))
     else:
         report(sys.stdout.fileno(), users="one")
     return 0
 
 
-def _attempt(kind: Kind) -> None:
-    """Make the namespaces of a run; what they allow is seen by a process that is in all of them."""
-    enter_user_namespace(kind)
-    syscalls.unshare(syscalls.CONTAINER)
-    reader, writer = os.pipe()
-    first = os.fork()
-    if first == 0:
-        end_with(lambda: _look_around(writer))
-    os.close(writer)
-    refused = os.read(reader, 16)
-    os.close(reader)
-    os.waitpid(first, 0)
-    if refused:
-        raise OSError(int(refused), os.strerror(int(refused)))
+def _attempt(kind: Kind) -> HostError | None:
+    """Make the namespaces of a run; why that is refused, if it is.
+
+    What they allow is seen by a process that is in all of them.
+    """
+    try:
+        enter_user_namespace(kind)
+        syscalls.unshare(syscalls.CONTAINER)
+        reader, writer = os.pipe()
+        first = os.fork()
+        if first == 0:
+            end_with(lambda: _look_around(writer))
+        os.close(writer)
+        refused = os.read(reader, 16)
+        os.close(reader)
+        os.waitpid(first, 0)
+        if refused:
+            raise OSError(int(refused), os.strerror(int(refused)))
+    except (OSError, HostError) as error:
+        return explain(error, root=False)
+    return None
 
 
 def _look_around(writer: int) -> int:
@@ -138,19 +142,11 @@ def _look_around(writer: int) -> int:
 
 
 def _succeeds(kind: Kind) -> bool:
+    """Whether this kind can be had; tried in another process, as another kind may be tried next."""
     child = os.fork()
     if child == 0:
-        end_with(lambda: _silently(kind))
+        end_with(lambda: int(_attempt(kind) is not None))
     return os.waitpid(child, 0)[1] == 0
-
-
-def _silently(kind: Kind) -> int:
-    """Without a report: if this kind fails, another one is tried."""
-    try:
-        _attempt(kind)
-    except (OSError, HostError):
-        return 1
-    return 0
 
 
 if __name__ == "__main__":
