@@ -82,6 +82,7 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
     """The container that a node's role is put into."""
     node = spec.node
     mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
+    gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
     body = {
         "Image": image,
@@ -97,7 +98,7 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
             **_limits(Limits.of(node)),
             "Tmpfs": SCRATCH,
             "Mounts": [_bind(mount) for mount in mounts],
-            "DeviceRequests": _gpus(node.gpus),
+            "DeviceRequests": [gpus] if node.gpus else [],
         },
     }
     return Container(node.name, container_name(plan.run, node.name), body)
@@ -172,10 +173,6 @@ def _bind(mount: Mount) -> dict[str, Any]:
         "Target": str(mount.target),
         "ReadOnly": not mount.writable,
     }
-
-
-def _gpus(count: int) -> list[dict[str, Any]]:
-    return [{"Count": count, "Capabilities": [["gpu"]]}] if count else []
 
 
 def _environment(changes: Mapping[str, str | None]) -> list[str]:

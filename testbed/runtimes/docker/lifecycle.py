@@ -16,15 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed.errors import HostError, NodeError, TestbedError
-from testbed.runtimes.docker.containers import (
-    AGENT,
-    FOLDER,
-    INDEX,
-    NODE,
-    ROLE,
-    RUN,
-    Container,
-)
+from testbed.runtimes.base import Condition
+from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
 from testbed.runtimes.docker.engine import THREADS
 from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, asking
 from testbed.telemetry.folder import RunFolder
@@ -35,7 +28,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-ALIVE = ("running", "paused")
+CONDITIONS: Mapping[str, Condition] = {"running": "running", "paused": "frozen"}
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
 END_SECONDS = 10
@@ -59,6 +52,11 @@ class Found:
     role: str
     index: int
     state: str
+
+    @property
+    def condition(self) -> Condition:
+        """The same in words of ours."""
+        return CONDITIONS.get(self.state, "ended")
 
 
 def find_containers(engine: APIClient, *labels: str) -> list[Found]:
@@ -255,7 +253,7 @@ def _check_ended(container: Container, labels: Mapping[str, str], state: str) ->
     """Refuse a name that is another run's, or nobody's of ours, or a node's that still runs."""
     wanted = container.body["Labels"]
     if all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE)):
-        if state in ALIVE:
+        if state in CONDITIONS:
             raise NodeError(f"{container.whose} runs already.")
         return
     if FOLDER in labels:

@@ -14,15 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from testbed.agent.settings import (
-    AGENT_LOG,
-    AGENT_SOCKET,
-    AGENT_TOKEN,
-    COMMIT,
-    LIFELINE_SOCKET,
-    OWN_FAILURE,
-    OnHangup,
-)
+from testbed.agent.settings import AGENT_LOG, COMMIT, LIFELINE_SOCKET, OWN_FAILURE, SERVED, OnHangup
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe, last_lines
@@ -50,7 +42,7 @@ NOTICE_SECONDS = 0.5
 
 @dataclass
 class DockerLifeline(Lifeline):
-    """See Lifeline."""
+    """Does what Lifeline says, which documents its methods."""
 
     folder: RunFolder
     detached: bool
@@ -90,7 +82,6 @@ class DockerLifeline(Lifeline):
 
     @property
     def pid(self) -> int:
-        """The agent's pid."""
         return self._pid
 
     def ended(self) -> bool:
@@ -98,7 +89,6 @@ class DockerLifeline(Lifeline):
         return self._pidfd is None or has_ended(self._pidfd, 0)
 
     def stop(self) -> None:
-        """End the run and remove everything it has on this host. Stopping twice is harmless."""
         deadline = time.monotonic() + STOP_SECONDS
         self._hang_up()
         with connect(self.address) as engine:
@@ -108,7 +98,6 @@ class DockerLifeline(Lifeline):
         clear(self.folder)
 
     def on_hangup(self, action: OnHangup) -> None:
-        """Say what the run is to do when this process closes the lifeline, or dies."""
         try:
             if self._socket is None:
                 raise BrokenPipeError
@@ -130,7 +119,6 @@ class DockerLifeline(Lifeline):
         )
 
     def close(self) -> None:
-        """Let go of the run: from now on its folder's lock is no longer held by this process."""
         self._hang_up()
         for descriptor in (self._lock, self._pidfd):
             if descriptor is not None:
@@ -181,15 +169,13 @@ class DockerLifeline(Lifeline):
 
 def clear(folder: RunFolder) -> None:
     """Remove what a run's agent has left in the folder."""
-    for name in (AGENT_SOCKET, AGENT_TOKEN, LIFELINE_SOCKET):
+    for name in (*SERVED, LIFELINE_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
 
 
 def _prepare(folder: RunFolder) -> int:
     """Make what the agent needs in the run folder; the run's lock."""
     try:
-        folder.control.mkdir(mode=0o700, exist_ok=True)
-        folder.logs.mkdir(exist_ok=True)
         lock = take_lock(folder)
     except OSError as error:
         raise HostError(

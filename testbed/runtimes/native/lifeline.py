@@ -19,14 +19,7 @@ from typing import Self
 
 from testbed.agent.discovery import AGENT_MODULE, settings_of, waiting_for
 from testbed.agent.records import NodeRecords
-from testbed.agent.settings import (
-    AGENT_LOG,
-    AGENT_SOCKET,
-    AGENT_TOKEN,
-    COMMIT,
-    AgentSettings,
-    OnHangup,
-)
+from testbed.agent.settings import AGENT_LOG, COMMIT, SERVED, AgentSettings, OnHangup
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
@@ -44,7 +37,7 @@ AGENT_SETTINGS = "agent.json"
 
 @dataclass
 class NativeLifeline(Lifeline):
-    """See Lifeline."""
+    """Does what Lifeline says, which documents its methods."""
 
     folder: RunFolder
     groups: RunGroups
@@ -72,8 +65,6 @@ class NativeLifeline(Lifeline):
 
     @classmethod
     def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
-        folder.control.mkdir(mode=0o700, exist_ok=True)
-        folder.logs.mkdir(exist_ok=True)
         lock = take_lock(folder)
         try:
             groups.make_room()
@@ -85,16 +76,13 @@ class NativeLifeline(Lifeline):
 
     @property
     def pid(self) -> int:
-        """The agent's pid."""
         assert self._agent is not None
         return self._agent.pid
 
     def ended(self) -> bool:
-        """Whether the agent has ended; then no node lives any more."""
         return self._spawned.poll() is not None
 
     def stop(self) -> None:
-        """End the run and remove everything it has on this host. Stopping twice is harmless."""
         deadline = time.monotonic() + STOP_SECONDS
         groups = own(self.groups, self.folder)
         self._hang_up()
@@ -107,7 +95,6 @@ class NativeLifeline(Lifeline):
         clear(self.folder, groups, deadline=deadline)
 
     def on_hangup(self, action: OnHangup) -> None:
-        """Say what the run is to do when this process closes the lifeline, or dies."""
         assert self._spawned.stdin is not None
         try:
             self._spawned.stdin.write(f"{action}\n".encode())
@@ -119,7 +106,6 @@ class NativeLifeline(Lifeline):
         return None
 
     def close(self) -> None:
-        """Let go of the run: from now on its folder's lock is no longer held by this process."""
         self._hang_up()
         if self._lock is not None:
             os.close(self._lock)
@@ -206,7 +192,7 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
     groups.remove(deadline=deadline)
     groups.leave_room()
     NodeRecords(folder).clear()
-    for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET, AGENT_TOKEN):
+    for name in (AGENT_RECORD, AGENT_SETTINGS, *SERVED):
         (folder.control / name).unlink(missing_ok=True)
 
 
