@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, Launch
+from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, LaunchSpec
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
 from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE
 from testbed.errors import NodeError, TestbedError
@@ -90,7 +90,7 @@ class AgentClient:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def launch(self, launch: Launch) -> int | None:
+    def launch(self, launch: LaunchSpec) -> int | None:
         """Bring a node up; returns its role's pid in this pid namespace, None if it has ended."""
         request = pb.LaunchRequest(launch=LAUNCH.dump_json(launch).decode())
         reply = self._call("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)

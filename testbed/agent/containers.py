@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.records import NodeRecords
 from testbed.agent.spawn_request import Placement
 from testbed.errors import HostError, NodeError
@@ -160,14 +160,14 @@ class GivenContainer:
 Container = OwnContainer | GivenContainer
 """What one node lives in, from before its launch until its role has ended."""
 
-Containers = Callable[[Launch], Container]
+Containers = Callable[[LaunchSpec], Container]
 """Finds, or says how to make, what a launch asks for."""
 
 
 def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:
     """Makes containers for a run whose agent makes them itself."""
 
-    def contain(launch: Launch) -> OwnContainer:
+    def contain(launch: LaunchSpec) -> OwnContainer:
         if launch.container is not None:
             raise NodeError(f"{launch.node.name}: this agent makes containers itself.")
         return OwnContainer(launch.node, groups, records)
@@ -185,7 +185,7 @@ class GivenContainers:
 
     given: dict[str, Process] = field(default_factory=dict)
 
-    def __call__(self, launch: Launch) -> GivenContainer:
+    def __call__(self, launch: LaunchSpec) -> GivenContainer:
         """The container that a launch names; NodeError if that is none, or another node's."""
         first = _first_process(launch)
         self.given[launch.node.name] = first
@@ -200,7 +200,7 @@ class GivenContainers:
                 groups.thaw()
 
 
-def _first_process(launch: Launch) -> Process:
+def _first_process(launch: LaunchSpec) -> Process:
     """The process that a launch names, if it is what it has to be.
 
     A pid may be another process's by now: entering that would run the role anywhere on the host. So

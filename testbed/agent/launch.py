@@ -8,11 +8,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from testbed import topology
 from testbed.errors import NodeError
 from testbed.network.counters import Traffic
 from testbed.network.ends import Neighbour
-from testbed.topology import NetworkSpec, NodeSpec
+from testbed.topology import Launch, NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")
 
@@ -27,7 +26,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchSpec:
     """One node to bring up.
 
     Attributes:
@@ -48,7 +47,7 @@ class Launch:
     arguments: Mapping[str, str]
     log: Path
     mounts: tuple[Mount, ...] = ()
-    mode: topology.Launch = "warm"
+    mode: Launch = "warm"
     neighbours: tuple[Neighbour, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     container: int | None = None
@@ -86,5 +85,5 @@ class Exit:
     container_ended: bool = False
 
 
-LAUNCH = TypeAdapter(Launch)
+LAUNCH = TypeAdapter(LaunchSpec)
 TRAFFIC = TypeAdapter(Traffic)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.role import end_on_signals, resolve
 from testbed.agent.spawn_request import SpawnRequest
 from testbed.agent.view import make_view
@@ -155,7 +155,7 @@ def _redirect(log: int) -> None:
     os.close(log)
 
 
-def _execute(launch: Launch, environment: Mapping[str, str]) -> None:
+def _execute(launch: LaunchSpec, environment: Mapping[str, str]) -> None:
     """Replace this process by a fresh interpreter that runs the role."""
     arguments = os.memfd_create("arguments", 0)
     os.write(arguments, json.dumps(dict(launch.arguments)).encode())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.agent.containers import Container, Containers
-from testbed.agent.launch import Exit, Launch
+from testbed.agent.launch import Exit, LaunchSpec
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
 from testbed.errors import NodeError
@@ -55,7 +55,7 @@ class Nodes:
     _linked: dict[str, Process] = field(default_factory=dict)
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
 
-    def launch(self, launch: Launch) -> int:
+    def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; returns the role's pid in this pid namespace, the role running.
 
         Raises:
@@ -203,7 +203,7 @@ class Nodes:
             _, container = self._leaving.pop(name)
             container.move_out()
 
-    def _connect(self, launch: Launch, anchor: Process) -> None:
+    def _connect(self, launch: LaunchSpec, anchor: Process) -> None:
         node = launch.node
         if node.link is None:
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.host.process import Process
 
 REQUEST_BYTES = 128 * 1024
@@ -43,7 +43,7 @@ class SpawnRequest:
         log: of the node's log file.
     """
 
-    launch: Launch
+    launch: LaunchSpec
     placement: Placement
     run_folder: Path
     private: tuple[Path, ...]

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.settings import TEMPLATE, AgentSettings
 from testbed.agent.spawn_request import Placement, SpawnRequest
 from testbed.errors import NodeError
@@ -82,7 +82,7 @@ class Spawner:
         pipe.expect("ready", deadline=time.monotonic())
 
     @contextmanager
-    def spawn(self, launch: Launch, placement: Placement) -> Iterator[Spawned]:
+    def spawn(self, launch: LaunchSpec, placement: Placement) -> Iterator[Spawned]:
         """Have a node made. It lives on only if it is let go before the body ends.
 
         Raises:
@@ -114,7 +114,7 @@ class Spawner:
             os.close(report_reader)
             os.close(gate_writer)
 
-    def _share(self, launch: Launch) -> Launch:
+    def _share(self, launch: LaunchSpec) -> LaunchSpec:
         """The launch as the template is told it, once the node may write what it is to write."""
         node = launch.node
         if self.settings.users.kind == "one":

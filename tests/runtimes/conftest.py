@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Exit, Launch, Mount
+from testbed.agent.launch import Exit, LaunchSpec, Mount
 from testbed.agent.settings import Template
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_hierarchies
@@ -82,7 +82,7 @@ class LiveRun:
         options["container"] = self.contain(spec, options.get("mounts", ()))
         log = self.folder.log(spec.name)
         return self.client.launch(
-            Launch(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
+            LaunchSpec(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
         )
 
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
