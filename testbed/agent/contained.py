@@ -62,9 +62,6 @@ CONNECT_SECONDS = 60.0
 
 POLL_SECONDS = 0.005
 
-ENGINES_OWN = "HOSTNAME"
-"""What the engine adds to the environment: the agent's, which would be wrong for a node."""
-
 
 def main() -> int:
     """Wait for the commit, bring the agent up, serve until the lifeline ends, end all nodes."""
@@ -72,7 +69,7 @@ def main() -> int:
     # If the first process of the container is killed, the engine takes its time over the others.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     syscalls.set_name(title_of(settings.folder))
-    os.environ.pop(ENGINES_OWN, None)
+    os.environ.pop("HOSTNAME", None)  # which the engine adds; it would be wrong for a node
     folder = RunFolder(settings.folder)
     _print_to(folder.log(AGENT_LOG))
     held = _wait_for_commit(folder)

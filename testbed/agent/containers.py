@@ -14,7 +14,7 @@ from pathlib import Path
 
 from testbed.agent.launch import LaunchSpec
 from testbed.agent.records import NodeRecords
-from testbed.agent.spawn_request import Placement
+from testbed.agent.spawner import Placement
 from testbed.errors import HostError, NodeError
 from testbed.host.cgroups import RunGroups
 from testbed.host.group import ContainerGroups
@@ -177,11 +177,7 @@ def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:
 
 @dataclass
 class GivenContainers:
-    """The containers that an engine has made for a run, as they were named in launches.
-
-    Attributes:
-        given: first processes of containers, by node.
-    """
+    """The containers that an engine has made, by their first processes, as launches named them."""
 
     given: dict[str, Process] = field(default_factory=dict)
 

@@ -40,7 +40,6 @@ class Trail:
     Attributes:
         folders: every folder on the way, without the end.
         links: every symbolic link on the way, and what it says.
-        end: where it leads.
     """
 
     folders: tuple[Path, ...]

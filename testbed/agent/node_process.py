@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from testbed.agent.launch import LaunchSpec
 from testbed.agent.role import end_on_signals, resolve
-from testbed.agent.spawn_request import SpawnRequest
+from testbed.agent.spawner import SpawnRequest
 from testbed.agent.view import make_view
 from testbed.errors import NodeError, TestbedError
 from testbed.host import syscalls

@@ -27,12 +27,7 @@ CLEANUP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class RunningNode:
-    """A node that was launched and has not ended.
-
-    Attributes:
-        pid: its role's, in this pid namespace.
-        anchor: pid of a process in its network namespace.
-    """
+    """A node that has not ended: its role's pid, and that of a process in its network namespace."""
 
     spec: NodeSpec
     network: NetworkSpec
@@ -158,11 +153,11 @@ class Nodes:
 
     def links(self) -> list[dict[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""
-        linked = [node for node in self._running.values() if node.spec.link is not None]
-        found = (
-            self.switch.inspect(node.spec, pid=node.anchor, network=node.network) for node in linked
-        )
-        return [link.as_dict() for link in found]
+        return [
+            self.switch.inspect(node.spec, pid=node.anchor, network=node.network).as_dict()
+            for node in self._running.values()
+            if node.spec.link is not None
+        ]
 
     def links_of(self, names: Sequence[str]) -> dict[str, LinkSpec]:
         """The links of those of the nodes that run, as they are now.

@@ -16,7 +16,7 @@ from pathlib import Path
 from testbed.agent.node_process import become_node
 from testbed.agent.role import resolve
 from testbed.agent.settings import TEMPLATE, Template
-from testbed.agent.spawn_request import SpawnRequest
+from testbed.agent.spawner import SpawnRequest
 from testbed.errors import NodeError
 from testbed.host.process import end_with
 from testbed.host.reports import encode_error, report

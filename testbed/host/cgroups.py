@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
-from testbed.host.cpusets import check_present, inherit
 from testbed.host.group import POLL_SECONDS, PROCESSES, Group
-from testbed.host.hierarchies import OUTSIDE, Hierarchy
+from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
 from testbed.topology import NodeSpec

@@ -37,12 +37,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What a container has to have before a node's role is launched into it.
-
-    Attributes:
-        mounts: what it sees of the host.
-        log: file in the run folder that the role's output is appended to.
-    """
+    """What a container has to have before a node's role, which writes to ``log``, is launched."""
 
     node: NodeSpec
     mounts: tuple[Mount, ...]
@@ -72,11 +67,7 @@ class Start:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node as the host sees it.
-
-    Attributes:
-        pid: its first process, as the caller's pid namespace sees it; None if it has ended.
-    """
+    """A node as the host sees it; ``pid`` is its first process here, None if it has ended."""
 
     node: str
     condition: Condition
@@ -85,12 +76,7 @@ class NodeState:
 
 @dataclass(frozen=True)
 class HostState:
-    """What there is of a run on this host.
-
-    Attributes:
-        alive: whether its agent lives.
-        nodes: its nodes by name, ended ones included as long as the run lives.
-    """
+    """What there is of a run on this host: ended nodes too, as long as its agent is alive."""
 
     alive: bool
     nodes: tuple[NodeState, ...]

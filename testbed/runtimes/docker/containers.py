@@ -55,13 +55,7 @@ CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "nod
 
 @dataclass(frozen=True)
 class Container:
-    """One container that is asked for.
-
-    Attributes:
-        whose: the node it is for, or the agent.
-        name: in the engine, unique on the host.
-        body: what the engine's API is sent to create it.
-    """
+    """A container that is asked for: the node it is for, its name, and what the API is sent."""
 
     whose: str
     name: str

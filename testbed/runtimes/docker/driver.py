@@ -70,14 +70,8 @@ class DockerDriver:
         with connect(self.address) as engine:
             image = self._image(engine, plan.nodes)
             check_abilities(plan.nodes, describe(engine))
-            return DockerLifeline.begin(
-                engine,
-                folder,
-                agent_container(plan, folder, start, image=image),
-                detached=start.detached,
-                address=self.address,
-                deadline_seconds=start.deadline_seconds,
-            )
+            agent = agent_container(plan, folder, start, image=image)
+            return DockerLifeline.begin(engine, folder, agent, start=start, address=self.address)
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]

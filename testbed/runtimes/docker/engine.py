@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
-from testbed.host.cpusets import check_present
-from testbed.host.hierarchies import find_hierarchies
+from testbed.host.hierarchies import check_present, find_hierarchies
 from testbed.host.limits import Limits, settings
 from testbed.runtimes.docker.faults import engine_faults
 from testbed.topology import NodeSpec

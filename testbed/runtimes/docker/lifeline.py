@@ -19,7 +19,7 @@ from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe, last_lines
 from testbed.host.sockets import pid_of_listener, short_path
-from testbed.runtimes.base import STOP_SECONDS, Lifeline
+from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import (
@@ -59,16 +59,15 @@ class DockerLifeline(Lifeline):
         folder: RunFolder,
         agent: Container,
         *,
-        detached: bool,
+        start: Start,
         address: str | None,
-        deadline_seconds: float,
     ) -> Self:
         """Make the agent's container, hand the run to it, and wait until it answers.
 
         ``address`` is the engine's, for when the run is stopped. Raises as RuntimeDriver.start.
         """
-        deadline = time.monotonic() + deadline_seconds
-        lifeline = cls(folder, detached, address, _prepare(folder))
+        deadline = time.monotonic() + start.deadline_seconds
+        lifeline = cls(folder, start.detached, address, _prepare(folder))
         try:
             lifeline._take_hold(engine, agent, deadline=deadline)
         except BaseException:
