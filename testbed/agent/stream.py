@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from testbed.network.peers import connect
+from testbed.host.sockets import connect
 
 PORT = 5000
 CHUNK_BYTES = 1 << 16

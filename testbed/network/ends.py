@@ -34,16 +34,6 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
-class End:
-    """One end of a link: an interface, and the ways into its namespace (see Sockets)."""
-
-    ip: Any
-    control: socket.socket
-    name: str
-    index: int
-
-
-@dataclass(frozen=True)
 class Sockets:
     """Ways into one network namespace, usable from any other.
 
@@ -59,6 +49,14 @@ class Sockets:
         """The interface of that name; a NetlinkError if there is none."""
         message = next(iter(self.ip.link("get", ifname=name)))
         return End(self.ip, self.control, name, message["index"])
+
+
+@dataclass(frozen=True)
+class End(Sockets):
+    """One end of a link: an interface, and the ways into its namespace."""
+
+    name: str
+    index: int
 
 
 @contextmanager

@@ -33,10 +33,12 @@ def encode(netem: Netem) -> bytes:
     """
     correlated = netem.loss_correlation > 0
     loss = 0 if correlated else round(netem.loss * SHARE)
+    # Where the delay varies, packets overtake one another, unless netem has a rate.
+    own_rate = round(UNSHAPED_RATE.bytes_per_second) if netem.jitter else 0
     parts = [
         PARAMETERS.pack(_ticks(netem.delay), netem.limit_packets, loss, 0, 0, _ticks(netem.jitter)),
         _attribute(CORRELATION, bytes(12)),
-        _attribute(RATE, struct.pack("=IiIi", _own_rate(netem), 0, 0, 0)),
+        _attribute(RATE, struct.pack("=IiIi", own_rate, 0, 0, 0)),
     ]
     if netem.jitter:
         deviations = table(netem.distribution or "normal")
@@ -67,11 +69,6 @@ def decode(options: bytes) -> Netem:
         loss_correlation=correlation,
         seed=struct.unpack("=Q", attributes[SEED])[0] if SEED in attributes else None,
     )
-
-
-def _own_rate(netem: Netem) -> int:
-    """Where the delay varies, packets overtake one another, unless netem has a rate."""
-    return round(UNSHAPED_RATE.bytes_per_second) if netem.jitter else 0
 
 
 def _two_states(netem: Netem) -> bytes:

@@ -88,8 +88,8 @@ class LiveRun:
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
         """Have the runtime make the container, where the agent does not."""
         plan = Plan(self.folder.name, (node,), NetworkSpec(), "warm", {})
-        cell = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
-        return self.driver.contain(plan, self.folder, [cell]).get(node.name)
+        spec = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
+        return self.driver.contain(plan, self.folder, [spec]).get(node.name)
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:
         """Launch a node, wait for its end; its status and what it printed."""

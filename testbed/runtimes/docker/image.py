@@ -48,7 +48,11 @@ def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
     hint = f"Try: {BUILD}{' --gpu' if gpu else ''}"
     labels = labels_of(engine, wanted, doing="looking for the image")
     if labels is None:
-        raise HostError(_missing(engine, wanted), hint=hint)
+        others = [one.name for one in list_images(engine) if one.part == NODES and one.name]
+        instead = f", which is of this version of testbed; it has {', '.join(others)}"
+        raise HostError(
+            f"The Docker engine has no image {wanted}{instead if others else ''}.", hint=hint
+        )
     found = labels.get(SOURCE_LABEL)
     if found != expected:
         holds = f"testbed {labels.get(VERSION_LABEL)} ({found})" if found else "no testbed"
@@ -70,16 +74,6 @@ def labels_of(
             return engine.inspect_image(name)["Config"]["Labels"] or {}
         except ImageNotFound:
             return None
-
-
-def _missing(engine: APIClient, wanted: str) -> str:
-    others = [image.name for image in list_images(engine) if image.part == NODES and image.name]
-    if not others:
-        return f"The Docker engine has no image {wanted}."
-    return (
-        f"The Docker engine has no image {wanted}, which is of this version of testbed;"
-        f" it has {', '.join(others)}."
-    )
 
 
 @dataclass(frozen=True)
