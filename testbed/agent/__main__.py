@@ -30,8 +30,7 @@ def main() -> int:
         enter_user_namespace(settings.users.kind)
         syscalls.unshare(syscalls.CLONE_NEWPID)
     except (OSError, HostError) as error:
-        root = not settings.users.namespace
-        refusal = explain(error, root=root) if isinstance(error, OSError) else error
+        refusal = explain(error, root=not settings.users.namespace)
         report(sys.stdout.fileno(), error=encode_error(refusal))
         return refusal.exit_code
     child = os.fork()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, Launch
+from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, LaunchSpec
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
 from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE
 from testbed.errors import NodeError, TestbedError
@@ -43,7 +43,7 @@ class AgentClient:
     HostError or NodeError the agent met.
 
     Args:
-        place: of the agent's socket, on which it listens; may be longer than an address can be.
+        place: where its socket is; the path may be longer than an address can be.
         pid: the agent's, as this process's pid namespace has it.
     """
 
@@ -64,12 +64,8 @@ class AgentClient:
     def connect(cls, socket_path: Path, *, deadline: float) -> Self:
         """Connect to the agent that listens, or will listen, at ``control/agent.sock``.
 
-        Args:
-            socket_path: may be longer than an address can be.
-            deadline: by when it must listen (``time.monotonic``).
-
         Raises:
-            NodeError: it does not.
+            NodeError: it does not by the deadline (``time.monotonic``).
         """
         while True:
             try:
@@ -95,13 +91,8 @@ class AgentClient:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def launch(self, launch: Launch) -> int | None:
-        """Bring a node up.
-
-        Returns:
-            The pid of its role, as this process's pid namespace has it; None if the role, which
-            ran, has ended by now.
-        """
+    def launch(self, launch: LaunchSpec) -> int | None:
+        """Bring a node up; returns its role's pid in this pid namespace, None if it has ended."""
         request = pb.LaunchRequest(launch=LAUNCH.dump_json(launch).decode())
         reply = self._call("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)
         return child_of(self._agent, reply.pid)
@@ -212,7 +203,6 @@ class AgentClient:
         *,
         within_seconds: float = CALL_SECONDS,
     ) -> Reply:
-        """Send a request and wait for its answer."""
         import grpc
 
         ask = self._method(method, request, reply)

@@ -32,20 +32,19 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from testbed.agent.containers import GivenContainers
 from testbed.agent.discovery import title_of
 from testbed.agent.lifeline import start_service
-from testbed.agent.loop import Loop
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.settings import (
     AGENT_LOG,
-    AGENT_SOCKET,
-    AGENT_TOKEN,
     COMMIT,
     LIFELINE_SOCKET,
     OWN_FAILURE,
+    SERVED,
     AgentSettings,
 )
 from testbed.agent.spawner import Spawner
@@ -63,9 +62,6 @@ CONNECT_SECONDS = 60.0
 
 POLL_SECONDS = 0.005
 
-ENGINES_OWN = "HOSTNAME"
-"""What the engine adds to the environment: the agent's, which would be wrong for a node."""
-
 
 def main() -> int:
     """Wait for the commit, bring the agent up, serve until the lifeline ends, end all nodes."""
@@ -73,7 +69,7 @@ def main() -> int:
     # If the first process of the container is killed, the engine takes its time over the others.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     syscalls.set_name(title_of(settings.folder))
-    os.environ.pop(ENGINES_OWN, None)
+    os.environ.pop("HOSTNAME", None)  # which the engine adds; it would be wrong for a node
     folder = RunFolder(settings.folder)
     _print_to(folder.log(AGENT_LOG))
     held = _wait_for_commit(folder)
@@ -148,15 +144,12 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     containers = GivenContainers()
     spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
     nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
-    loop = start_service(
-        settings,
-        nodes,
-        lifeline=lifeline.fileno(),
-        say=lambda **message: _say(lifeline, **message),
-    )
-    for name in (AGENT_SOCKET, AGENT_TOKEN):
+    say = partial(_say, lifeline)
+    loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say)
+    for name in SERVED:
         _hand_over(folder.control / name)
-    _stop_on_request(loop)
+    # As the engine's ``stop`` asks for it.
+    signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
     try:
         loop.run()
     finally:
@@ -164,21 +157,13 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     return OWN_FAILURE if left else 0
 
 
-def _stop_on_request(loop: Loop) -> None:
-    """As the engine's ``stop`` asks for it."""
-    signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
-
-
 def end_all(
     nodes: Nodes, containers: GivenContainers, *, within_seconds: float = CLEANUP_SECONDS
 ) -> Sequence[str]:
     """Kill every role and every container, and wait for what are children of this process.
 
-    Never more than these: the pid namespace is the host's.
-
-    Returns:
-        The nodes whose roles have not ended in time, which is in the log by then. The engine takes
-        its time over them when it removes their containers.
+    Never more than these: the pid namespace is the host's. Returns the nodes whose roles have not
+    ended in time, which the log says too: the engine takes its time to remove their containers.
     """
     nodes.end()
     containers.end()

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.records import NodeRecords
-from testbed.agent.spawn_request import Placement
+from testbed.agent.spawner import Placement
 from testbed.errors import HostError, NodeError
 from testbed.host.cgroups import RunGroups
-from testbed.host.container_groups import ContainerGroups
+from testbed.host.group import ContainerGroups
 from testbed.host.limits import Limits, nice_of
 from testbed.host.process import Process, is_first
 from testbed.host.stopping import continue_all, stop_all
@@ -28,70 +27,11 @@ LINGER_SECONDS = 0.5
 """How long a container outlives its role, so that `docker logs` has shown all of the log."""
 
 
-class Container(Protocol):
-    """What one node lives in, from before its launch until its role has ended."""
-
-    @property
-    def linger_seconds(self) -> float:
-        """How long after the role's end ``move_out`` is to be called."""
-
-    def prepare(self) -> Placement:
-        """Make ready what the role is to enter, and say how.
-
-        Raises:
-            NodeError, HostError: it cannot be entered, or its limits cannot be enforced.
-        """
-
-    def move_in(self, role: int) -> Process:
-        """The role exists. Returns the process whose network namespace the link leads into.
-
-        Raises:
-            NodeError: the container has ended.
-        """
-
-    def ran_out_of_memory(self) -> bool:
-        """Whether the kernel has killed in there, since ``prepare``, at the memory limit."""
-
-    def has_ended(self) -> bool:
-        """Whether what held the role together has ended before the role, and taken it along."""
-
-    def freeze(self, role: int) -> None:
-        """Stop all processes in there.
-
-        Raises:
-            NodeError: they do not stop, or it is not for the agent to stop them.
-        """
-
-    def is_frozen(self) -> bool:
-        """Whether a control group makes all processes in there stand still."""
-
-    def thaw(self, role: int) -> None:
-        """Let them go on.
-
-        Raises:
-            NodeError: it is not for the agent to do.
-        """
-
-    def move_out(self) -> None:
-        """The role has ended; what it has lived in is not needed any more."""
-
-    def abandon(self, *, deadline: float) -> None:
-        """The launch has failed: remove what ``prepare`` made by ``deadline`` (monotonic)."""
-
-
-Containers = Callable[[Launch], Container]
-"""Finds, or says how to make, what a launch asks for."""
-
-
 @dataclass
 class OwnContainer:
-    """Control groups and namespaces of the agent's making; see Container.
+    """Control groups and namespaces of the agent's making.
 
-    Attributes:
-        node: its place in the plan.
-        groups: the run's control groups.
-        records: where nodes are put on record for those outside.
-        linger_seconds: see Container.
+    ``records`` are for those who look for nodes from outside.
     """
 
     node: NodeSpec
@@ -101,6 +41,7 @@ class OwnContainer:
     _oom_kills: int = 0
 
     def prepare(self) -> Placement:
+        """Make ready what the role is to enter, and say how; a TestbedError if it cannot be."""
         name = self.node.name
         self._oom_kills = self.groups.oom_kills(name)
         self.groups.check([self.node])
@@ -111,35 +52,42 @@ class OwnContainer:
         return Placement(tuple(self.groups.entrances(name)), nice=nice)
 
     def move_in(self, role: int) -> Process:
+        """The role exists. Returns the process whose network namespace the link leads into."""
         process = Process.of(role)
         self.records.add(self.node.name, process)
         return process
 
     def ran_out_of_memory(self) -> bool:
+        """Whether the kernel has killed in there, since ``prepare``, at the memory limit."""
         return self.groups.oom_kills(self.node.name) > self._oom_kills
 
     def has_ended(self) -> bool:
+        """Whether what held the role together has ended before the role, and taken it along."""
         return False
 
     def freeze(self, role: int) -> None:
+        """Stop all processes in there; NodeError where that is not for the agent to do."""
         if self.groups.has("freezer"):
             self.groups.freeze(self.node.name)
         else:
             stop_all(role)
 
     def is_frozen(self) -> bool:
+        """Whether a control group makes all processes in there stand still."""
         return self.groups.has("freezer") and self.groups.is_frozen(self.node.name)
 
     def thaw(self, role: int) -> None:
+        """Let them go on; NodeError where that is not for the agent to do."""
         if self.groups.has("freezer"):
             self.groups.thaw(self.node.name)
         else:
             continue_all(role)
 
     def move_out(self) -> None:
-        """Nothing to do: the namespaces end with the role, the groups with the run."""
+        """The role has ended, and the namespaces with it; the groups end with the run."""
 
     def abandon(self, *, deadline: float) -> None:
+        """The launch has failed: remove what ``prepare`` made by ``deadline`` (monotonic)."""
         self.records.remove(self.node.name)
         with suppress(HostError):  # the end of the run tries again, and says so if it fails
             self.groups.remove_node(self.node.name, deadline=deadline)
@@ -147,12 +95,9 @@ class OwnContainer:
 
 @dataclass
 class GivenContainer:
-    """A container that an engine has made; see Container.
+    """A container that an engine has made; its first process keeps the namespaces.
 
-    Attributes:
-        node: its place in the plan.
-        first: the container's first process, which keeps its namespaces.
-        linger_seconds: see Container.
+    It does what OwnContainer does, some ``linger_seconds`` after the role's end.
     """
 
     node: NodeSpec
@@ -212,45 +157,32 @@ class GivenContainer:
         )
 
 
-@dataclass(frozen=True)
-class OwnContainers:
-    """Makes containers for a run whose agent makes them itself.
+Container = OwnContainer | GivenContainer
+"""What one node lives in, from before its launch until its role has ended."""
 
-    Attributes:
-        groups: the run's control groups.
-        records: where nodes are put on record for those outside.
-    """
+Containers = Callable[[LaunchSpec], Container]
+"""Finds, or says how to make, what a launch asks for."""
 
-    groups: RunGroups
-    records: NodeRecords
 
-    def __call__(self, launch: Launch) -> OwnContainer:
-        """A container for this launch.
+def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:
+    """Makes containers for a run whose agent makes them itself."""
 
-        Raises:
-            NodeError: the launch names a container.
-        """
+    def contain(launch: LaunchSpec) -> OwnContainer:
         if launch.container is not None:
             raise NodeError(f"{launch.node.name}: this agent makes containers itself.")
-        return OwnContainer(launch.node, self.groups, self.records)
+        return OwnContainer(launch.node, groups, records)
+
+    return contain
 
 
 @dataclass
 class GivenContainers:
-    """The containers that an engine has made for a run, as they were named in launches.
-
-    Attributes:
-        given: first processes of containers, by node.
-    """
+    """The containers that an engine has made, by their first processes, as launches named them."""
 
     given: dict[str, Process] = field(default_factory=dict)
 
-    def __call__(self, launch: Launch) -> GivenContainer:
-        """The container that a launch names.
-
-        Raises:
-            NodeError: it names none, or its process is no container's, or another node's.
-        """
+    def __call__(self, launch: LaunchSpec) -> GivenContainer:
+        """The container that a launch names; NodeError if that is none, or another node's."""
         first = _first_process(launch)
         self.given[launch.node.name] = first
         return GivenContainer(launch.node, first)
@@ -264,7 +196,7 @@ class GivenContainers:
                 groups.thaw()
 
 
-def _first_process(launch: Launch) -> Process:
+def _first_process(launch: LaunchSpec) -> Process:
     """The process that a launch names, if it is what it has to be.
 
     A pid may be another process's by now: entering that would run the role anywhere on the host. So

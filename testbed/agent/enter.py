@@ -30,11 +30,13 @@ def main() -> int:
     pidfd = role.open() if role is not None else None
     if role is None or pidfd is None:
         raise NodeError("the node has ended.")
-    if _is_foreign(role.pid):
+    theirs, mine = (Path(f"/proc/{which}/ns/user").readlink() for which in (role.pid, "self"))
+    if theirs != mine:
         syscalls.setns(pidfd, syscalls.CLONE_NEWUSER)
     # Now that this process is in the same user namespace: there it may read all of the role, and
     # the uid has the number that it has for the role itself.
-    uid = _uid(role.pid)
+    status = Path(f"/proc/{role.pid}/status").read_text().splitlines()
+    uid = next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
     environment = environment_of(role.pid)
     # Only children are moved into a pid namespace.
     syscalls.setns(pidfd, syscalls.CLONE_NEWPID)
@@ -43,8 +45,8 @@ def main() -> int:
         end_with(lambda: _become(pidfd, where["entrances"], uid, environment, sys.argv[2:]))
     # Ctrl-C is for the command, which is in the same process group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return status if status >= 0 else 128 - status
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else 128 - code
 
 
 def _become(
@@ -77,17 +79,6 @@ def _enter_group(entrance: Path) -> None:
             f"{entrance.parent} cannot be entered: {error.strerror}.",
             hint="Call this from inside the same `systemd-run --user --scope` as the run's own.",
         ) from None
-
-
-def _is_foreign(pid: int) -> bool:
-    """Whether a process is in another user namespace than this one."""
-    theirs, mine = (Path(f"/proc/{which}/ns/user").readlink() for which in (pid, "self"))
-    return theirs != mine
-
-
-def _uid(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Uid:"))
 
 
 if __name__ == "__main__":

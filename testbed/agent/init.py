@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import suppress
 
-from testbed.agent.containers import OwnContainers
+from testbed.agent.containers import own_containers
 from testbed.agent.lifeline import start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.records import NodeRecords
@@ -39,7 +39,8 @@ def main(settings: AgentSettings) -> int:
         groups = RunGroups(settings.folder.name, settings.hierarchies)
         groups.create()
         try:
-            _live(settings, groups)
+            nodes = _bring_up(settings, groups)
+            start_service(settings, nodes, lifeline=LIFELINE, say=_say_at_last).run()
         finally:
             _end_all_others(groups)
             _leave(groups)
@@ -81,13 +82,7 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
     spawner = Spawner.start(settings, agent_log=log)
     records = NodeRecords(RunFolder(settings.folder))
     records.create()
-    return Nodes(OwnContainers(groups, records), spawner, Switch.build(), TrafficMeter())
-
-
-def _live(settings: AgentSettings, groups: RunGroups) -> None:
-    """Do what there is to do until the run ends."""
-    nodes = _bring_up(settings, groups)
-    start_service(settings, nodes, lifeline=LIFELINE, say=_say_at_last).run()
+    return Nodes(own_containers(groups, records), spawner, Switch.build(), TrafficMeter())
 
 
 def _end_all_others(groups: RunGroups) -> None:
@@ -101,11 +96,7 @@ def _end_all_others(groups: RunGroups) -> None:
 
 
 def _leave(groups: RunGroups) -> None:
-    """Remove the run's control groups; this process has to be in none of them for that.
-
-    Raises:
-        HostError: one is still in use; `testbed down` will try again.
-    """
+    """Remove the run's control groups; this process has to be in none of them for that."""
     for way_out in groups.exits():
         way_out.write_text("0")
     groups.remove(deadline=time.monotonic() + CLEANUP_SECONDS)

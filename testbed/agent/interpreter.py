@@ -23,7 +23,6 @@ class Cover:
     """A folder that is covered by a tmpfs in a node.
 
     Attributes:
-        folder: which one.
         trees: files and folders below it that are mounted there again, read-only; none lies in
             another.
         links: symbolic links below it that are made there again: their paths and targets.
@@ -41,7 +40,6 @@ class Trail:
     Attributes:
         folders: every folder on the way, without the end.
         links: every symbolic link on the way, and what it says.
-        end: where it leads.
     """
 
     folders: tuple[Path, ...]
@@ -50,11 +48,7 @@ class Trail:
 
     @classmethod
     def to(cls, path: Path) -> Trail:
-        """Follow an absolute path.
-
-        Raises:
-            OSError: something on the way is missing.
-        """
+        """Follow an absolute path; OSError if something on the way is missing."""
         folders: list[Path] = []
         links: list[tuple[Path, str]] = []
         here, ahead = Path("/"), list(path.parts[1:])

@@ -8,24 +8,17 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from testbed import topology
 from testbed.errors import NodeError
 from testbed.network.counters import Traffic
 from testbed.network.ends import Neighbour
-from testbed.topology import NetworkSpec, NodeSpec
+from testbed.topology import Launch, NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the host that a node sees.
-
-    Attributes:
-        source: on the host.
-        target: in the node, below /run/testbed.
-        writable: whether the node may write there.
-    """
+    """A file or folder of the host that a node sees as ``target``, below /run/testbed."""
 
     source: Path
     target: Path
@@ -33,12 +26,10 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchSpec:
     """One node to bring up.
 
     Attributes:
-        node: its place in the plan.
-        network: the switch its link goes to.
         entry: what it executes, as ``module:function``; empty where the node has a command.
         arguments: what the function is called with.
         log: file that its output is appended to.
@@ -56,7 +47,7 @@ class Launch:
     arguments: Mapping[str, str]
     log: Path
     mounts: tuple[Mount, ...] = ()
-    mode: topology.Launch = "warm"
+    mode: Launch = "warm"
     neighbours: tuple[Neighbour, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     container: int | None = None
@@ -82,7 +73,6 @@ class Exit:
     """A node that has ended.
 
     Attributes:
-        node: its name.
         status: what its role returned; negative for the signal that ended it.
         out_of_memory: whether the kernel has killed in it because its memory limit was reached.
         container_ended: whether a container that the agent has not made ended first, and so its
@@ -95,5 +85,5 @@ class Exit:
     container_ended: bool = False
 
 
-LAUNCH = TypeAdapter(Launch)
+LAUNCH = TypeAdapter(LaunchSpec)
 TRAFFIC = TypeAdapter(Traffic)

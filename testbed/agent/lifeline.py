@@ -23,7 +23,6 @@ from testbed.telemetry.folder import RunFolder
 
 LONGEST_WORDS = 256
 
-
 Say = Callable[..., None]
 """Tells the controller something, as keywords; it may have ended."""
 
@@ -32,8 +31,7 @@ def start_service(settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: 
     """Listen at ``control/agent.sock``; what is returned is still to be run.
 
     Args:
-        settings: of the run.
-        nodes: of the run.
+        settings, nodes: of the run.
         lifeline: descriptor of the agent's end, after the commit; at its end the loop stops.
         say: called once while it runs, with ``ready`` or the ``error`` of the template.
     """
@@ -60,14 +58,7 @@ def _template_says(loop: Loop, spawner: Spawner, say: Say) -> None:
 
 @dataclass
 class Lifeline:
-    """The agent's end of the lifeline, once the run is committed.
-
-    Attributes:
-        descriptor: of the lifeline.
-        loop: stopped when the run is to end.
-        nodes: of the run.
-        on_hangup: what the run does when the lifeline ends.
-    """
+    """The agent's end of the lifeline, once the run is committed; stops the loop at its end."""
 
     descriptor: int
     loop: Loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -72,14 +72,11 @@ class LinkChanges:
         seconds: float | None,
         relink: Relink,
     ) -> LinkChange:
-        """Change one direction of links, or both.
+        """Change one direction of links, or both: a shape that is None stays.
 
         Args:
             links: of the nodes concerned, as they are now.
-            up: the new shape, or None to leave it.
-            down: likewise.
             seconds: for how long; None until it is reset. It takes the place of an earlier time.
-            relink: does it.
 
         Raises:
             TestbedError: a link could not be changed; those before it have been.
@@ -90,10 +87,8 @@ class LinkChanges:
             self._due.pop(name, None)
             if seconds is not None:
                 self._due[name] = now + seconds
-            relink(
-                name, LinkSpec(link.address, link.mac, up or link.up, down or link.down, link.seed)
-            )
-        return self._enter("set", tuple(links), up, down, begun)
+            relink(name, replace(link, up=up or link.up, down=down or link.down))
+        return self._enter(LinkChange("set", tuple(links), up, down, begun, self.wall()))
 
     def reset(self, names: Sequence[str], *, relink: Relink) -> LinkChange:
         """Give nodes the plan's links again; those that have them already keep them."""
@@ -128,17 +123,11 @@ class LinkChanges:
                 failures.append(str(error))
             else:
                 changed.append(name)
-        return self._enter(action, tuple(changed), None, None, planned, "; ".join(failures))
+        failure = "; ".join(failures)
+        return self._enter(
+            LinkChange(action, tuple(changed), None, None, planned, self.wall(), failure)
+        )
 
-    def _enter(
-        self,
-        action: Action,
-        nodes: tuple[str, ...],
-        up: Shape | None,
-        down: Shape | None,
-        planned: float,
-        failure: str = "",
-    ) -> LinkChange:
-        change = LinkChange(action, nodes, up, down, planned, self.wall(), failure)
+    def _enter(self, change: LinkChange) -> LinkChange:
         self.done.append(change)
         return change

@@ -25,9 +25,6 @@ class Loop:
     """Reacts to descriptors, to the ends of children, and to what other threads ask for.
 
     Nothing else touches the nodes, so nothing of them needs a lock.
-
-    Args:
-        nodes: of the run.
     """
 
     def __init__(self, nodes: Nodes) -> None:

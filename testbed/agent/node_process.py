@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.role import end_on_signals, resolve
-from testbed.agent.spawn_request import SpawnMessage, SpawnRequest
+from testbed.agent.spawner import SpawnRequest
 from testbed.agent.view import make_view
 from testbed.errors import NodeError, TestbedError
 from testbed.host import syscalls
@@ -32,31 +32,31 @@ GPU_VARIABLES = ("CUDA_", "NVIDIA_")
 """How their names begin: which GPUs a process may use, and what for."""
 
 
-def become_node(message: SpawnMessage) -> int:
+def become_node(request: SpawnRequest) -> int:
     """Turn this process into a node and run its role; returns the role's exit status.
 
     Two processes come out of it. The first enters the control groups and makes or enters the
     namespaces; as its own pid namespace stays what it was, it forks the second, reports its pid,
     and ends.
     """
-    launch = message.request.launch
-    with _reporting(message.report):
-        environment = _environment(message.request)
-        _enter(message.request)
+    launch = request.launch
+    with _reporting(request.report):
+        environment = _environment(request)
+        _enter(request)
         first = os.pidfd_open(os.getpid())
         role = os.fork()
         if role:
-            report(message.report, pid=role)
+            report(request.report, pid=role)
             return 0
-        _prepare(message, first)
+        _prepare(request, first)
         command = launch.node.command
         program = _find_program(command[0], environment) if command else ""
-        report(message.report, prepared=True)
-    os.close(message.report)
+        report(request.report, prepared=True)
+    os.close(request.report)
     # The agent connects the link meanwhile. The end of the file: it gave the node up, or has ended.
-    if not os.read(message.gate, 1):
+    if not os.read(request.gate, 1):
         return 1
-    os.close(message.gate)
+    os.close(request.gate)
     if program:
         _become_program(program, command, environment)
     if launch.mode == "cold":
@@ -110,20 +110,14 @@ def _enter(request: SpawnRequest) -> None:
     os.close(process)
 
 
-def _prepare(message: SpawnMessage, first: int) -> None:
-    """Everything between the fork and the role, but the link.
-
-    Args:
-        message: see SpawnMessage.
-        first: pidfd of the process that has forked this one.
-    """
-    request = message.request
+def _prepare(request: SpawnRequest, first: int) -> None:
+    """Everything between the fork and the role, but the link; ``first`` has forked this process."""
     launch = request.launch
     end_on_signals()
     syscalls.set_name(launch.node.name)
     os.chdir("/")
-    keep_only(message.report, message.gate, message.log, first)
-    _redirect(message.log)
+    keep_only(request.report, request.gate, request.log, first)
+    _redirect(request.log)
     if request.placement.container is None:
         syscalls.bring_loopback_up()
         make_view(
@@ -161,7 +155,7 @@ def _redirect(log: int) -> None:
     os.close(log)
 
 
-def _execute(launch: Launch, environment: Mapping[str, str]) -> None:
+def _execute(launch: LaunchSpec, environment: Mapping[str, str]) -> None:
     """Replace this process by a fresh interpreter that runs the role."""
     arguments = os.memfd_create("arguments", 0)
     os.write(arguments, json.dumps(dict(launch.arguments)).encode())
@@ -174,11 +168,7 @@ def _execute(launch: Launch, environment: Mapping[str, str]) -> None:
 
 
 def _find_program(name: str, environment: Mapping[str, str]) -> str:
-    """Where a program is, as this process sees the file system by now.
-
-    Raises:
-        NodeError: there is none, or it may not be executed.
-    """
+    """Where a program is, as this process sees the file system by now."""
     found = shutil.which(name, path=environment.get("PATH", os.defpath))
     if found is not None:
         return found

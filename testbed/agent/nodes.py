@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from testbed.agent.containers import Container, Containers
-from testbed.agent.launch import Exit, Launch
+from testbed.agent.launch import Exit, LaunchSpec
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
 from testbed.errors import NodeError
 from testbed.host.process import Process, has_ended
 from testbed.host.stopping import is_stopped
-from testbed.network.counters import Traffic, TrafficMeter
+from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part
 
@@ -27,15 +27,7 @@ CLEANUP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class RunningNode:
-    """A node that was launched and has not ended.
-
-    Attributes:
-        spec: its place in the plan.
-        network: what its link was made for.
-        pid: its role's, in this pid namespace.
-        anchor: pid of a process in its network namespace.
-        container: what it lives in.
-    """
+    """A node that has not ended: its role's pid, and that of a process in its network namespace."""
 
     spec: NodeSpec
     network: NetworkSpec
@@ -46,16 +38,7 @@ class RunningNode:
 
 @dataclass
 class Nodes:
-    """Every node that was launched.
-
-    Attributes:
-        containers: what nodes live in.
-        spawner: makes their processes.
-        switch: where their links meet.
-        meter: counts what the links carry.
-        exits: the nodes that have ended, in that order.
-        changes: what was changed at their links.
-    """
+    """Every node that was launched; ``exits`` are those that have ended, in that order."""
 
     containers: Containers
     spawner: Spawner
@@ -67,7 +50,7 @@ class Nodes:
     _linked: dict[str, Process] = field(default_factory=dict)
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
 
-    def launch(self, launch: Launch) -> int:
+    def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; returns the role's pid in this pid namespace, the role running.
 
         Raises:
@@ -97,11 +80,7 @@ class Nodes:
         return pid
 
     def pid(self, name: str) -> int:
-        """The pid of a running node's role, in this pid namespace.
-
-        Raises:
-            NodeError: no such node runs.
-        """
+        """The pid of a running node's role, in this pid namespace; NodeError if it does not run."""
         try:
             return self._running[name].pid
         except KeyError:
@@ -167,26 +146,18 @@ class Nodes:
         self._running[name].container.thaw(role)
 
     def private_bytes(self, name: str) -> int:
-        """Memory of a node's role that it shares with no other process.
-
-        Raises:
-            NodeError: no such node runs.
-        """
+        """Memory of a node's role that it shares with no other process."""
         text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
 
-    def count(self) -> Traffic:
-        """What the links have carried."""
-        return self.meter.read()
-
     def links(self) -> list[dict[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""
-        linked = [node for node in self._running.values() if node.spec.link is not None]
-        found = (
-            self.switch.inspect(node.spec, pid=node.anchor, network=node.network) for node in linked
-        )
-        return [link.as_dict() for link in found]
+        return [
+            self.switch.inspect(node.spec, pid=node.anchor, network=node.network).as_dict()
+            for node in self._running.values()
+            if node.spec.link is not None
+        ]
 
     def links_of(self, names: Sequence[str]) -> dict[str, LinkSpec]:
         """The links of those of the nodes that run, as they are now.
@@ -227,7 +198,7 @@ class Nodes:
             _, container = self._leaving.pop(name)
             container.move_out()
 
-    def _connect(self, launch: Launch, anchor: Process) -> None:
+    def _connect(self, launch: LaunchSpec, anchor: Process) -> None:
         node = launch.node
         if node.link is None:
             return
@@ -243,20 +214,16 @@ class Nodes:
 
 
 def _undo(container: Container, pid: int | None) -> None:
+    """Kill the role, which ``reap`` waits for as for any other child, and remove the rest."""
     deadline = time.monotonic() + CLEANUP_SECONDS
     if pid is not None:
-        _kill(pid, deadline - time.monotonic())
+        descriptor = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            has_ended(descriptor, CLEANUP_SECONDS)
+        finally:
+            os.close(descriptor)
     container.abandon(deadline=deadline)
-
-
-def _kill(pid: int, within_seconds: float) -> None:
-    """Kill a role and wait until it has ended; ``reap`` waits for it as for any other child."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        has_ended(descriptor, within_seconds)
-    finally:
-        os.close(descriptor)
 
 
 def _ended_child() -> int | None:

@@ -21,8 +21,8 @@ from testbed.errors import NodeError, TestbedError
 from testbed.rpc._pb import agent_pb2 as pb
 from testbed.rpc.wire import MalformedError
 
-Act = Callable[[Nodes, Any], Message | None]
-"""Does what a request asks for and makes the reply; None for one that says only that it is done.
+Act = Callable[[Nodes, Any], Message | bytes | None]
+"""Does what a request asks for and makes the reply: JSON is sent as a Document, None as Done.
 
 Raises NothingYet if it cannot be answered before another node has ended.
 """
@@ -30,12 +30,7 @@ Raises NothingYet if it cannot be answered before another node has ended.
 
 @dataclass(frozen=True)
 class Operation:
-    """One method.
-
-    Attributes:
-        request: the class of its requests.
-        act: see Act.
-    """
+    """One method: the class of its requests, and what it does."""
 
     request: type[Message]
     act: Act
@@ -54,6 +49,8 @@ class Operation:
                 reply = self.act(nodes, request)
         except (DecodeError, ValueError) as error:
             raise MalformedError(str(error)) from None
+        if isinstance(reply, bytes):
+            reply = pb.Document(json=reply.decode())
         return (pb.Done() if reply is None else reply).SerializeToString()
 
 
@@ -90,11 +87,11 @@ def _private_bytes(nodes: Nodes, request: pb.NodeRequest) -> pb.PrivateBytesRepl
     return pb.PrivateBytesReply(private_bytes=nodes.private_bytes(request.node))
 
 
-def _link(nodes: Nodes, request: pb.NodeRequest) -> pb.Document:
-    return _document(LINK.dump_json(nodes.links_of([request.node])[request.node]))
+def _link(nodes: Nodes, request: pb.NodeRequest) -> bytes:
+    return LINK.dump_json(nodes.links_of([request.node])[request.node])
 
 
-def _reshape(nodes: Nodes, request: pb.ReshapeRequest) -> pb.Document:
+def _reshape(nodes: Nodes, request: pb.ReshapeRequest) -> bytes:
     if not 0 <= request.seconds < math.inf:
         raise MalformedError(f"a change for {request.seconds} seconds")
     change = nodes.changes.set(
@@ -104,19 +101,15 @@ def _reshape(nodes: Nodes, request: pb.ReshapeRequest) -> pb.Document:
         seconds=request.seconds if request.HasField("seconds") else None,
         relink=nodes.relink,
     )
-    return _document(CHANGE.dump_json(change))
+    return CHANGE.dump_json(change)
 
 
-def _reset_links(nodes: Nodes, request: pb.NodesRequest) -> pb.Document:
-    return _document(CHANGE.dump_json(nodes.changes.reset(request.nodes, relink=nodes.relink)))
+def _reset_links(nodes: Nodes, request: pb.NodesRequest) -> bytes:
+    return CHANGE.dump_json(nodes.changes.reset(request.nodes, relink=nodes.relink))
 
 
-def _link_changes(nodes: Nodes, request: pb.HistoryRequest) -> pb.Document:
-    return _document(CHANGES.dump_json(tuple(nodes.changes.done[request.since :])))
-
-
-def _document(data: bytes) -> pb.Document:
-    return pb.Document(json=data.decode())
+def _link_changes(nodes: Nodes, request: pb.HistoryRequest) -> bytes:
+    return CHANGES.dump_json(tuple(nodes.changes.done[request.since :]))
 
 
 _ACTS: Mapping[str, tuple[type[Message], Act]] = {
@@ -128,8 +121,8 @@ _ACTS: Mapping[str, tuple[type[Message], Act]] = {
     "Freeze": (pb.NodeRequest, lambda nodes, request: nodes.freeze(request.node)),
     "Thaw": (pb.NodeRequest, lambda nodes, request: nodes.thaw(request.node)),
     "PrivateBytes": (pb.NodeRequest, _private_bytes),
-    "Count": (pb.CountRequest, lambda nodes, _: _document(TRAFFIC.dump_json(nodes.count()))),
-    "Links": (pb.LinksRequest, lambda nodes, _: _document(json.dumps(nodes.links()).encode())),
+    "Count": (pb.CountRequest, lambda nodes, _: TRAFFIC.dump_json(nodes.meter.read())),
+    "Links": (pb.LinksRequest, lambda nodes, _: json.dumps(nodes.links()).encode()),
     "Link": (pb.NodeRequest, _link),
     "Reshape": (pb.ReshapeRequest, _reshape),
     "ResetLinks": (pb.NodesRequest, _reset_links),

@@ -23,11 +23,7 @@ NODES = "nodes"
 
 @dataclass(frozen=True)
 class NodeRecords:
-    """The nodes that a run has launched.
-
-    Attributes:
-        folder: the run's folder.
-    """
+    """The nodes that a run has launched, in a folder of its ``control/``."""
 
     folder: RunFolder
 
@@ -77,11 +73,9 @@ class NodeRecords:
 
 @dataclass(frozen=True)
 class RecordedNodes:
-    """A run's nodes as the host has them now.
+    """A run's nodes as the host has them now: the pids of their roles; None for one that ended.
 
-    Attributes:
-        run: the run's name.
-        pids: of their roles by name; None for a node that has ended.
+    It is asked what RunGroups is asked, by processes instead of control groups.
     """
 
     run: str
@@ -92,28 +86,16 @@ class RecordedNodes:
         return sorted(self.pids)
 
     def first(self, node: str) -> int | None:
-        """The pid of a node's role; None if it has ended."""
         return self.pids.get(node)
 
     def is_frozen(self, node: str) -> bool:
-        """Whether a node stands still."""
         pid = self.pids.get(node)
         return pid is not None and is_stopped(pid)
 
     def freeze(self, node: str) -> None:
-        """Stop all processes of a node where they are, and wait until they stand.
-
-        Raises:
-            NodeError: there is no such node, or it does not stop.
-        """
         stop_all(self._running(node))
 
     def thaw(self, node: str) -> None:
-        """Let a frozen node go on.
-
-        Raises:
-            NodeError: there is no such node.
-        """
         continue_all(self._running(node))
 
     def entrances(self, node: str) -> list[Path]:

@@ -23,11 +23,7 @@ Entry = Callable[[Mapping[str, str]], int]
 
 
 def resolve(entry: str) -> Entry:
-    """The function that ``module:function`` names.
-
-    Raises:
-        NodeError: there is no such module or function.
-    """
+    """The function that ``module:function`` names; NodeError if there is none."""
     module, _, name = entry.partition(":")
     try:
         function: Entry = getattr(importlib.import_module(module), name)

@@ -16,6 +16,7 @@ from testbed.rpc.limits import Limits
 AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
 AGENT_TOKEN = "agent.token"
+SERVED = (AGENT_SOCKET, AGENT_TOKEN)
 LIFELINE_SOCKET = "lifeline.sock"
 """Of an agent in a container. All of these lie in the folder's ``control``."""
 
@@ -54,8 +55,6 @@ class AgentSettings:
     Attributes:
         folder: the run folder; its name is the run's.
         detached: whether the run outlives its controller.
-        template: what the process that warm nodes are forked from does first.
-        users: where the nodes' uids come from.
         hierarchies: where control groups are made; empty for a run that has none.
         private: folders of the user's that no node sees, but for what its interpreter needs.
     """
@@ -69,11 +68,7 @@ class AgentSettings:
 
     @staticmethod
     def from_json(text: str) -> AgentSettings:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            ValueError: another version has written it, or nobody.
-        """
+        """Read what ``to_json`` wrote; ValueError if another version has, or nobody."""
         return _SETTINGS.validate_json(text)
 
     def to_json(self) -> str:
@@ -81,4 +76,5 @@ class AgentSettings:
         return _SETTINGS.dump_json(self).decode()
 
 
+TEMPLATE = TypeAdapter(Template)
 _SETTINGS = TypeAdapter(AgentSettings)

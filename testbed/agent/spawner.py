@@ -1,8 +1,7 @@
-"""The agent's end of the template: asks it for nodes, and lets each go once it is complete."""
+"""Between the agent and its template: nodes are asked for, and each let go once it is complete."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import stat
@@ -10,23 +9,85 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from testbed.agent.launch import Launch
-from testbed.agent.settings import AgentSettings
-from testbed.agent.spawn_request import Placement, SpawnMessage, SpawnRequest
+from pydantic import TypeAdapter
+
+from testbed.agent.launch import LaunchSpec
+from testbed.agent.settings import TEMPLATE, AgentSettings
 from testbed.errors import NodeError
 from testbed.host.environment import python
+from testbed.host.process import Process
 from testbed.host.reports import ReportPipe
 
 SETUP_SECONDS = 30.0
 ONLY_UID = 0
 """The user's own, as a user namespace with one uid has it."""
 
+REQUEST_BYTES = 128 * 1024
+"""More than any request; the kernel's default socket buffer holds it."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a process becomes one of a node's.
+
+    Attributes:
+        entrances: files of the node's control groups into which it writes 0.
+        nice: its nice value, where no control group can give it a CPU weight.
+        container: whose namespaces it enters; None to make the node's own.
+    """
+
+    entrances: tuple[Path, ...]
+    nice: int = 0
+    container: Process | None = None
+
+
+@dataclass(frozen=True)
+class SpawnRequest:
+    """One node to bring up.
+
+    Attributes:
+        launch: what the controller asked for, without the neighbours.
+        run_folder: hidden in the node.
+        private: folders that are hidden as well, but for what the interpreter needs.
+        report: descriptor of the pipe in which the new processes report; see ReportPipe.
+        gate: of the pipe in which a byte arrives once the role may run.
+        log: of the node's log file.
+    """
+
+    launch: LaunchSpec
+    placement: Placement
+    run_folder: Path
+    private: tuple[Path, ...]
+    report: int
+    gate: int
+    log: int
+
+    @staticmethod
+    def receive(channel: socket.socket) -> SpawnRequest | None:
+        """Wait for the next request; None once the agent has ended."""
+        data, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES, 3)
+        if not data:
+            return None
+        report, gate, log = descriptors
+        return replace(_REQUEST.validate_json(data), report=report, gate=gate, log=log)
+
+    def send(self, channel: socket.socket) -> None:
+        """Send it to the template, which gets descriptors of its own."""
+        data = _REQUEST.dump_json(self)
+        socket.send_fds(channel, [data], [self.report, self.gate, self.log])
+
+
+_REQUEST = TypeAdapter(SpawnRequest)
+
 
 class Spawned:
-    """A node whose processes exist, and whose role waits to be let go."""
+    """A node whose processes exist, and whose role waits to be let go.
+
+    Both methods raise the NodeError or HostError for which the node could not be made.
+    """
 
     def __init__(self, reports: ReportPipe, gate: int, *, deadline: float) -> None:
         self._reports = reports
@@ -34,19 +95,11 @@ class Spawned:
         self._deadline = deadline
 
     def pid(self) -> int:
-        """The role's pid, once it is known; its namespaces exist then.
-
-        Raises:
-            NodeError, HostError: the node could not be made.
-        """
+        """The role's pid, once it is known; its namespaces exist then."""
         return int(self._reports.expect("pid", deadline=self._deadline))
 
     def release(self) -> None:
-        """Wait until the node is ready for its role, and let that run.
-
-        Raises:
-            NodeError, HostError: the node could not be made.
-        """
+        """Wait until the node is ready for its role, and let that run."""
         self._reports.expect("prepared", deadline=self._deadline)
         with suppress(BrokenPipeError):  # killed just now; it is reaped and reported like any other
             os.write(self._gate, b"\n")
@@ -54,13 +107,7 @@ class Spawned:
 
 @dataclass
 class Spawner:
-    """Forks nodes from the template.
-
-    Attributes:
-        settings: of the run.
-        agent_log: where the template prints.
-        process: the template.
-    """
+    """Forks nodes from the template, which is ``process`` and prints into ``agent_log``."""
 
     settings: AgentSettings
     agent_log: Path
@@ -70,7 +117,7 @@ class Spawner:
     @classmethod
     def start(cls, settings: AgentSettings, *, agent_log: Path) -> Spawner:
         """Start the template; ``ready_pipe`` becomes readable when it is ready, or has ended."""
-        template = json.dumps(asdict(settings.template))
+        template = TEMPLATE.dump_json(settings.template).decode()
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             process = subprocess.Popen(
@@ -89,37 +136,36 @@ class Spawner:
         return self.process.stdout.fileno()
 
     def check_ready(self) -> None:
-        """Read what the ready pipe has to say.
-
-        Raises:
-            NodeError: the template has ended; holds the last lines that it printed.
-        """
+        """Read what the ready pipe has to say; NodeError if the template has ended."""
         pipe = ReportPipe(self.ready_pipe, whose="the template", log=self.agent_log)
         pipe.expect("ready", deadline=time.monotonic())
 
     @contextmanager
-    def spawn(self, launch: Launch, placement: Placement) -> Iterator[Spawned]:
+    def spawn(self, launch: LaunchSpec, placement: Placement) -> Iterator[Spawned]:
         """Have a node made. It lives on only if it is let go before the body ends.
 
-        Args:
-            launch: what the controller asked for.
-            placement: see SpawnRequest.
-
         Raises:
-            NodeError: the template has ended.
-            OSError: the log cannot be opened.
+            NodeError, OSError: the template has ended; the log cannot be opened.
         """
         name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS
         log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        request = self._request(launch, placement)
+        launch = self._share(launch)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
+        theirs = (report_writer, gate_reader, log)
         try:
             try:
-                self._send(SpawnMessage(request, report_writer, gate_reader, log), name)
+                SpawnRequest(
+                    launch, placement, self.settings.folder, self.settings.private, *theirs
+                ).send(self._channel)
+            except (BrokenPipeError, ConnectionResetError):
+                raise NodeError(
+                    f"{name}: the template has ended, no node can be started any more.",
+                    hint=f"See {self.agent_log}.",
+                ) from None
             finally:
-                for descriptor in (report_writer, gate_reader, log):
+                for descriptor in theirs:
                     os.close(descriptor)
             reports = ReportPipe(report_reader, whose=name, log=launch.log)
             yield Spawned(reports, gate_writer, deadline=deadline)
@@ -127,28 +173,15 @@ class Spawner:
             os.close(report_reader)
             os.close(gate_writer)
 
-    def _request(self, launch: Launch, placement: Placement) -> SpawnRequest:
+    def _share(self, launch: LaunchSpec) -> LaunchSpec:
+        """The launch as the template is told it, once the node may write what it is to write."""
         node = launch.node
         if self.settings.users.kind == "one":
             node = replace(node, uid=ONLY_UID)
         for mount in launch.mounts:
             if mount.writable and node.uid != ONLY_UID:
                 share(mount.source, node.uid)
-        return SpawnRequest(
-            launch=replace(launch, node=node, neighbours=()),
-            placement=placement,
-            run_folder=self.settings.folder,
-            private=self.settings.private,
-        )
-
-    def _send(self, message: SpawnMessage, name: str) -> None:
-        try:
-            message.send(self._channel)
-        except (BrokenPipeError, ConnectionResetError):
-            raise NodeError(
-                f"{name}: the template has ended, no node can be started any more.",
-                hint=f"See {self.agent_log}.",
-            ) from None
+        return replace(launch, node=node, neighbours=())
 
 
 def share(path: Path, group: int) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from testbed.network.peers import connect
+from testbed.host.sockets import connect
 
 PORT = 5000
 CHUNK_BYTES = 1 << 16
@@ -19,8 +19,7 @@ PATIENCE_SECONDS = 10.0
 def receive(arguments: Mapping[str, str]) -> int:
     """Accept one connection and print how many bits a second it brings.
 
-    Args:
-        arguments: ``skip`` and ``seconds``: how long not to count at first, and how long to count.
+    Nothing is counted in the first ``skip`` of its seconds, then everything for ``seconds``.
     """
     with socket.create_server(("", PORT)) as listener:
         listener.settimeout(PATIENCE_SECONDS)

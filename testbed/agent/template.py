@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import socket
 import sys
@@ -16,8 +15,8 @@ from pathlib import Path
 
 from testbed.agent.node_process import become_node
 from testbed.agent.role import resolve
-from testbed.agent.settings import Template
-from testbed.agent.spawn_request import SpawnMessage
+from testbed.agent.settings import TEMPLATE, Template
+from testbed.agent.spawner import SpawnRequest
 from testbed.errors import NodeError
 from testbed.host.process import end_with
 from testbed.host.reports import encode_error, report
@@ -31,12 +30,11 @@ def main() -> int:
     channel = socket.socket(fileno=int(sys.argv[1]))
     ready = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a module prints on import is no report
-    content = json.loads(sys.argv[2])
-    prepare(Template(tuple(content["preload"]), content["warm_up"], content["arguments"]))
+    prepare(TEMPLATE.validate_json(sys.argv[2]))
     report(ready, ready=True)
     os.close(ready)
-    while (message := SpawnMessage.receive(channel)) is not None:
-        fork_node(message, channel)
+    while (request := SpawnRequest.receive(channel)) is not None:
+        fork_node(request, channel)
     return 0
 
 
@@ -52,27 +50,26 @@ def prepare(template: Template) -> None:
     gc.freeze()
 
 
-def fork_node(message: SpawnMessage, channel: socket.socket) -> None:
+def fork_node(request: SpawnRequest, channel: socket.socket) -> None:
     """Fork the first process of a node, and wait until that has forked the role."""
     try:
-        check_threads(message.request.launch.node.name)
+        check_threads(request.launch.node.name)
         child = os.fork()
         if child == 0:
             channel.close()
-            end_with(lambda: become_node(message))
+            end_with(lambda: become_node(request))
         os.waitpid(child, 0)
     except (OSError, NodeError) as error:
-        report(message.report, error=encode_error(error))
+        report(request.report, error=encode_error(error))
     finally:
-        for descriptor in (message.report, message.gate, message.log):
+        for descriptor in (request.report, request.gate, request.log):
             os.close(descriptor)
 
 
 def check_threads(name: str) -> None:
     """See that this process has one thread, as the kernel counts them.
 
-    Raises:
-        NodeError: it has more; a fork would hold the locks of those that it leaves behind.
+    A fork would hold the locks of those that it leaves behind.
     """
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:

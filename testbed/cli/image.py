@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from docker import APIClient
-    from testbed.runtimes.docker.stock import OwnImage
+    from testbed.runtimes.docker.image import OwnImage
 
 gpu_option = click.option("--gpu", is_flag=True, help="The one whose torch uses NVIDIA GPUs.")
 
@@ -69,7 +69,7 @@ def show(as_json: bool) -> None:
     from dataclasses import asdict
 
     from testbed.runtimes.docker.build import current_images
-    from testbed.runtimes.docker.stock import list_images
+    from testbed.runtimes.docker.image import list_images
 
     is_current = current_images()
     with _engine() as engine:
@@ -87,7 +87,7 @@ def show(as_json: bool) -> None:
 def prune() -> None:
     """Remove the images of other versions of testbed, unless a container uses them."""
     from testbed.runtimes.docker.build import current_images
-    from testbed.runtimes.docker.stock import remove_images
+    from testbed.runtimes.docker.image import remove_images
 
     with _engine() as engine:
         for image, kept in remove_images(engine, current_images()):

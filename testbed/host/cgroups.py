@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
-from testbed.host.cpusets import check_present, inherit
 from testbed.host.group import POLL_SECONDS, PROCESSES, Group
-from testbed.host.hierarchies import OUTSIDE, Hierarchy
+from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
 from testbed.topology import NodeSpec
@@ -35,12 +34,7 @@ FREEZE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class RunGroups:
-    """The control groups of one run.
-
-    Attributes:
-        run: the run's name.
-        hierarchies: where they are made; empty for a run that has none on this host.
-    """
+    """The control groups of one run; without ``hierarchies``, a run that has none on this host."""
 
     run: str
     hierarchies: tuple[Hierarchy, ...]
@@ -100,8 +94,8 @@ class RunGroups:
 
     def entrances(self, node: str) -> list[Path]:
         """The files into which a process writes 0 to become one of the node's."""
-        folders = (self._folder(tree) / node for tree in self.hierarchies)
-        return [folder / PROCESSES for folder in folders if folder.is_dir()]
+        files = (self._folder(tree) / node / PROCESSES for tree in self.hierarchies)
+        return [file for file in files if file.parent.is_dir()]
 
     def exits(self) -> list[Path]:
         """The files into which a process writes 0 to belong to no group of any run."""
@@ -144,7 +138,8 @@ class RunGroups:
             HostError: the processes cannot be moved.
         """
         for tree in self.hierarchies:
-            if tree.version == 2 and not _divided(tree) and _is_below_the_root(tree):
+            below_the_root = (tree.root / "cgroup.type").exists()
+            if tree.version == 2 and below_the_root and not _divided(tree):
                 _move_all(tree.root, tree.root / OUTSIDE)
 
     def leave_room(self) -> None:
@@ -176,19 +171,11 @@ class RunGroups:
         return [pid for group in self._of(node, "pids") for pid in group.pids()]
 
     def freeze(self, node: str) -> None:
-        """Stop all processes of a node where they are, and wait until they stand.
-
-        Raises:
-            NodeError: there is no such node, or it does not stop.
-        """
+        """Stop all processes of a node where they are, and wait until they stand."""
         self._set_frozen(node, True)
 
     def thaw(self, node: str) -> None:
-        """Let a frozen node go on.
-
-        Raises:
-            NodeError: there is no such node.
-        """
+        """Let a frozen node go on."""
         self._set_frozen(node, False)
 
     def is_frozen(self, node: str) -> bool:
@@ -208,11 +195,7 @@ class RunGroups:
         return {pid for top in tops for group in (top, *top.children()) for pid in group.pids()}
 
     def remove_node(self, node: str, *, deadline: float) -> None:
-        """Remove a node's groups; its processes must have ended or be about to.
-
-        Raises:
-            HostError: they are still in use at the deadline (``time.monotonic``).
-        """
+        """Remove a node's groups, whose processes have ended or are about to; see ``remove``."""
         for tree in self.hierarchies:
             Group(self._folder(tree) / node, tree.version).remove(deadline=deadline)
 
@@ -282,10 +265,6 @@ def _delegate(folder: Path, tree: Hierarchy) -> None:
 
 def _divided(tree: Hierarchy) -> bool:
     return tree.controllers - {"freezer"} <= {*(tree.root / SUBTREE).read_text().split()}
-
-
-def _is_below_the_root(tree: Hierarchy) -> bool:
-    return (tree.root / "cgroup.type").exists()
 
 
 def _move_all(source: Path, target: Path) -> None:

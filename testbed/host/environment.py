@@ -32,17 +32,13 @@ BASE: Mapping[str, str] = {
 
 def agent_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """BASE, what a fresh interpreter needs to find this very package, and ``extra`` last."""
-    return {**BASE, **_python_paths(), **extra}
-
-
-def _python_paths() -> dict[str, str]:
     package_root = str(Path(__file__).parents[2])
     installed = [*site.getsitepackages(), site.getusersitepackages()]
     paths = {} if package_root in installed else {"PYTHONPATH": package_root}
     # HOME is not the user's, and packages installed with `pip --user` are found through it.
     if site.ENABLE_USER_SITE and os.path.isdir(site.getusersitepackages()):  # noqa: PTH112
         paths["PYTHONUSERBASE"] = site.getuserbase()
-    return paths
+    return {**BASE, **paths, **extra}
 
 
 def python(module: str, *arguments: str) -> list[str]:

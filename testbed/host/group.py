@@ -1,15 +1,17 @@
-"""One control group, of version 1 or 2: its processes, its freezer, and what was killed in it."""
+"""A control group, of version 1 or 2, and those of a container that an engine has made."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError
+from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
 from testbed.host.limits import Limits, Version, settings
-from testbed.host.process import describe
+from testbed.host.process import PROC, describe
 
 PROCESSES = "cgroup.procs"
 POLL_SECONDS = 0.005
@@ -17,12 +19,7 @@ POLL_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class Group:
-    """A control group, which may be gone, or go at any moment.
-
-    Attributes:
-        folder: where it is.
-        version: of its hierarchy.
-    """
+    """A control group, which may be gone, or go at any moment."""
 
     folder: Path
     version: Version
@@ -56,11 +53,7 @@ class Group:
         return self._read("cgroup.freeze") == "1"
 
     def set_frozen(self, frozen: bool) -> None:
-        """Ask the kernel to stop its processes, or to let them go on.
-
-        Raises:
-            FileNotFoundError: the group is gone.
-        """
+        """Ask the kernel to stop its processes, or to let them go on; OSError if it is gone."""
         if self.version == 1:
             (self.folder / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
         else:
@@ -129,3 +122,68 @@ class Group:
     def _field(self, file: str, name: str) -> str | None:
         words = self._read(file).split()
         return words[words.index(name) + 1] if name in words else None
+
+
+@dataclass(frozen=True)
+class ContainerGroups:
+    """The groups of one container, one in every hierarchy, found by its first process.
+
+    Attributes:
+        groups: each group with the controllers of its hierarchy (none in version 2, where every
+            group may have files of any). Root groups, which hold the whole host, are left out.
+    """
+
+    groups: tuple[tuple[Group, frozenset[str]], ...] = ()
+
+    @classmethod
+    def of(cls, pid: int, *, mounts: Path = MOUNTS, proc: Path = PROC) -> ContainerGroups:
+        """The groups that a process is in.
+
+        Raises:
+            HostError: one of them is in a hierarchy that is not mounted here.
+            OSError: there is no such process.
+        """
+        mounted = find_mounted(mounts)
+        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+        places = (line.split(":", 2)[1:] for line in lines)
+        return cls(tuple(_find(mounted, names, at) for names, at in places if at != "/"))
+
+    def entrances(self) -> tuple[Path, ...]:
+        """The files into which a process writes 0 to become one of the container's."""
+        return tuple(group.entrance for group, _ in self.groups)
+
+    def oom_kills(self) -> int:
+        """How often the kernel has killed in there because the memory limit was reached."""
+        return sum(group.oom_kills() for group in self._serving("memory"))
+
+    def frozen(self) -> bool:
+        """Whether the container stands still, or is about to."""
+        return any(group.asked_to_freeze() for group in self._serving("freezer"))
+
+    def thaw(self) -> None:
+        """Let it go on, whatever the engine believes: in version 1 nothing frozen can end."""
+        for group in self._serving("freezer"):
+            if group.version == 1:
+                group.set_frozen(False)
+
+    def _serving(self, controller: str) -> Iterator[Group]:
+        return (
+            group
+            for group, controllers in self.groups
+            if group.version == 2 or controller in controllers
+        )
+
+
+def _find(mounted: list[Mounted], names: str, at: str) -> tuple[Group, frozenset[str]]:
+    """The group at a path of the hierarchy with these controllers; version 2 has no names."""
+    version: Version = 1 if names else 2
+    controllers = frozenset(filter(None, names.split(",")))
+    for tree in mounted:
+        if tree.version == version and controllers <= tree.options:
+            folder = tree.find(at)
+            if folder is not None:
+                return Group(folder, version), controllers
+    raise HostError(
+        f"the control group {at} of {names or 'version 2'} is not mounted here.",
+        hint="The agent has to see the host's control groups: remove its container and start anew.",
+    )

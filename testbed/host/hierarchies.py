@@ -1,14 +1,18 @@
-"""Where this host has its control groups: version 1, version 2, or each for some controllers."""
+"""Where this host has its control groups: version 1, version 2, or each for some controllers.
+
+The controller ``cpuset`` is special: groups start empty, CPUs may be missing.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.host.limits import Version
+from testbed.values.cpu_sets import CpuSet
 
 CONTROLLERS = ("cpu", "memory", "freezer", "pids")
 USED = frozenset((*CONTROLLERS, "cpuset"))
@@ -25,6 +29,9 @@ OUTSIDE = "testbed-outside"
 
 DELEGATED = ("cgroup.procs", "cgroup.subtree_control")
 
+INHERITED = ("cpuset.mems", "cpuset.cpus")
+USABLE = {1: "cpuset.effective_cpus", 2: "cpuset.cpus.effective"}
+
 
 @dataclass(frozen=True)
 class Hierarchy:
@@ -32,7 +39,6 @@ class Hierarchy:
 
     Attributes:
         root: where it is mounted, or the user's part begins.
-        version: 1 or 2.
         controllers: those of USED that it carries.
     """
 
@@ -48,7 +54,6 @@ class Mounted:
     Attributes:
         point: where it is mounted.
         shown: the group that is seen there.
-        version: 1 or 2.
         options: of the mount; in version 1 its controllers are among them.
     """
 
@@ -83,20 +88,22 @@ def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
     Raises:
         HostError: one of CONTROLLERS is nowhere.
     """
-    found = (_hierarchy(one) for one in find_mounted(mounts))
+    homes: dict[str, Mounted] = {}
     # A controller that version 1 has claimed is not available to version 2.
-    ordered = sorted((tree for tree in found if tree.controllers), key=lambda tree: tree.version)
-    homes: dict[str, Path] = {}
-    for tree in ordered:
-        for controller in sorted(tree.controllers):
-            homes.setdefault(controller, tree.root)
+    for tree in sorted(find_mounted(mounts), key=lambda tree: tree.version):
+        found = tree.options & USED if tree.version == 1 else _controllers(tree.point)
+        for controller in found:
+            homes.setdefault(controller, tree)
     missing = [controller for controller in CONTROLLERS if controller not in homes]
     if missing:
         raise HostError(
             f"this host has no control groups for {', '.join(missing)}.",
             hint="Mount them (`mount -t cgroup2 none /sys/fs/cgroup`), or boot with them enabled.",
         )
-    return _used(ordered, homes)
+    return tuple(
+        Hierarchy(tree.point, tree.version, frozenset(one for one in homes if homes[one] == tree))
+        for tree in dict.fromkeys(homes.values())
+    )
 
 
 def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tuple[Hierarchy, ...]:
@@ -109,27 +116,58 @@ def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tupl
         return ()
     if folder.name == OUTSIDE:
         folder = folder.parent
-    if not all(
-        os.access(path, os.W_OK) for path in (folder, *(folder / name for name in DELEGATED))
-    ):
+    written = (folder, *(folder / name for name in DELEGATED))
+    if not all(os.access(path, os.W_OK) for path in written):
         return ()
     return (Hierarchy(folder, 2, _controllers(folder)),)
 
 
-def _used(trees: list[Hierarchy], homes: Mapping[str, Path]) -> tuple[Hierarchy, ...]:
-    """The trees that something was found in, each reduced to what it is used for."""
-    used: dict[Path, Hierarchy] = {}
+def inherit(folder: Path, tree: Hierarchy) -> None:
+    """Give a new group its parent's memory nodes and CPUs.
+
+    In version 1 a group has none of its own accord, and takes no process and no CPUs before it has
+    both. Version 2 takes the parent's where nothing else is said.
+    """
+    if tree.version == 2 or "cpuset" not in tree.controllers:
+        return
+    for file in INHERITED:
+        try:
+            (folder / file).write_text((folder.parent / file).read_text())
+        except OSError as error:
+            raise HostError(
+                f"{folder / file} cannot be set to what {folder.parent} has: {error.strerror}.",
+                hint="Control groups need root and a writable /sys/fs/cgroup.",
+            ) from None
+
+
+def usable(trees: Sequence[Hierarchy]) -> CpuSet:
+    """The CPUs that groups below these hierarchies can have; none without the controller."""
     for tree in trees:
-        mine = frozenset(name for name, root in homes.items() if root == tree.root)
-        if mine:
-            used.setdefault(tree.root, Hierarchy(tree.root, tree.version, mine))
-    return tuple(used.values())
+        if "cpuset" in tree.controllers:
+            file = tree.root / USABLE[tree.version]
+            try:
+                return CpuSet(file.read_text().strip())
+            except OSError as error:
+                raise HostError(
+                    f"{file} cannot be read: {error.strerror}.",
+                    hint="Remove cpuset from the scenario, or use a kernel that has it.",
+                ) from None
+    return CpuSet("")
 
 
-def _hierarchy(mounted: Mounted) -> Hierarchy:
-    """A mounted tree with those of its controllers that are USED."""
-    found = mounted.options & USED if mounted.version == 1 else _controllers(mounted.point)
-    return Hierarchy(mounted.point, mounted.version, found)
+def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
+    """Refuse CPUs that this host has not, which version 2 would replace by all that it has.
+
+    Raises:
+        HostError: one is missing; names it, whose it was to be, and what there is.
+    """
+    found = usable(trees)
+    if missing := wanted.numbers - found.numbers:
+        raise HostError(
+            f"{whose}: cpuset {wanted} has CPUs that this host has not ({CpuSet.of(missing)}); "
+            f"it has {found}.",
+            hint=f"Choose from {found} in the scenario.",
+        )
 
 
 def _controllers(group: Path) -> frozenset[str]:

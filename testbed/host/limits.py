@@ -36,10 +36,8 @@ class Limits:
 
     Attributes:
         cpu_weight: share of a busy CPU relative to the other nodes.
-        cpu: CPUs, or None for no limit.
-        memory: memory, or None for no limit.
+        cpu: how many CPUs; like ``memory`` and ``cpuset`` not limited if None.
         pids: processes and threads.
-        cpuset: which CPUs, or None for all.
     """
 
     cpu_weight: int = 1
@@ -63,13 +61,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Setting:
-    """One file of a control group and what is to stand in it.
-
-    Attributes:
-        file: its name, such as ``cpu.shares``.
-        value: what is written.
-        optional: left out where the kernel has no such file.
-    """
+    """What is to stand in a file of a control group; left out if ``optional`` and not there."""
 
     file: str
     value: str
@@ -84,7 +76,7 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
     """
     match controller:
         case "cpu":
-            return (*_weight(limits.cpu_weight, version), *_quota(limits.cpu, version))
+            return (_weight(limits.cpu_weight, version), *_quota(limits.cpu, version))
         case "cpuset" if limits.cpuset is not None:
             return (Setting("cpuset.cpus", limits.cpuset),)
         case "memory":
@@ -102,10 +94,10 @@ def nice_of(weight: int) -> int:
     return max(0, round(math.log(SERVICE_WEIGHT / weight, 1.25)))
 
 
-def _weight(weight: int, version: Version) -> tuple[Setting, ...]:
+def _weight(weight: int, version: Version) -> Setting:
     if version == 1:
-        return (Setting("cpu.shares", str(SHARES_OF_WEIGHT_ONE * weight)),)
-    return (Setting("cpu.weight", str(100 * weight)),)
+        return Setting("cpu.shares", str(SHARES_OF_WEIGHT_ONE * weight))
+    return Setting("cpu.weight", str(100 * weight))
 
 
 def _quota(cpu: float | None, version: Version) -> tuple[Setting, ...]:

@@ -33,11 +33,7 @@ def inside(pid: int) -> Iterator[None]:
 
 @contextmanager
 def scratch() -> Iterator[None]:
-    """Run the body in a fresh network namespace that ends with the last thing opened in it.
-
-    Raises:
-        OSError: this process may not make namespaces.
-    """
+    """Run the body in a fresh network namespace that ends with the last thing opened in it."""
     with _returning():
         syscalls.unshare(syscalls.CLONE_NEWNET)
         yield
@@ -47,9 +43,8 @@ def scratch() -> Iterator[None]:
 def _returning() -> Iterator[None]:
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        syscalls.setns(
-            home, syscalls.CLONE_NEWNET
-        )  # if the way back is barred, learn it before leaving
+        # If the way back is barred, this is learnt before leaving.
+        syscalls.setns(home, syscalls.CLONE_NEWNET)
         try:
             yield
         finally:

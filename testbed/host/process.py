@@ -1,4 +1,7 @@
-"""One process, named so that a reused pid is never mistaken for it."""
+"""One process, named so that a reused pid is never mistaken for it.
+
+What asks about a pid raises ProcessLookupError where there is no such process.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,14 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Process:
-    """A process of this pid namespace.
-
-    Attributes:
-        pid: its pid.
-        started: clock ticks between the boot and its start.
-    """
+    """A process of this pid namespace; ``started`` is in clock ticks since the boot."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """The process that has this pid now.
-
-        Raises:
-            ProcessLookupError: there is none.
-        """
+        """The process that has this pid now."""
         return cls(pid, _start_time(pid))
 
     @classmethod
@@ -57,10 +51,11 @@ class Process:
         except ProcessLookupError:
             return None
         # Compared only now that the pidfd is held: from here on the pid cannot change its owner.
-        if _start_time_or_none(self.pid) != self.started:
-            os.close(descriptor)
-            return None
-        return descriptor
+        with suppress(ProcessLookupError):
+            if _start_time(self.pid) == self.started:
+                return descriptor
+        os.close(descriptor)
+        return None
 
     def alive(self) -> bool:
         """Whether it still runs; a zombie does not."""
@@ -135,11 +130,7 @@ def every_pid() -> Iterator[int]:
 
 
 def namespace_pids(pid: int) -> tuple[int, ...]:
-    """The pids of a process in this pid namespace and in each nested one, outermost first.
-
-    Raises:
-        ProcessLookupError: there is no such process.
-    """
+    """The pids of a process in this pid namespace and in each nested one, outermost first."""
     for line in _read(pid, "status").splitlines():
         if line.startswith("NSpid:"):
             return tuple(int(word) for word in line.split()[1:])
@@ -147,15 +138,7 @@ def namespace_pids(pid: int) -> tuple[int, ...]:
 
 
 def child_of(parent: int, inner: int) -> int | None:
-    """The pid here of a process that its parent's pid namespace knows by another number.
-
-    Args:
-        parent: pid here of the parent.
-        inner: the child's pid in the parent's pid namespace.
-
-    Returns:
-        None if there is no such child, or no more.
-    """
+    """The pid here of a child that its parent's pid namespace knows as ``inner``; None for none."""
     with suppress(ProcessLookupError):
         depth = len(namespace_pids(parent)) - 1
         for pid in sorted(every_pid(), reverse=True):  # most often it is among the youngest
@@ -174,20 +157,12 @@ def is_first(pid: int) -> bool:
 
 
 def state_of(pid: int) -> str:
-    """The letter of a process's state, such as R, S, D, T (stopped) or Z (ended).
-
-    Raises:
-        ProcessLookupError: there is no such process.
-    """
+    """The letter of a process's state, such as R, S, D, T (stopped) or Z (ended)."""
     return _stat(pid)[0]
 
 
 def name_of(pid: int) -> str:
-    """What a process is called: its program, or what it has named itself, in at most 15 bytes.
-
-    Raises:
-        ProcessLookupError: there is no such process.
-    """
+    """What a process is called: its program, or what it has named itself, in at most 15 bytes."""
     return _read(pid, "comm").rstrip("\n")
 
 
@@ -211,11 +186,7 @@ def describe(pid: int) -> str:
 
 
 def parent_of(pid: int) -> int:
-    """The pid of a process's parent.
-
-    Raises:
-        ProcessLookupError: there is no such process.
-    """
+    """The pid of a process's parent."""
     return int(_stat(pid)[1])
 
 
@@ -227,13 +198,6 @@ def _stat(pid: int) -> list[str]:
     """The fields of a process's state from the third on."""
     # The second is the command in parentheses and may hold anything, parentheses too.
     return _read(pid, "stat").rsplit(")", 1)[1].split()
-
-
-def _start_time_or_none(pid: int) -> int | None:
-    try:
-        return _start_time(pid)
-    except ProcessLookupError:
-        return None
 
 
 def _read(pid: int, name: str) -> str:

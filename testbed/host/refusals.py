@@ -11,18 +11,14 @@ from testbed.errors import HostError
 
 SYSCTLS = Path("/proc/sys")
 AS_ROOT = "or run it as root, with sudo"
-KINDS = ("pid", "net", "mnt", "uts", "ipc")
+KINDS = ("user", "pid", "net", "mnt", "uts", "ipc")
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 
 
-def explain(error: OSError, *, root: bool, sysctls: Path = SYSCTLS) -> HostError:
-    """The error that names what forbids namespaces.
-
-    Args:
-        error: what the kernel said.
-        root: whether it was root who asked.
-        sysctls: where the kernel's settings are.
-    """
+def explain(error: OSError | HostError, *, root: bool, sysctls: Path = SYSCTLS) -> HostError:
+    """What the kernel said to ``root``, or to somebody else, with the setting that forbids it."""
+    if isinstance(error, HostError):
+        return error
     who = "root" if root else "ordinary users"
     refusal = f"this host lets {who} make no namespaces ({error.strerror})"
     if root:
@@ -33,7 +29,8 @@ def explain(error: OSError, *, root: bool, sysctls: Path = SYSCTLS) -> HostError
         name, value, mend = found
         return HostError(f"{refusal}: {name} is {value}.", hint=f"{mend}, {AS_ROOT}.")
     if error.errno == errno.EINVAL:
-        return HostError(f"{refusal}: its kernel has none for users.", hint=_ROOT_ALONE)
+        hint = "Run it as root, with sudo."
+        return HostError(f"{refusal}: its kernel has none for users.", hint=hint)
     if error.errno == errno.ENOSPC:
         hint = f"End some of what uses them, raise user.max_user_namespaces, {AS_ROOT}."
         return HostError(f"{refusal}: all that this user may have are in use.", hint=hint)
@@ -43,15 +40,12 @@ def explain(error: OSError, *, root: bool, sysctls: Path = SYSCTLS) -> HostError
     )
 
 
-_ROOT_ALONE = "Run it as root, with sudo."
-
-
 def _settings(sysctls: Path) -> Iterator[tuple[str, str, str]]:
     """Settings that forbid namespaces: name, value, and how to change it."""
     if _read(sysctls / "kernel/unprivileged_userns_clone") == "0":
         name = "kernel.unprivileged_userns_clone"
         yield name, "0", f"Allow it: sudo sysctl -w {name}=1"
-    for kind in ("user", *KINDS):
+    for kind in KINDS:
         if _read(sysctls / f"user/max_{kind}_namespaces") == "0":
             name = f"user.max_{kind}_namespaces"
             yield name, "0", f"Allow it: sudo sysctl -w {name}=10000"

@@ -44,12 +44,9 @@ def decode_error(content: Mapping[str, str]) -> TestbedError:
 
 
 class ReportPipe:
-    """The reading end.
+    """The reading end, whose descriptor stays the caller's.
 
-    Args:
-        descriptor: of the pipe; stays the caller's.
-        whose: who writes, for error messages.
-        log: whose last lines explain why there is nothing more to read.
+    ``whose`` names the writer in error messages; the last lines of its ``log`` say what went wrong.
     """
 
     def __init__(self, descriptor: int, *, whose: str, log: Path) -> None:
@@ -70,7 +67,7 @@ class ReportPipe:
             if "error" in self._said:
                 raise decode_error(self._said["error"])
             if not self._readable(deadline - time.monotonic()):
-                raise NodeError(f"{self._whose}: no {key!r} in time.{self._last_lines()}")
+                raise NodeError(f"{self._whose}: no {key!r} in time.{last_lines(self._log)}")
             self._read(key)
         return self._said[key]
 
@@ -82,16 +79,18 @@ class ReportPipe:
     def _read(self, key: str) -> None:
         data = os.read(self._descriptor, 65536)
         if not data:
-            raise NodeError(f"{self._whose}: ended before {key!r}.{self._last_lines()}")
+            raise NodeError(f"{self._whose}: ended before {key!r}.{last_lines(self._log)}")
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._said.update(json.loads(line))
 
-    def _last_lines(self) -> str:
-        try:
-            lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-        except FileNotFoundError:
-            return ""
-        if not lines:
-            return f" {self._log} is empty."
-        return f" Last lines of {self._log}:\n" + "\n".join(lines)
+
+def last_lines(log: Path) -> str:
+    """What a log ends with, as the end of a message."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+    except FileNotFoundError:
+        return ""
+    if not lines:
+        return f" {log} is empty."
+    return f" Last lines of {log}:\n" + "\n".join(lines)

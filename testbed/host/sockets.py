@@ -1,14 +1,18 @@
-"""Unix sockets: by paths longer than an address can be, and who is at the other end."""
+"""Sockets: by paths longer than an address can be, whose they are, and of peers that come late."""
 
 from __future__ import annotations
 
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from testbed.errors import NodeError
+
+RETRY_SECONDS = 0.02
 _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
@@ -27,10 +31,33 @@ def short_path(path: Path) -> Iterator[str]:
 
 
 def pid_of_listener(peer: socket.socket) -> int:
-    """The pid of who listens at the other end, as this process's pid namespace has it; 0 for none.
-
-    Args:
-        peer: a connected unix socket.
-    """
+    """The pid of who listens at the other end, as this pid namespace has it; 0 for none."""
     told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(told)[0])
+
+
+def connect(address: str, port: int, *, patience_seconds: float) -> socket.socket:
+    """A connection to a peer that may not listen yet; its timeout is ``patience_seconds`` too.
+
+    Raises:
+        NodeError: nobody took it in that time.
+        OSError: there is no way to the peer, now or later.
+    """
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            peer = socket.create_connection(
+                (address, port), timeout=max(deadline - time.monotonic(), RETRY_SECONDS)
+            )
+        except (TimeoutError, ConnectionRefusedError) as error:
+            refused = isinstance(error, ConnectionRefusedError)
+            if not refused or time.monotonic() >= deadline:
+                raise NodeError(
+                    f"{address}:{port}: nobody takes a connection within {patience_seconds:g} s "
+                    f"({'connection refused' if refused else 'no answer'}).",
+                    hint="The log of the node that has this address says why it does not listen.",
+                ) from None
+            time.sleep(RETRY_SECONDS)  # a port that opens tells nobody
+        else:
+            peer.settimeout(patience_seconds)
+            return peer

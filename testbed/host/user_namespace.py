@@ -1,14 +1,21 @@
-"""Makes the user namespace in which an ordinary user may do what a run needs."""
+"""Makes the user namespace in which an ordinary user may do what a run needs.
+
+``python -m testbed.host.user_namespace``: tries out which namespaces this user may have, lets them
+go again, and reports on standard output.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.host import syscalls
 from testbed.host.process import end_with
+from testbed.host.refusals import explain
+from testbed.host.reports import encode_error, report
 from testbed.host.users import TOOLS, IdRange, Kind, find_ranges
 
 FIRST_NODE_ID = 1
@@ -87,3 +94,60 @@ def _write_maps(
         if subprocess.run([tool, str(process), *first, *others], check=False).returncode:
             return 1
     return 0
+
+
+def main() -> int:
+    """Report ``users``, the best kind that can be had, or an ``error``; 0 either way."""
+    if find_ranges() is not None and _succeeds("range"):
+        report(sys.stdout.fileno(), users="range")
+    elif (refusal := _attempt("one")) is not None:
+        report(sys.stdout.fileno(), error=encode_error(refusal))
+    else:
+        report(sys.stdout.fileno(), users="one")
+    return 0
+
+
+def _attempt(kind: Kind) -> HostError | None:
+    """Make the namespaces of a run; why that is refused, if it is.
+
+    What they allow is seen by a process that is in all of them.
+    """
+    try:
+        enter_user_namespace(kind)
+        syscalls.unshare(syscalls.CONTAINER)
+        reader, writer = os.pipe()
+        first = os.fork()
+        if first == 0:
+            end_with(lambda: _look_around(writer))
+        os.close(writer)
+        refused = os.read(reader, 16)
+        os.close(reader)
+        os.waitpid(first, 0)
+        if refused:
+            raise OSError(int(refused), os.strerror(int(refused)))
+    except (OSError, HostError) as error:
+        return explain(error, root=False)
+    return None
+
+
+def _look_around(writer: int) -> int:
+    """A security profile may give namespaces without the rights to do anything in them."""
+    try:
+        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        syscalls.mount("proc", "/proc", "proc", flags=syscalls.PROC_FLAGS)
+        syscalls.bring_loopback_up()
+    except OSError as error:
+        os.write(writer, str(error.errno).encode())
+    return 0
+
+
+def _succeeds(kind: Kind) -> bool:
+    """Whether this kind can be had; tried in another process, as another kind may be tried next."""
+    child = os.fork()
+    if child == 0:
+        end_with(lambda: int(_attempt(kind) is not None))
+    return os.waitpid(child, 0)[1] == 0
+
+
+if __name__ == "__main__":
+    end_with(main)

@@ -29,7 +29,6 @@ MODES: Mapping[Kind, str] = {
     "range": "own uid per node, of the user's subordinate uids",
     "one": "one uid",
 }
-TRIAL_MODULE = "testbed.host.trial"
 TRIAL_SECONDS = 30.0
 TOOLS = ("newuidmap", "newgidmap")
 
@@ -39,11 +38,7 @@ LEAST_IDS = 32768
 
 @dataclass(frozen=True)
 class Users:
-    """Where the uids of a run's nodes come from.
-
-    Attributes:
-        kind: all uids of the host, a range of subordinate ones, or the user's only.
-    """
+    """Where a run's nodes have their uids from: all of the host's, a range, or the user's only."""
 
     kind: Kind
 
@@ -77,7 +72,7 @@ def find_users() -> Users:
     if os.geteuid() == 0:
         return Users("root")
     trial = subprocess.run(
-        python(TRIAL_MODULE),
+        python("testbed.host.user_namespace"),
         env=agent_environment({}),
         stdin=subprocess.DEVNULL,
         capture_output=True,

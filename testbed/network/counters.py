@@ -8,19 +8,15 @@ counted elsewhere, at the codec.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
 from testbed.network.sock_diag import TcpCounters, TcpSocket, read_sockets
 
 INTERFACE = "eth0"
-
-HEADER_BYTES = 14 + 20 + 32
-"""Ethernet, IPv4 and TCP with timestamps, in front of every packet's payload."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +49,6 @@ class Traffic:
     sockets: int = 0
     retransmitted_in_bytes: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def accounted_rx_bytes(self) -> int:
-        """What payload and headers add up to; the wire's own count should be within 1 %.
-
-        The wire's is higher where packets came twice, or where loss made acknowledgements longer.
-        Packets, not segments, have headers: where segmentation offload handed over 64 KB as one
-        packet, the wire counted one header for 45 segments.
-        """
-        return self.tcp_received_bytes + HEADER_BYTES * self.wire_rx_packets
-
 
 class InterfaceCounters(NamedTuple):
     """An interface's totals since it was made, in Ethernet bytes and packets."""
@@ -71,10 +57,6 @@ class InterfaceCounters(NamedTuple):
     rx_packets: int = 0
     tx_bytes: int = 0
     tx_packets: int = 0
-
-    def plus(self, other: InterfaceCounters) -> InterfaceCounters:
-        """The two together."""
-        return InterfaceCounters(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Ledger:
@@ -93,7 +75,7 @@ class Ledger:
 
     def total(self) -> TcpCounters:
         """The total as of the last count."""
-        return reduce(TcpCounters.plus, self._seen.values(), TcpCounters())
+        return TcpCounters(*_sums(self._seen.values()))
 
 
 class TrafficMeter:
@@ -111,10 +93,7 @@ class TrafficMeter:
     def watch(self, name: str, *, pid: int, is_server: bool) -> None:
         """Count a node with a link from now on; what it counted under an earlier pid stays counted.
 
-        Args:
-            name: the node's name.
-            pid: any process in its network namespace, as this process sees it.
-            is_server: whether the node is the PS.
+        ``pid`` is any process in its network namespace, as this process sees it.
         """
         meter = self._server if is_server else self._workers.setdefault(name, _WorkerMeter())
         meter.watch(name, pid)
@@ -157,8 +136,7 @@ def read_interface(pid: int, *, interface: str = INTERFACE) -> InterfaceCounters
     """The counters of an interface in the network namespace of process ``pid``.
 
     Raises:
-        OSError: no such process.
-        KeyError: no such interface.
+        OSError, KeyError: no such process, or no such interface.
     """
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
         name, _, numbers = line.partition(":")
@@ -169,14 +147,15 @@ def read_interface(pid: int, *, interface: str = INTERFACE) -> InterfaceCounters
 
 
 def read_retransmitted_segments(pid: int) -> int:
-    """TCP segments sent again in the network namespace of process ``pid``, over all its sockets.
-
-    Raises:
-        OSError: no such process.
-    """
+    """TCP segments sent again in the network namespace of process ``pid``, over all its sockets."""
     lines = Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
     names, numbers = (line.split() for line in lines if line.startswith("Tcp:"))
     return int(numbers[names.index("RetransSegs")])
+
+
+def _sums(rows: Iterable[Iterable[int]]) -> Iterator[int]:
+    """Column by column."""
+    return map(sum, zip(*rows, strict=True))
 
 
 class _Meter(ABC):
@@ -211,22 +190,24 @@ class _ServerMeter(_Meter):
     def __init__(self) -> None:
         super().__init__()
         self.connected = 0
-        self._earlier = InterfaceCounters()
-        self._interface = InterfaceCounters()
+        self._interfaces: list[InterfaceCounters] = []
+
+    def watch(self, name: str, pid: int) -> None:
+        super().watch(name, pid)
+        self._interfaces.append(InterfaceCounters())
 
     def release(self) -> None:
         super().release()
-        self._earlier, self._interface = self.wire(), InterfaceCounters()
         self.connected = 0
 
     def wire(self) -> InterfaceCounters:
-        return self._earlier.plus(self._interface)
+        return InterfaceCounters(*_sums(self._interfaces))
 
     def _measure(self, pid: int) -> None:
         self.connected = 0
         sockets = read_sockets(pid)
         self.ledger.count(sockets)
-        self._interface = read_interface(pid)
+        self._interfaces[-1] = read_interface(pid)
         self.connected = len(sockets)
 
 

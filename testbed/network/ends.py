@@ -6,6 +6,8 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from errno import EINVAL
+from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +17,20 @@ NEIGHBOUR_PERMANENT = 0x80
 ADDRESS_NONE = 1
 NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", ADDRESS_NONE)]})]}
 
+CONGESTION_CONTROL = "cubic"
+"""Linux's default; what devices have unless somebody chose otherwise."""
+
+RTAX_CC_ALGO = 16
+TABLE_MAIN, PROTOCOL_KERNEL, SCOPE_LINK, TYPE_UNICAST = 254, 2, 253, 1
+UNKNOWN_ALGORITHM = EINVAL
+
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another node as a node has to know it.
-
-    Attributes:
-        address: its IPv4 address.
-        mac: its MAC address.
-    """
+    """Another node as a node has to know it: its IPv4 and its MAC address."""
 
     address: str
     mac: str
-
-
-@dataclass(frozen=True)
-class End:
-    """One end of a link.
-
-    Attributes:
-        ip: an open ``IPRoute`` of the interface's network namespace.
-        control: a socket of that namespace, for ioctls.
-        name: of the interface.
-        index: of the interface.
-    """
-
-    ip: Any
-    control: socket.socket
-    name: str
-    index: int
 
 
 @dataclass(frozen=True)
@@ -59,13 +46,17 @@ class Sockets:
     control: socket.socket
 
     def end(self, name: str) -> End:
-        """The interface of that name.
-
-        Raises:
-            NetlinkError: there is none.
-        """
+        """The interface of that name; a NetlinkError if there is none."""
         message = next(iter(self.ip.link("get", ifname=name)))
         return End(self.ip, self.control, name, message["index"])
+
+
+@dataclass(frozen=True)
+class End(Sockets):
+    """One end of a link: an interface, and the ways into its namespace."""
+
+    name: str
+    index: int
 
 
 @contextmanager
@@ -110,3 +101,59 @@ def give_address(end: End, address: str, *, prefix: int, neighbours: Iterable[Ne
             lladdr=neighbour.mac,
             state=NEIGHBOUR_PERMANENT,
         )
+
+
+def fix_congestion_control(end: End, address: str, *, prefix: int) -> str:
+    """Have every connection through ``end``, which has this address, use CONGESTION_CONTROL.
+
+    It decides how much of a model is sent twice: through a queue of 100 ms at 10 mbit, BBR sent 7
+    to 11 % of an 847 KB pull again and cubic 0.3 %. A namespace may not choose its default freely
+    (``tcp_allowed_congestion_control`` binds it), but its routes may name what they want.
+
+    Returns:
+        CONGESTION_CONTROL, or an empty string where the kernel lacks it: then the host's default
+        is in force.
+
+    Raises:
+        NetlinkError: the kernel refused for another reason.
+    """
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    interface = IPv4Interface(f"{address}/{prefix}")
+    try:
+        tuple(end.ip.nlm_request_batch([_route(end, interface)]))
+    except NetlinkError as error:
+        if error.code == UNKNOWN_ALGORITHM:
+            return ""
+        raise
+    return CONGESTION_CONTROL
+
+
+def _route(end: End, interface: IPv4Interface) -> Any:
+    """The subnet's route as the kernel made it, with the algorithm added."""
+    from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST
+    from pyroute2.netlink.rtnl import RTM_NEWROUTE
+    from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+    class Route(rtmsg):  # type: ignore[misc]
+        """The metrics of pyroute2 0.7 end before this one."""
+
+        class metrics(rtmsg.metrics):  # type: ignore[misc]  # noqa: N801 - looked up by name
+            nla_map = ((RTAX_CC_ALGO, "RTAX_CC_ALGO", "asciiz"),)
+
+    route = Route()
+    route["family"] = socket.AF_INET
+    route["dst_len"] = interface.network.prefixlen
+    route["table"] = TABLE_MAIN
+    route["proto"] = PROTOCOL_KERNEL
+    route["scope"] = SCOPE_LINK
+    route["type"] = TYPE_UNICAST
+    route["attrs"] = [
+        ("RTA_DST", str(interface.network.network_address)),
+        ("RTA_OIF", end.index),
+        ("RTA_PREFSRC", str(interface.ip)),
+        ("RTA_METRICS", {"attrs": [("RTAX_CC_ALGO", CONGESTION_CONTROL)]}),
+    ]
+    route["header"]["type"] = RTM_NEWROUTE
+    route["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
+    return route

@@ -10,7 +10,7 @@ from testbed.errors import HostError
 from testbed.host.namespaces import LOOPBACK_INDEX, scratch
 from testbed.network import tc
 from testbed.network.qdiscs import Netem
-from testbed.topology import LinkSpec, Missing, NodeSpec, Shape
+from testbed.topology import LinkSpec, Missing, NodeSpec
 from testbed.values.units import Duration
 
 HINT = (
@@ -46,26 +46,22 @@ def kernel_has_netem() -> bool:
 def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -> tuple[str, ...]:
     """What will be left out of the links because the kernel has no netem; empty if nothing.
 
-    Args:
-        nodes: whose links are asked about.
-        missing: ``fail`` to refuse, ``warn`` to go on without.
-        present: whether the kernel has netem.
-
     Returns:
         A line per device class and direction, such as ``class slow: up.delay 20ms``.
 
     Raises:
-        HostError: something needs netem, it is not there, and ``missing`` is ``fail``.
+        HostError: something needs netem, it is not ``present``, and ``missing`` is ``fail``.
     """
     if present:
         return ()
-    wanted = {
-        f"{_owner(node)}: {direction}.{name} {value}": None
-        for node in nodes
-        if node.link is not None
-        for direction, shape in (("up", node.link.up), ("down", node.link.down))
-        for name, value in _fields(shape)
-    }
+    wanted: dict[str, None] = {}
+    for node in nodes:
+        owner = f"class {node.device_class}" if node.device_class else node.name
+        for direction in ("up", "down") if node.link is not None else ():
+            shape = getattr(node.link, direction)
+            for name in ("delay", "jitter", "loss"):
+                if value := getattr(shape, name):
+                    wanted[f"{owner}: {direction}.{name} {value}"] = None
     if wanted and missing == "fail":
         listed = "; ".join(wanted)
         raise HostError(f"this kernel has no netem, which is needed for {listed}.", hint=HINT)
@@ -74,17 +70,8 @@ def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -
 
 def without_netem(link: LinkSpec) -> LinkSpec:
     """The same link with its rates and queues only."""
-    return replace(link, up=_plain(link.up), down=_plain(link.down))
-
-
-def _plain(shape: Shape) -> Shape:
-    return replace(shape, delay=None, jitter=None, loss=None, loss_correlation=None)
-
-
-def _owner(node: NodeSpec) -> str:
-    return f"class {node.device_class}" if node.device_class else node.name
-
-
-def _fields(shape: Shape) -> list[tuple[str, float]]:
-    named = (("delay", shape.delay), ("jitter", shape.jitter), ("loss", shape.loss))
-    return [(name, value) for name, value in named if value]
+    up, down = (
+        replace(shape, delay=None, jitter=None, loss=None, loss_correlation=None)
+        for shape in (link.up, link.down)
+    )
+    return replace(link, up=up, down=down)

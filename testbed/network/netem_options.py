@@ -7,7 +7,7 @@ pyroute2 knows neither the loss models nor the tables of the jitter nor the seed
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from testbed.network.jitter import table
 from testbed.network.qdiscs import TICK_SECONDS, UNSHAPED_RATE, Netem
@@ -33,10 +33,12 @@ def encode(netem: Netem) -> bytes:
     """
     correlated = netem.loss_correlation > 0
     loss = 0 if correlated else round(netem.loss * SHARE)
+    # Where the delay varies, packets overtake one another, unless netem has a rate.
+    own_rate = round(UNSHAPED_RATE.bytes_per_second) if netem.jitter else 0
     parts = [
         PARAMETERS.pack(_ticks(netem.delay), netem.limit_packets, loss, 0, 0, _ticks(netem.jitter)),
         _attribute(CORRELATION, bytes(12)),
-        _attribute(RATE, struct.pack("=IiIi", _own_rate(netem), 0, 0, 0)),
+        _attribute(RATE, struct.pack("=IiIi", own_rate, 0, 0, 0)),
     ]
     if netem.jitter:
         deviations = table(netem.distribution or "normal")
@@ -69,11 +71,6 @@ def decode(options: bytes) -> Netem:
     )
 
 
-def _own_rate(netem: Netem) -> int:
-    """Where the delay varies, packets overtake one another, unless netem has a rate."""
-    return round(UNSHAPED_RATE.bytes_per_second) if netem.jitter else 0
-
-
 def _two_states(netem: Netem) -> bytes:
     """From good to bad and back: stationary share ``loss``, correlation as asked for."""
     changes = 1 - netem.loss_correlation
@@ -87,15 +84,12 @@ def _attribute(number: int, data: bytes) -> bytes:
 
 
 def _attributes(data: bytes) -> Mapping[int, bytes]:
-    return dict(_split(data))
-
-
-def _split(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
+    found, at = {}, 0
     while at + HEADER.size <= len(data):
         size, number = HEADER.unpack_from(data, at)
-        yield number & TYPE_MASK, data[at + HEADER.size : at + size]
+        found[number & TYPE_MASK] = data[at + HEADER.size : at + size]
         at += max(size + -size % 4, HEADER.size)
+    return found
 
 
 def _ticks(seconds: float) -> int:

@@ -64,7 +64,6 @@ def set_offloads(control: socket, interface: str, *, offload: Offload, where: st
 
     Args:
         control: any socket that was opened in the interface's network namespace.
-        interface: its name.
         offload: ``off`` for all three, ``on`` for segmentation; ``auto`` leaves them as they are.
         where: node and direction, for the message.
 
@@ -72,9 +71,8 @@ def set_offloads(control: socket, interface: str, *, offload: Offload, where: st
         NodeError: an offload is not as it was set.
         OSError: no such interface.
     """
-    wanted = {"auto": {}, "on": {"gso": True, "tso": True}, "off": dict.fromkeys(SET, False)}[
-        offload
-    ]
+    settings = {"auto": {}, "on": {"gso": True, "tso": True}, "off": dict.fromkeys(SET, False)}
+    wanted = settings[offload]
     for name, value in wanted.items():
         _ethtool(control, interface, SET[name], int(value))
     found = asdict(read_offloads(control, interface))
@@ -84,11 +82,7 @@ def set_offloads(control: socket, interface: str, *, offload: Offload, where: st
 
 
 def read_offloads(control: socket, interface: str) -> Offloads:
-    """The offloads of an interface; see set_offloads for ``control``.
-
-    Raises:
-        OSError: no such interface.
-    """
+    """The offloads of an interface; see set_offloads for ``control``."""
     return Offloads(**{name: bool(_ethtool(control, interface, GET[name], 0)) for name in GET})
 
 

@@ -15,9 +15,10 @@ from typing import Any
 from testbed.topology import Distribution, LinkSpec, Shape
 from testbed.values.units import Duration, Rate
 
-MTU = 1500
-ETHERNET_HEADER_BYTES = 14
-DEFAULT_HZ = 250
+FRAME_BYTES = 1514
+"""The largest Ethernet frame: 1,500 bytes of IP, and the header."""
+
+KERNEL_HZ = 250
 """Timer ticks a second of the kernels most distributions ship (CONFIG_HZ)."""
 
 DEFAULT_QUEUE = Duration(0.1)
@@ -90,29 +91,23 @@ class Netem:
 Qdisc = TokenBucket | Netem
 
 
-def qdisc_for(
-    shape: Shape, *, rtt: float, seed: int = 0, mtu: int = MTU, hz: int = DEFAULT_HZ
-) -> Qdisc | None:
+def qdisc_for(shape: Shape, *, rtt: float, seed: int = 0) -> Qdisc | None:
     """The root qdisc of one direction, or None where nothing is to be shaped.
 
     Args:
         shape: what is asked for.
         rtt: seconds of both directions' delays together; the default queue is not shorter.
         seed: from which netem draws jitter and losses.
-        mtu: largest IP packet of the interface.
-        hz: the kernel's timer ticks a second.
 
     Raises:
         ValueError: tc cannot express the rate or delay, or the queue would not hold two frames.
     """
     _check_range(shape)
-    bucket = _token_bucket(shape, rtt=rtt, frame=mtu + ETHERNET_HEADER_BYTES, hz=hz)
+    bucket = _token_bucket(shape, rtt)
     return _netem(shape, bucket, seed) if shape.needs_netem else bucket
 
 
-def qdiscs_of(
-    link: LinkSpec, *, mtu: int = MTU, hz: int = DEFAULT_HZ
-) -> tuple[Qdisc | None, Qdisc | None]:
+def qdiscs_of(link: LinkSpec) -> tuple[Qdisc | None, Qdisc | None]:
     """The qdiscs of a link: (up, at the node's end; down, at the switch's end).
 
     Raises:
@@ -122,7 +117,7 @@ def qdiscs_of(
     found = []
     for number, (direction, shape) in enumerate((("up", link.up), ("down", link.down))):
         try:
-            found.append(qdisc_for(shape, rtt=rtt, seed=link.seed ^ number, mtu=mtu, hz=hz))
+            found.append(qdisc_for(shape, rtt=rtt, seed=link.seed ^ number))
         except ValueError as error:
             raise ValueError(f"{direction}: {error}") from None
     return found[0], found[1]
@@ -158,11 +153,7 @@ def differences(configured: Qdisc | None, found: Qdisc | None) -> list[str]:
         case TokenBucket(), TokenBucket():
             return _bucket_differences(configured, found)
         case Netem(), Netem():
-            below = (
-                ()
-                if configured.bucket is found.bucket is None
-                else (differences(configured.bucket, found.bucket))
-            )
+            below = differences(configured.bucket, found.bucket)
             return [*_netem_differences(configured, found), *below]
         case _:
             return [f"configured {describe(configured)}, the kernel has {describe(found)}"]
@@ -207,26 +198,25 @@ def _check_range(shape: Shape) -> None:
             raise ValueError(f"{name} {value} is above the {MAX_DELAY} that tc can hold")
 
 
-def _token_bucket(shape: Shape, *, rtt: float, frame: int, hz: int) -> TokenBucket | None:
+def _token_bucket(shape: Shape, rtt: float) -> TokenBucket | None:
     if shape.rate is None:
         return None
-    limit = _queue_bytes(shape.rate, shape.queue, rtt=rtt, frame=frame)
     # A larger bucket would let whole messages through unshaped and hide their transfer time.
-    burst = max(round(shape.rate.bytes_per_second / hz), 2 * frame)
-    return TokenBucket(shape.rate, burst, limit)
+    burst = max(round(shape.rate.bytes_per_second / KERNEL_HZ), 2 * FRAME_BYTES)
+    return TokenBucket(shape.rate, burst, _queue_bytes(shape.rate, shape.queue, rtt))
 
 
-def _queue_bytes(rate: Rate, queue: Duration | None, *, rtt: float, frame: int) -> int:
+def _queue_bytes(rate: Rate, queue: Duration | None, rtt: float) -> int:
     """Bytes that may wait; a queue that is asked for holds two frames, or nothing would pass."""
+    least = 2 * FRAME_BYTES
     if queue is None:
         drained = round(rate.bytes_per_second * max(DEFAULT_QUEUE, rtt))
-        return max(drained, DEFAULT_QUEUE_FRAMES * frame)
+        return max(drained, DEFAULT_QUEUE_FRAMES * FRAME_BYTES)
     size = round(rate.bytes_per_second * queue)
-    if size < 2 * frame:
-        least = _milliseconds(2 * frame / rate.bytes_per_second)
+    if size < least:
         raise ValueError(
             f"a queue of {queue} at {rate} holds {size} bytes, less than two frames "
-            f"({2 * frame} bytes); give it {least} or more"
+            f"({least} bytes); give it {_milliseconds(least / rate.bytes_per_second)} or more"
         )
     return size
 

@@ -26,28 +26,15 @@ CONNECTED = (ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING)
 
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI48x")
-MESSAGE = struct.Struct("=BBxxHH16s16sIQ20x")
+MESSAGE = struct.Struct("=8x16s16s4xQ20x")
 ATTRIBUTE = struct.Struct("=HH")
 RECEIVE_BYTES = 1 << 18
 
 LOOPBACKS = (b"\x7f", bytes(10) + b"\xff\xff\x7f", bytes(15) + b"\x01")
 
 
-class Field(NamedTuple):
-    """Where a member of struct tcp_info (linux/tcp.h) stands; it only ever grew at its end."""
-
-    offset: int
-    code: struct.Struct
-
-
-U32, U64 = struct.Struct("=I"), struct.Struct("=Q")
-SEGMENT_BYTES = Field(16, U32)
-RETRANSMITTED_SEGMENTS = Field(100, U32)
-ACKED_BYTES = Field(120, U64)
-RECEIVED_BYTES = Field(128, U64)
-SEGMENTS_OUT = Field(136, U32)
-SEGMENTS_IN = Field(140, U32)
-RETRANSMITTED_BYTES = Field(208, U64)
+TCP_INFO = struct.Struct("=16xI80xI16xQQII64xQ")
+"""What is read of struct tcp_info (linux/tcp.h), which only ever grew at its end."""
 
 
 class TcpCounters(NamedTuple):
@@ -67,24 +54,11 @@ class TcpCounters(NamedTuple):
     segments_out: int = 0
     retransmitted_bytes: int = 0
 
-    def plus(self, other: TcpCounters) -> TcpCounters:
-        """The two together."""
-        return TcpCounters(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
 
 class TcpSocket(NamedTuple):
-    """A connected socket.
-
-    Attributes:
-        cookie: the kernel's number for it; no other socket ever has it.
-        local_port: on this side.
-        remote_port: on the other.
-        counters: what it counted since it was connected.
-    """
+    """A connected socket: a number of the kernel's that no other ever has, and what it counted."""
 
     cookie: int
-    local_port: int
-    remote_port: int
     counters: TcpCounters
 
 
@@ -109,23 +83,15 @@ def decode_tcp_info(info: bytes) -> TcpCounters:
 
     Before 4.19 it has no retransmitted bytes: they are estimated as whole segments.
     """
-    if len(info) > RETRANSMITTED_BYTES.offset:
-        retransmitted = _member(info, RETRANSMITTED_BYTES)
-    else:
-        retransmitted = _member(info, RETRANSMITTED_SEGMENTS) * _member(info, SEGMENT_BYTES)
+    whole = info[: TCP_INFO.size].ljust(TCP_INFO.size, b"\0")
+    segment, again, acked, received, sent, came, retransmitted = TCP_INFO.unpack(whole)
     return TcpCounters(
-        received_bytes=_member(info, RECEIVED_BYTES),
-        segments_in=_member(info, SEGMENTS_IN),
-        acked_bytes=_member(info, ACKED_BYTES),
-        segments_out=_member(info, SEGMENTS_OUT),
-        retransmitted_bytes=retransmitted,
+        received_bytes=received,
+        segments_in=came,
+        acked_bytes=acked,
+        segments_out=sent,
+        retransmitted_bytes=retransmitted if len(info) >= TCP_INFO.size else again * segment,
     )
-
-
-def _member(info: bytes, field: Field) -> int:
-    if field.offset + field.code.size > len(info):
-        return 0
-    return int(field.code.unpack_from(info, field.offset)[0])
 
 
 def _dump(control: socket.socket, family: int) -> Iterator[TcpSocket]:
@@ -160,7 +126,7 @@ def _messages(received: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _socket(message: bytes) -> TcpSocket | None:
     """A struct inet_diag_msg with its attributes; None for a connection that uses no link."""
-    _, _, local_port, remote_port, source, target, _, cookie = MESSAGE.unpack_from(message)
+    source, target, cookie = MESSAGE.unpack_from(message)
     if source == target or source.startswith(LOOPBACKS):
         return None
     position = MESSAGE.size
@@ -170,8 +136,7 @@ def _socket(message: bytes) -> TcpSocket | None:
         if kind == INET_DIAG_INFO:
             info = message[position + ATTRIBUTE.size : position + length]
         position += _aligned(length)
-    counters = decode_tcp_info(info)
-    return TcpSocket(cookie, socket.ntohs(local_port), socket.ntohs(remote_port), counters)
+    return TcpSocket(cookie, decode_tcp_info(info))
 
 
 def _aligned(length: int) -> int:

@@ -11,22 +11,27 @@ and no interface makes itself an IPv6 address to announce. So an idle link carri
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from functools import cache
 
-from testbed.errors import HostError, NodeError, TestbedError
+from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
 from testbed.network import tc
-from testbed.network.congestion import fix_congestion_control
-from testbed.network.ends import End, Neighbour, Sockets, bring_up, give_address, sockets
+from testbed.network.ends import (
+    End,
+    Neighbour,
+    Sockets,
+    bring_up,
+    fix_congestion_control,
+    give_address,
+    sockets,
+)
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
-
-if TYPE_CHECKING:
-    from pyroute2.netlink.exceptions import NetlinkError
 
 MAX_PORTS = 1023
 """Ports of a Linux bridge: one for the PS, the others for workers."""
@@ -37,8 +42,6 @@ INTERFACE = "eth0"
 FORWARD_STATIC = 0x40
 """State of a bridge entry that never ages; 0x80 would mean an address of the bridge itself."""
 
-BRIDGE_FULL = errno.EXFULL
-
 NEEDS = "Links need a kernel with bridge and veth (CONFIG_BRIDGE, CONFIG_VETH)."
 
 
@@ -48,12 +51,8 @@ class AttachedLink:
 
     Attributes:
         node: the node's name, and the name of its port.
-        up: asked for at the node's end; None if nothing is shaped.
-        up_found: what the kernel has there.
-        down: asked for at the switch's end.
-        down_found: what the kernel has there.
-        node_offloads: of ``eth0``.
-        port_offloads: of the switch's end.
+        up: asked for at the node's end, ``eth0``; None if nothing is shaped.
+        down: asked for at the switch's end, the port.
         congestion_control: what the node's connections use; empty for the host's default.
         left_out: what ``missing: warn`` left out, such as ``class slow: up.delay 20ms``.
     """
@@ -70,15 +69,10 @@ class AttachedLink:
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain data, the qdiscs in words."""
+        qdiscs = ("up", "up_found", "down", "down_found")
         return {
-            "node": self.node,
-            "up": describe(self.up),
-            "up_found": describe(self.up_found),
-            "down": describe(self.down),
-            "down_found": describe(self.down_found),
-            "node_offloads": asdict(self.node_offloads),
-            "port_offloads": asdict(self.port_offloads),
-            "congestion_control": self.congestion_control,
+            **asdict(self),
+            **{name: describe(getattr(self, name)) for name in qdiscs},
             "left_out": list(self.left_out),
             "unseeded": self.unseeded(),
             "differences": self.differences(),
@@ -113,8 +107,7 @@ class Switch:
 
     def __init__(self, bridge: int, *, has_netem: Callable[[], bool]) -> None:
         self._bridge = bridge
-        self._has_netem = has_netem
-        self._netem: bool | None = None
+        self._has_netem = cache(has_netem)
         self._congestion_control = ""
 
     @classmethod
@@ -157,61 +150,42 @@ class Switch:
             node: a node with a link.
             pid: a process in the node's network namespace, as this process sees it.
             network: prefix, what to do without netem, offloads.
-            neighbours: whom the node talks to; the PS's are all workers, a worker's is the PS.
+            neighbours: whom the node talks to.
 
         Raises:
             HostError: the kernel lacks netem and ``missing`` is ``fail``, or the bridge is full.
             NodeError: the link could not be made, or is not as asked for; names the node.
         """
-        from pyroute2.netlink.exceptions import NetlinkError
-
         link, left_out = self._fit(node, network)
-        try:
-            with sockets() as here:
-                port = self._add_port(here, node.name, link.mac, pid=pid)
-                with sockets(pid) as there:
-                    eth0 = there.end(INTERFACE)
-                    give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
-                    self._congestion_control = fix_congestion_control(
-                        eth0, link.address, prefix=network.prefix
-                    )
-                    _shape(node.name, link, network.offload, eth0=eth0, port=port)
-                    return self._read(node.name, link, left_out, eth0=eth0, port=port)
-        except NetlinkError as error:
-            raise _explain(node.name, error) from error
-        except OSError as error:
-            raise NodeError(f"{node.name}: its link cannot be made: {error}") from error
-        except ValueError as error:
-            raise NodeError(f"{node.name}: its link cannot be shaped: {error}") from error
+        with _explaining(node.name, "made"), sockets() as here:
+            port = self._add_port(here, node.name, link.mac, pid=pid)
+            with sockets(pid) as there:
+                eth0 = there.end(INTERFACE)
+                give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
+                self._congestion_control = fix_congestion_control(
+                    eth0, link.address, prefix=network.prefix
+                )
+                _shape(node.name, link, network.offload, eth0=eth0, port=port)
+                return self._read(node.name, link, left_out, eth0=eth0, port=port)
 
     def reshape(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> None:
         """Change an attached link to what ``node`` says now; what waits in it stays where it can.
 
-        Args:
-            node: with the new link; addresses stay as they are.
-            pid: a process in the node's network namespace, as this process sees it.
-            network: as when it was attached.
+        Addresses stay as they are; pid and network are as for ``attach``.
 
         Raises:
             HostError: the kernel lacks netem.
             NodeError: the link could not be changed, or needs the offloads off and has them on.
         """
-        from pyroute2.netlink.exceptions import NetlinkError
-
         link, _ = self._fit(node, network)
         if needs_packets(link) and network.offload == "on":
             raise NodeError(
                 f"{node.name}: this needs segmentation offloads off, and the link has them on.",
                 hint="Start the run with `--set network.offload=off`.",
             )
-        try:
-            with sockets() as here, sockets(pid) as there:
-                port, eth0 = here.end(node.name), there.end(INTERFACE)
-                _shape(node.name, link, network.offload, eth0=eth0, port=port)
-        except (NetlinkError, OSError) as error:
-            raise NodeError(f"{node.name}: its link cannot be changed: {error}") from error
-        except ValueError as error:
-            raise NodeError(f"{node.name}: its link cannot be shaped: {error}") from error
+        with _explaining(node.name, "changed"), sockets() as here, sockets(pid) as there:
+            port, eth0 = here.end(node.name), there.end(INTERFACE)
+            _shape(node.name, link, network.offload, eth0=eth0, port=port)
 
     def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
         """What the kernel has now of a link that was attached; changes and compares nothing.
@@ -219,15 +193,10 @@ class Switch:
         Raises:
             NodeError: the link is not there any more; names the node.
         """
-        from pyroute2.netlink.exceptions import NetlinkError
-
         link, left_out = self._fit(node, network)
-        try:
-            with sockets() as here, sockets(pid) as there:
-                port, eth0 = here.end(node.name), there.end(INTERFACE)
-                return self._read(node.name, link, left_out, eth0=eth0, port=port)
-        except (NetlinkError, OSError) as error:
-            raise NodeError(f"{node.name}: its link cannot be read: {error}") from error
+        with _explaining(node.name, "read"), sockets() as here, sockets(pid) as there:
+            port, eth0 = here.end(node.name), there.end(INTERFACE)
+            return self._read(node.name, link, left_out, eth0=eth0, port=port)
 
     def _fit(self, node: NodeSpec, network: NetworkSpec) -> tuple[LinkSpec, tuple[str, ...]]:
         """The link as this kernel can have it, and what had to be left out."""
@@ -235,9 +204,7 @@ class Switch:
             raise NodeError(f"{node.name}: it has no link in the plan, so there is none to attach")
         if not (node.link.up.needs_netem or node.link.down.needs_netem):
             return node.link, ()
-        if self._netem is None:
-            self._netem = self._has_netem()
-        left_out = check_netem([node], missing=network.missing, present=self._netem)
+        left_out = check_netem([node], missing=network.missing, present=self._has_netem())
         return (without_netem(node.link) if left_out else node.link), left_out
 
     def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> End:
@@ -280,9 +247,22 @@ def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End)
         set_offloads(end.control, end.name, offload=offload, where=f"{name}: {direction}")
 
 
-def _explain(name: str, error: NetlinkError) -> TestbedError:
-    if error.code == BRIDGE_FULL:
-        return HostError(f"{name}: the switch is full: a bridge has {MAX_PORTS} ports.")
-    if error.code == errno.EOPNOTSUPP:
-        return HostError(f"{name}: its link cannot be made: {error}.", hint=NEEDS)
-    return NodeError(f"{name}: its link cannot be made: {error}")
+@contextmanager
+def _explaining(name: str, done: str) -> Iterator[None]:
+    """Inside, what the kernel refuses is an error that says what cannot be done to whose link."""
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    refusal = f"{name}: its link cannot be {done}"
+    try:
+        yield
+    except NetlinkError as error:
+        if error.code == errno.EXFULL:
+            full = f"{name}: the switch is full: a bridge has {MAX_PORTS} ports."
+            raise HostError(full) from error
+        if error.code == errno.EOPNOTSUPP:
+            raise HostError(f"{refusal}: {error}.", hint=NEEDS) from error
+        raise NodeError(f"{refusal}: {error}") from error
+    except OSError as error:
+        raise NodeError(f"{refusal}: {error}") from error
+    except ValueError as error:
+        raise NodeError(f"{name}: its link cannot be shaped: {error}") from error

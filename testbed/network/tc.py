@@ -8,8 +8,9 @@ to microseconds. ``nlm_request_batch`` is the one way to send a message of one's
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from errno import ENOENT
+from functools import partial
 from typing import Any
 
 from testbed.errors import HostError, NodeError
@@ -26,30 +27,11 @@ MISSING_HINT = (
 )
 
 
-@dataclass(frozen=True)
-class QdiscCounters:
-    """What passed a root qdisc since it was put there.
-
-    Attributes:
-        bytes: Ethernet bytes, with the header of every segment of a GSO packet.
-        packets: segments.
-        drops: packets that found the queue full, or that netem lost.
-    """
-
-    bytes: int
-    packets: int
-    drops: int
-
-
 def apply(ip: Any, index: int, qdisc: Qdisc | None) -> None:
     """Make ``qdisc`` the root of interface ``index``, in place of what we put there before.
 
-    A qdisc of the same kind is changed where it stands and keeps the packets it holds.
-
-    Args:
-        ip: an open ``IPRoute`` of the interface's network namespace.
-        index: the interface.
-        qdisc: what to put there; None takes away a qdisc of ours.
+    A qdisc of the same kind is changed where it stands and keeps the packets it holds. None takes
+    away a qdisc of ours. ``ip`` is an open ``IPRoute`` of the interface's network namespace.
 
     Raises:
         NetlinkError: the kernel refused (code 2: it has no such qdisc).
@@ -62,19 +44,15 @@ def apply(ip: Any, index: int, qdisc: Qdisc | None) -> None:
             _request(ip, index, RTM_DELQDISC, 0)
         return
     # Without a handle of its own, one qdisc replaces another whatever their kinds are.
-    create = NLM_F_CREATE | NLM_F_REPLACE
-    if not isinstance(qdisc, Netem):
-        _request(ip, index, RTM_NEWQDISC, create, attributes=_attributes(qdisc))
-        return
-    found = read_back(ip, index)
-    if isinstance(found, Netem) and found.bucket is not None and qdisc.bucket is None:
-        _request(ip, index, RTM_DELQDISC, 0)  # changed where it stands, it would keep its bucket
-    _request(ip, index, RTM_NEWQDISC, create, attributes=_attributes(qdisc))
-    if qdisc.bucket is not None:
-        below = _leaf(_root(ip, index))
-        _request(
-            ip, index, RTM_NEWQDISC, create, parent=below, attributes=_attributes(qdisc.bucket)
-        )
+    put = partial(_request, ip, index, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE)
+    bucket = qdisc.bucket if isinstance(qdisc, Netem) else None
+    if isinstance(qdisc, Netem) and bucket is None:
+        found = read_back(ip, index)
+        if isinstance(found, Netem) and found.bucket is not None:
+            _request(ip, index, RTM_DELQDISC, 0)  # changed where it stands, it would keep its own
+    put(attributes=_attributes(qdisc))
+    if bucket is not None:
+        put(parent=_leaf(_root(ip, index)), attributes=_attributes(bucket))
 
 
 def read_back(ip: Any, index: int) -> Qdisc | None:
@@ -97,31 +75,10 @@ def read_back(ip: Any, index: int) -> Qdisc | None:
             raise NodeError(f"interface {index} has a root qdisc of kind {kind}: found {options}")
 
 
-def read_counters(ip: Any, index: int) -> QdiscCounters:
-    """What the root qdisc of interface ``index`` let through and dropped.
-
-    Raises:
-        NodeError: the interface has no root qdisc of ours, so nothing is counted.
-    """
-    message = _root(ip, index)
-    if message is None:
-        raise NodeError(f"interface {index} has no root qdisc: nothing was counted")
-    statistics = message.get_attr("TCA_STATS2")
-    basic, queue = (statistics.get_attr(f"TCA_STATS_{part}") for part in ("BASIC", "QUEUE"))
-    return QdiscCounters(bytes=basic["bytes"], packets=basic["packets"], drops=queue["drops"])
-
-
 def shape(ip: Any, index: int, qdisc: Qdisc | None, *, where: str) -> Qdisc | None:
-    """Apply, read back and compare.
+    """Apply, read back and compare; returns what the kernel has.
 
-    Args:
-        ip: an open ``IPRoute`` of the interface's network namespace.
-        index: the interface.
-        qdisc: what to put there.
-        where: node and direction, for the message: ``w3: up``.
-
-    Returns:
-        What the kernel has.
+    ``where`` is node and direction, for the message: ``w3: up``.
 
     Raises:
         HostError: the kernel has no such qdisc.
@@ -149,16 +106,13 @@ def _attributes(qdisc: Qdisc) -> list[tuple[str, Any]]:
             parameters = {
                 "rate": round(rate.bytes_per_second),
                 "rate___reserved": LINKLAYER_ETHERNET,  # pyroute2's name for the link layer
-                "buffer": _ticks(burst / rate.bytes_per_second),
+                "buffer": round(burst / rate.bytes_per_second / TICK_SECONDS),
                 "limit": limit,
             }
-            return [
-                ("TCA_KIND", "tbf"),
-                ("TCA_OPTIONS", {"attrs": [["TCA_TBF_PARMS", parameters]]}),
-            ]
+            options = {"attrs": [["TCA_TBF_PARMS", parameters]]}
+            return [("TCA_KIND", "tbf"), ("TCA_OPTIONS", options)]
         case Netem():
-            options = netem_options.encode(qdisc)
-            return [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
+            return [("TCA_KIND", "netem"), ("TCA_OPTIONS", netem_options.encode(qdisc))]
 
 
 def _token_bucket(parameters: Any) -> TokenBucket:
@@ -197,10 +151,6 @@ def _bucket_below(ip: Any, index: int, root: Any) -> TokenBucket | None:
 def _leaf(root: Any) -> int:
     """Where the one qdisc below a netem is."""
     return int(root["handle"]) | 1
-
-
-def _ticks(seconds: float) -> int:
-    return round(seconds / TICK_SECONDS)
 
 
 def _root(ip: Any, index: int, *, parent: int | None = None) -> Any:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from statistics import median
 
-from testbed.network.peers import connect
+from testbed.host.sockets import connect
 from testbed.roles.probing import Stream, datagrams, receive
 
 PORT = 5001

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.errors import NodeError
 from testbed.events.kinds import MessagesTimed, RateMeasured, RoundTripMeasured
 from testbed.network.ends import Neighbour
@@ -136,7 +136,7 @@ class Prober:
         texts = {name: "" if rate is None else repr(float(rate)) for name, rate in rates.items()}
         links = [other.link for other in others if other.link is not None]
         self.agent.launch(
-            Launch(
+            LaunchSpec(
                 node=node,
                 network=self._network(links if node.name == REFLECTOR else [node.link]),
                 entry=PROBE.entry,

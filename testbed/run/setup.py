@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from testbed.agent.launch import LAUNCH, Launch
+from testbed.agent.launch import LAUNCH, LaunchSpec
 from testbed.agent.settings import Template
 from testbed.errors import Problem, ScenarioError
 from testbed.host.users import Users
@@ -54,11 +54,11 @@ class Setup:
         mounts = role_of(node).mounts(self._inputs)
         return ContainerSpec(node, mounts, self.folder.log(node.name))
 
-    def launch(self, node: NodeSpec) -> Launch:
+    def launch(self, node: NodeSpec) -> LaunchSpec:
         """How the agent is to start a node."""
         role = role_of(node)
         links = [peer.link for peer in role.neighbours(node, self.plan)]
-        return Launch(
+        return LaunchSpec(
             node=node,
             network=network_for(node, self.plan),
             entry=role.entry,

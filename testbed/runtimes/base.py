@@ -28,13 +28,7 @@ STOP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Request:
-    """Something that a bring-up sends; shown by ``testbed plan``.
-
-    Attributes:
-        to: who gets it: the agent, or the engine.
-        name: what it is about.
-        body: what is sent, as JSON has it.
-    """
+    """What a bring-up sends to the agent or the engine, as JSON; shown by ``testbed plan``."""
 
     to: str
     name: str
@@ -43,13 +37,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What a container has to have before a node's role is launched into it.
-
-    Attributes:
-        node: its place in the plan.
-        mounts: what it sees of the host.
-        log: file in the run folder that the role's output is appended to.
-    """
+    """What a container has to have before a node's role, which writes to ``log``, is launched."""
 
     node: NodeSpec
     mounts: tuple[Mount, ...]
@@ -61,7 +49,7 @@ class Start:
     """How a run is started.
 
     Attributes:
-        template: see Template; without modules for a run whose nodes all start cold.
+        template: without modules for a run whose nodes all start cold.
         detached: whether the run outlives the process that started it.
         environment: added to the environment of the agent and of everything that it starts.
         deadline_seconds: by when the agent must be ready.
@@ -79,13 +67,7 @@ class Start:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node as the host sees it.
-
-    Attributes:
-        node: its name.
-        condition: whether it runs.
-        pid: its first process, as the caller's pid namespace sees it; None if it has ended.
-    """
+    """A node as the host sees it; ``pid`` is its first process here, None if it has ended."""
 
     node: str
     condition: Condition
@@ -94,23 +76,14 @@ class NodeState:
 
 @dataclass(frozen=True)
 class HostState:
-    """What there is of a run on this host.
-
-    Attributes:
-        alive: whether its agent lives.
-        nodes: its nodes by name, ended ones included as long as the run lives.
-    """
+    """What there is of a run on this host: ended nodes too, as long as its agent is alive."""
 
     alive: bool
     nodes: tuple[NodeState, ...]
 
 
 class Lifeline(ABC):
-    """What ties a started run to this process. If this process dies, an attached run ends.
-
-    Attributes:
-        detached: whether the run outlives this process.
-    """
+    """What ties a started run to this process: if that dies, a run not ``detached`` ends."""
 
     detached: bool
 
@@ -215,28 +188,16 @@ class RuntimeDriver(Protocol):
         """
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
-        """Run a command in a node, with the node's restrictions; returns its exit status.
-
-        Raises:
-            NodeError: the node does not run.
-        """
+        """Run a command in a node that runs, with its restrictions; returns its exit status."""
 
     def state(self, folder: RunFolder) -> HostState:
         """What there is of a run on this host now."""
 
     def freeze(self, folder: RunFolder, node: str) -> None:
-        """Stop a node's processes where they are.
-
-        Raises:
-            NodeError: there is no such node, or it does not stop.
-        """
+        """Stop a node's processes where they are; NodeError if there is none, or it goes on."""
 
     def thaw(self, folder: RunFolder, node: str) -> None:
-        """Let a frozen node go on.
-
-        Raises:
-            NodeError: there is no such node.
-        """
+        """Let a frozen node go on; NodeError if there is no such node."""
 
     def find(self) -> tuple[str, ...]:
         """The names of all runs that have something on this host, with or without a folder."""

@@ -19,12 +19,7 @@ REAL: TypeAdapter[Native | Docker] = TypeAdapter(Annotated[Real, Field(discrimin
 
 @dataclass(frozen=True)
 class Choice:
-    """What ``auto`` came to.
-
-    Attributes:
-        runtime: the one to take.
-        why: what decided it, in words.
-    """
+    """What ``auto`` came to, and what decided it, in words."""
 
     runtime: Real
     why: str
@@ -36,8 +31,7 @@ class Choice:
 def choose(*, gpu: bool) -> Choice:
     """Docker if its engine answers, can be used and has this package's image; else native.
 
-    Args:
-        gpu: whether nodes are to use GPUs.
+    ``gpu`` asks for the image whose torch can use one.
     """
     from testbed.runtimes.docker.engine import connect
     from testbed.runtimes.docker.image import check_image
@@ -57,9 +51,5 @@ def drivers() -> Mapping[str, RuntimeDriver]:
 
 
 def users_of(runtime: Real) -> Users:
-    """Where the uids of the nodes come from: an engine is root, whoever asks it.
-
-    Raises:
-        HostError: this user can have no nodes.
-    """
+    """Where the uids of the nodes come from: an engine is root, whoever asks it."""
     return Users("root") if runtime.capabilities.engine else find_users()

@@ -18,10 +18,13 @@ POLL_SECONDS = 0.02
 def take_lock(folder: RunFolder) -> int:
     """Take a run's lock and write into it who has it; a descriptor that holds it while open.
 
+    The folders that an agent needs are there afterwards.
+
     Raises:
-        NodeError: somebody has it.
-        OSError: the folder is missing, or not to be written.
+        NodeError, OSError: somebody has it; the folder is missing, or not to be written.
     """
+    folder.control.mkdir(mode=0o700, exist_ok=True)
+    folder.logs.mkdir(exist_ok=True)
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,7 +17,7 @@ import pytest
 
 import testbed
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Exit, Launch
+from testbed.agent.launch import Exit, LaunchSpec
 from testbed.agent.settings import AgentSettings, Template
 from testbed.host.environment import BASE
 from testbed.host.reports import ReportPipe
@@ -154,7 +154,7 @@ class ContainedRun:
         log = self.folder.log(spec.name)
         assert self.client is not None
         return self.client.launch(
-            Launch(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
+            LaunchSpec(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
         )
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:

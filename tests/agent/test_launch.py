@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent.launch import LAUNCH, Launch, Mount
+from testbed.agent.launch import LAUNCH, LaunchSpec, Mount
 from testbed.errors import NodeError
 from testbed.network.ends import Neighbour
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape
@@ -22,7 +22,7 @@ LINK = LinkSpec(
     up=Shape(rate=Rate(1e6 / 3), delay=Duration(0.02), loss=0.01),
     down=Shape(rate=Rate.parse("10mbit"), queue=Duration.parse("50ms")),
 )
-LAUNCHED = Launch(
+LAUNCHED = LaunchSpec(
     node=NodeSpec(
         "w3", "worker", 3, "slow", LINK, 0.5, Size.parse("64MiB"), 1, 20003, CpuSet("0-1")
     ),

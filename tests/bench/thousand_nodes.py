@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.settings import Template
 from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.process import Process
@@ -94,11 +94,11 @@ def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
     }
 
 
-def launch_of(node: NodeSpec, made: Plan, folder: RunFolder) -> Launch:
+def launch_of(node: NodeSpec, made: Plan, folder: RunFolder) -> LaunchSpec:
     """The PS knows all workers, a worker the PS."""
     assert made.ps.link is not None
     peers = made.workers if node.role == "ps" else (made.ps,)
-    return Launch(
+    return LaunchSpec(
         node=node,
         network=network_for(node, made),
         entry=f"{MODULE}:{'ask' if node.role == 'ps' else 'answer'}",

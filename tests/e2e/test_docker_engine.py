@@ -19,8 +19,7 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.engine import connect
-from testbed.runtimes.docker.image import check_image, image_name, source_hash
-from testbed.runtimes.docker.stock import SOURCE_LABEL
+from testbed.runtimes.docker.image import SOURCE_LABEL, check_image, image_name, source_hash
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow]
 

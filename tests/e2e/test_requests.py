@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import LAUNCH, Launch
+from testbed.agent.launch import LAUNCH, LaunchSpec
 from testbed.agent.settings import AgentSettings
 from testbed.cli import main
 from testbed.errors import HostError
@@ -62,7 +62,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
     sent: list[tuple[str, str, Any]] = []
     launch, create, tell = AgentClient.launch, docker_driver.make_all, AgentSettings.to_json
 
-    def launching(client: AgentClient, asked: Launch) -> Any:
+    def launching(client: AgentClient, asked: LaunchSpec) -> Any:
         if asked.node.role != "probe":
             body = LAUNCH.dump_python(asked, mode="json") | {"container": None}
             sent.append(("agent", f"launch {asked.node.name}", body))

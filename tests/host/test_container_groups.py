@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
-from testbed.host.container_groups import ContainerGroups
+from testbed.host.group import ContainerGroups
 
 VERSION_1 = """\
 24 23 0:20 / {0}/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct

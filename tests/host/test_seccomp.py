@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from testbed.host.seccomp import NUMBERS, build_filter
+from testbed.host.confine import NUMBERS, build_filter
 
 ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
 
 UNDER_FILTER = """
 import os, subprocess, threading
 from testbed.host import syscalls
-from testbed.host.seccomp import forbid_namespaces
+from testbed.host.confine import forbid_namespaces
 syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 forbid_namespaces()
 thread = threading.Thread(target=print, args=("thread",), kwargs={"flush": True})

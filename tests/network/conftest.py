@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from testbed.host.namespaces import scratch
-from testbed.network.switch import AttachedLink, Neighbour, Switch
+from testbed.network.ends import End, Neighbour
+from testbed.network.switch import AttachedLink, Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part, Shape
 
 PEER = Path(__file__).parent / "peer.py"
@@ -63,6 +65,14 @@ class Node:
     link: AttachedLink
 
 
+class QdiscCounters(NamedTuple):
+    """What passed a root qdisc since it was put there: a segment's header counts for itself."""
+
+    bytes: int
+    packets: int
+    drops: int
+
+
 UNSHAPED = Shape()
 
 
@@ -101,6 +111,17 @@ class Lab:
         assert server.peer.tell("serve 5000") == "serving"
         assert client.peer.tell("connect 10.77.0.1 5000") == "connected"
         return server, client
+
+    @staticmethod
+    def counted(end: End) -> QdiscCounters:
+        """What the kernel has counted at the root qdisc of an interface."""
+        from pyroute2.netlink.rtnl import TC_H_ROOT
+
+        qdiscs = end.ip.get_qdiscs(index=end.index)
+        root = next(one for one in qdiscs if one["parent"] == TC_H_ROOT and one["handle"])
+        statistics = root.get_attr("TCA_STATS2")
+        basic, queue = (statistics.get_attr(f"TCA_STATS_{part}") for part in ("BASIC", "QUEUE"))
+        return QdiscCounters(basic["bytes"], basic["packets"], queue["drops"])
 
 
 @pytest.fixture

@@ -87,11 +87,11 @@ def test_losses_are_as_many_as_asked_for(
     assert lost == pytest.approx(count * 0.1, abs=4 * sqrt(count * 0.09 * stretch))
 
 
-def rate_through(end: End, seconds: float) -> float:
+def rate_through(lab: Any, end: End, seconds: float) -> float:
     """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
-    before, begin = tc.read_counters(end.ip, end.index).bytes, time.monotonic()
+    before, begin = lab.counted(end).bytes, time.monotonic()
     time.sleep(seconds)
-    passed = tc.read_counters(end.ip, end.index).bytes - before
+    passed = lab.counted(end).bytes - before
     return passed * 8 / (time.monotonic() - begin)
 
 
@@ -105,9 +105,9 @@ def test_both_directions_run_at_their_rate_behind_a_delay(
     with sockets() as here, sockets(worker.peer.pid) as there:
         for command, end in {"flood": there.end("eth0"), "drain": here.end("w0")}.items():
             worker.peer.tell(f"{command} {5 * seconds + 3}")
-            while tc.read_counters(end.ip, end.index).bytes < rate.bytes_per_second / 2:
+            while lab.counted(end).bytes < rate.bytes_per_second / 2:
                 time.sleep(0.01)
-            found = median(rate_through(end, seconds) for _ in range(5))
+            found = median(rate_through(lab, end, seconds) for _ in range(5))
             print(f"{text} {command}: {found / 1e6:.4f} mbit")
             assert found == pytest.approx(float(rate), rel=0.05)
             worker.peer.tell("close")
@@ -139,7 +139,7 @@ def test_acknowledgements_of_a_long_fat_download_all_fit(
         end = there.end("eth0")
         assert isinstance(tc.read_back(end.ip, end.index), Netem)
         worker.peer.tell("exchange 1000 3000000 1")
-        counters = tc.read_counters(end.ip, end.index)
+        counters = lab.counted(end)
     print(f"{counters.packets} acknowledgements, {counters.drops} dropped")
     assert counters.packets > 500
     assert counters.drops == 0

@@ -37,15 +37,6 @@ def test_a_plain_rate_is_a_token_bucket(rate: str, burst_bytes: int, limit_bytes
     assert qdisc_for(shape, rtt=0) == TokenBucket(Rate.parse(rate), burst_bytes, limit_bytes)
 
 
-def test_the_bucket_follows_the_kernels_clock_and_the_mtu() -> None:
-    fast_clock = qdisc_for(Shape(rate=Rate.parse("100mbit")), rtt=0, hz=1000)
-    assert isinstance(fast_clock, TokenBucket)
-    assert fast_clock.burst_bytes == 12_500
-    jumbo = qdisc_for(Shape(rate=TEN), rtt=0, mtu=9000)
-    assert isinstance(jumbo, TokenBucket)
-    assert jumbo.burst_bytes == 2 * 9014
-
-
 def test_the_default_queue_is_100_ms_or_the_round_trip_if_that_is_longer() -> None:
     short = qdisc_for(Shape(rate=TEN), rtt=40 * MS)
     long = qdisc_for(Shape(rate=TEN), rtt=300 * MS)

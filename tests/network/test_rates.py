@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from testbed.network import tc
 from testbed.network.ends import End, sockets
 from testbed.topology import Shape
 from testbed.values.units import Rate
@@ -18,17 +17,17 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 RUNS = 5
 
 
-def rate_through(end: End, seconds: float) -> float:
+def rate_through(lab: Any, end: End, seconds: float) -> float:
     """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
-    before, begin = tc.read_counters(end.ip, end.index).bytes, time.monotonic()
+    before, begin = lab.counted(end).bytes, time.monotonic()
     time.sleep(seconds)
-    passed = tc.read_counters(end.ip, end.index).bytes - before
+    passed = lab.counted(end).bytes - before
     return passed * 8 / (time.monotonic() - begin)
 
 
-def wait_until_busy(end: End, rate: Rate) -> None:
+def wait_until_busy(lab: Any, end: End, rate: Rate) -> None:
     """A fifth of a second's worth has passed: the bucket is empty and the queue is not."""
-    while tc.read_counters(end.ip, end.index).bytes < rate.bytes_per_second / 5:
+    while lab.counted(end).bytes < rate.bytes_per_second / 5:
         time.sleep(0.01)
 
 
@@ -42,8 +41,8 @@ def test_both_directions_run_at_their_rate(
         ends = {"flood": there.end("eth0"), "drain": here.end("w0")}
         for command, end in ends.items():
             worker.peer.tell(f"{command} {RUNS * seconds + 2}")
-            wait_until_busy(end, rate)
-            found = median(rate_through(end, seconds) for _ in range(RUNS))
+            wait_until_busy(lab, end, rate)
+            found = median(rate_through(lab, end, seconds) for _ in range(RUNS))
             record_property(f"{text} {command}", f"{found / 1e6:.3f}")
             print(f"{text} {command}: {found / 1e6:.3f} mbit")
             assert found == pytest.approx(float(rate), rel=0.05)

@@ -43,9 +43,3 @@ def test_a_kernel_that_has_no_byte_counters_gives_zeros() -> None:
     found = decode_tcp_info(tcp_info(104))
     assert found == TcpCounters(retransmitted_bytes=123 * 102)
     assert decode_tcp_info(b"") == TcpCounters()
-
-
-def test_counters_add_up() -> None:
-    assert TcpCounters(1, 2, 3, 4, 5).plus(TcpCounters(10, 20, 30, 40, 50)) == TcpCounters(
-        11, 22, 33, 44, 55
-    )

@@ -68,14 +68,6 @@ def test_somebody_elses_qdisc_is_no_shaping_of_ours(veth: tuple[Any, int]) -> No
         tc.read_back(ip, index)
 
 
-def test_nothing_is_counted_without_a_qdisc(veth: tuple[Any, int]) -> None:
-    ip, index = veth
-    with pytest.raises(NodeError, match="nothing was counted"):
-        tc.read_counters(ip, index)
-    tc.apply(ip, index, TokenBucket(Rate.parse("10mbit"), 5000, 125_000))
-    assert tc.read_counters(ip, index) == tc.QdiscCounters(bytes=0, packets=0, drops=0)
-
-
 class Poor:
     """A kernel that was built without qdiscs."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Exit, Launch
+from testbed.agent.launch import Exit, LaunchSpec
 from testbed.cli.console import Console
 from testbed.cli.live import LiveDisplay
 from testbed.errors import TestbedError
@@ -61,7 +61,7 @@ class Agent:
     still: list[str] = field(default_factory=list)
     on_launch: Callable[[str], Any] = lambda name: None
 
-    def launch(self, launch: Launch) -> int:
+    def launch(self, launch: LaunchSpec) -> int:
         self.launched.append(launch.node.name)
         self.on_launch(launch.node.name)
         return 1000 + len(self.launched)

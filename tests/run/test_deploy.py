@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Exit, Launch
+from testbed.agent.launch import Exit, LaunchSpec
 from testbed.errors import NodeError
 from testbed.run.deploy import MOST_STARTING, Deployment
 
@@ -50,7 +50,7 @@ def test_containers_of_an_engine_are_there_before_the_first_launch(make_small: A
     small.driver.makes = True
     pids: dict[str, int | None] = {}
 
-    def launch(launch: Launch) -> int:
+    def launch(launch: LaunchSpec) -> int:
         assert len(small.driver.contained) == 5
         pids[launch.node.name] = launch.container
         obey(small, launch.node.name)

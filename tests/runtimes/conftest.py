@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Exit, Launch, Mount
+from testbed.agent.launch import Exit, LaunchSpec, Mount
 from testbed.agent.settings import Template
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_hierarchies
@@ -82,14 +82,14 @@ class LiveRun:
         options["container"] = self.contain(spec, options.get("mounts", ()))
         log = self.folder.log(spec.name)
         return self.client.launch(
-            Launch(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
+            LaunchSpec(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
         )
 
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
         """Have the runtime make the container, where the agent does not."""
         plan = Plan(self.folder.name, (node,), NetworkSpec(), "warm", {})
-        cell = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
-        return self.driver.contain(plan, self.folder, [cell]).get(node.name)
+        spec = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
+        return self.driver.contain(plan, self.folder, [spec]).get(node.name)
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:
         """Launch a node, wait for its end; its status and what it printed."""

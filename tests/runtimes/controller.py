@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.settings import Template
 from testbed.runtimes.base import Start
 from testbed.runtimes.native import driver, lifeline
@@ -67,7 +67,7 @@ def main(runs: str, name: str, step: str, detached: str = "") -> None:
         die()
     client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)
     for index in range(NODES):
-        launch = Launch(node(index), NetworkSpec(), "entries:wait", {}, folder.log(f"w{index}"))
+        launch = LaunchSpec(node(index), NetworkSpec(), "entries:wait", {}, folder.log(f"w{index}"))
         client.launch(launch)
         if step == "half launched" and index == NODES // 2:
             die()

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testbed.errors import RejectedError
-from testbed.host.seccomp import NUMBERS
+from testbed.host.confine import NUMBERS
 
 Arguments = Mapping[str, str]
 

@@ -31,7 +31,7 @@ def user(request: pytest.FixtureRequest, new_account: Any) -> Iterator[Any]:
 
 
 def test_it_has_what_its_account_allows(user: Any) -> None:
-    found = user.run(user.python, "-m", "testbed.host.trial")
+    found = user.run(user.python, "-m", "testbed.host.user_namespace")
     kind = "range" if user.name.endswith("r") else "one"
     assert json.loads(found.stdout) == {"users": kind}, found.stderr
 

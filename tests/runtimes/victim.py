@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Launch, Mount
+from testbed.agent.launch import LaunchSpec, Mount
 from testbed.agent.settings import Template
 from testbed.runtimes import Docker, Native, Real
 from testbed.runtimes.base import ContainerSpec, Start
@@ -52,7 +52,7 @@ def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
     for one in plan.nodes:
         log = folder.log(one.name)
         container = containers.get(one.name)
-        client.launch(Launch(one, NetworkSpec(), "entries:wait", {}, log, container=container))
+        client.launch(LaunchSpec(one, NetworkSpec(), "entries:wait", {}, log, container=container))
     driver.freeze(folder, "w1")
     print("up", flush=True)
     signal.pause()

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from testbed.agent.client import AgentClient
-from testbed.agent.launch import Launch
+from testbed.agent.launch import LaunchSpec
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.ends import Neighbour
@@ -60,7 +60,7 @@ class Trial:
         links = [other.link for other in others if other.link is not None]
         cell = ContainerSpec(node, (), self.folder.log(node.name))
         containers = self.driver.contain(self.plan, self.folder, [cell])
-        launch = Launch(
+        launch = LaunchSpec(
             node=node,
             network=NetworkSpec(),
             entry=entry,

@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Any
 from testbed import __version__
 from testbed.runtimes.docker import offline
 from testbed.runtimes.docker.faults import engine_faults, refused
-from testbed.runtimes.docker.image import image_name
-from testbed.runtimes.docker.inputs import Variant, find_inputs, has_image
-from testbed.runtimes.docker.sources import (
-    DISTRIBUTION,
-    DOCKERFILE,
-    hash_dependencies,
-    hash_requirements,
-    hash_sources,
-    image_sources,
-    pack,
-)
-from testbed.runtimes.docker.stock import (
+from testbed.runtimes.docker.image import (
     BASE,
     DEPENDENCIES,
     NODES,
@@ -33,6 +22,18 @@ from testbed.runtimes.docker.stock import (
     VERSION_LABEL,
     WHEELS,
     OwnImage,
+    image_name,
+    labels_of,
+)
+from testbed.runtimes.docker.inputs import Variant, find_inputs
+from testbed.runtimes.docker.sources import (
+    DISTRIBUTION,
+    DOCKERFILE,
+    hash_dependencies,
+    hash_requirements,
+    hash_sources,
+    image_sources,
+    pack,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def build_image(
     sources = image_sources()
     source = hash_sources(sources)
     name = image_name(gpu=variant.gpu, source=source)
-    if has_image(engine, name) and not variant.base:
+    if labels_of(engine, name) is not None and not variant.base:
         say(f"{name} is there already")
         return name
     dependencies = f"{DISTRIBUTION}-dependencies:{variant.tag(sources)}"
@@ -107,13 +108,13 @@ def current_images() -> Callable[[OwnImage], bool]:
 
 def _arguments_of(engine: APIClient, dependencies: str) -> dict[str, str] | None:
     """What dependencies were built with; None if they or something of it is gone."""
-    if not has_image(engine, dependencies):
+    labels = labels_of(engine, dependencies)
+    if labels is None:
         return None
-    with engine_faults("looking for images"):
-        labels = engine.inspect_image(dependencies)["Config"]["Labels"]
     arguments: dict[str, str] = json.loads(labels[ARGUMENTS_LABEL])
     images = (arguments[name] for name in ("BASE_IMAGE", "WHEELS") if name in arguments)
-    return arguments if all(has_image(engine, image) for image in images) else None
+    gone = any(labels_of(engine, image) is None for image in images)
+    return None if gone else arguments
 
 
 def _build(
@@ -148,11 +149,7 @@ def _build(
 
 
 def _follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], None]) -> None:
-    """Pass on what the engine says until the build's end.
-
-    Raises:
-        HostError: the build failed; the message has the end of what was said.
-    """
+    """Pass on what the engine says until the build's end, and if it failed, the end of that."""
     said: deque[str] = deque(maxlen=SHOWN_LINES)
     failure = ""
     for answer in answers:  # to the end also after a failure, or the connection stays open

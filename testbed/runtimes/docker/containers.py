@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.agent.launch import Mount
-from testbed.agent.settings import AgentSettings, Template
+from testbed.agent.settings import AgentSettings
 from testbed.host.environment import BASE
 from testbed.host.limits import (
     PERIOD_MICROSECONDS,
@@ -35,7 +35,6 @@ FIRST_PROCESS = ("/usr/bin/tini", "-s", "--")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 SCRATCH = {"/tmp": "rw,nosuid,nodev,size=16m,mode=1777"}
 AGENT_SCRATCH = {"/tmp": "rw,nosuid,nodev,mode=1777", "/run": "rw,nosuid,nodev,mode=755"}
-UNPRIVILEGED = "no-new-privileges"
 
 CAPABILITIES = (
     *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
@@ -56,13 +55,7 @@ CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "nod
 
 @dataclass(frozen=True)
 class Container:
-    """One container that is asked for.
-
-    Attributes:
-        whose: the node it is for, or the agent.
-        name: in the engine, unique on the host.
-        body: what the engine's API is sent to create it.
-    """
+    """A container that is asked for: the node it is for, its name, and what the API is sent."""
 
     whose: str
     name: str
@@ -76,23 +69,15 @@ def container_name(run: str, whose: str) -> str:
 
 def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:
     """What every container of a run is found by; a run's name may stand for another elsewhere."""
-    return {
-        RUN: plan.run,
-        FOLDER: str(folder.path),
-        SCENARIO: plan.labels.get("scenario", ""),
-    }
+    return {RUN: plan.run, FOLDER: str(folder.path), SCENARIO: plan.labels.get("scenario", "")}
 
 
 def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image: str) -> Container:
     """The container that a node's role is put into."""
     node = spec.node
     mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
-    labels = {
-        NODE: node.name,
-        ROLE: node.role,
-        INDEX: str(node.index),
-        CLASS: node.device_class,
-    }
+    gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
+    labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
     body = {
         "Image": image,
         "Entrypoint": list(FIRST_PROCESS),
@@ -105,10 +90,9 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
         "HostConfig": {
             **_HOST,
             **_limits(Limits.of(node)),
-            "SecurityOpt": [UNPRIVILEGED],
             "Tmpfs": SCRATCH,
             "Mounts": [_bind(mount) for mount in mounts],
-            "DeviceRequests": _gpus(node.gpus),
+            "DeviceRequests": [gpus] if node.gpus else [],
         },
     }
     return Container(node.name, container_name(plan.run, node.name), body)
@@ -121,10 +105,12 @@ def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) 
         Mount(CONTROL_GROUPS, CONTROL_GROUPS, writable=True),
         *(Mount(path, path) for path in start.reads),
     ]
+    # The engine is root, whoever asks it, and makes all control groups itself.
+    settings = AgentSettings(folder.path, start.detached, start.template, Users("root"), ())
     body = {
         "Image": image,
         "Entrypoint": list(FIRST_PROCESS),
-        "Cmd": ["python", "-P", "-m", AGENT_MODULE, _settings(folder, start).to_json()],
+        "Cmd": ["python", "-P", "-m", AGENT_MODULE, settings.to_json()],
         "Hostname": AGENT,
         "User": "0:0",
         "Env": _environment(start.environment),
@@ -136,7 +122,6 @@ def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) 
             "CapAdd": list(CAPABILITIES),
             "PidMode": "host",
             "CgroupnsMode": "host",
-            "SecurityOpt": [UNPRIVILEGED],
             "Tmpfs": AGENT_SCRATCH,
             "Mounts": [_bind(mount) for mount in mounts],
         },
@@ -153,6 +138,7 @@ _HOST: Mapping[str, Any] = {
     "RestartPolicy": {"Name": "no"},
     "Init": False,
     "AutoRemove": False,
+    "SecurityOpt": ["no-new-privileges"],
     "LogConfig": LOGGING,
 }
 
@@ -183,23 +169,7 @@ def _bind(mount: Mount) -> dict[str, Any]:
     }
 
 
-def _gpus(count: int) -> list[dict[str, Any]]:
-    return [{"Count": count, "Capabilities": [["gpu"]]}] if count else []
-
-
 def _environment(changes: Mapping[str, str | None]) -> list[str]:
     """As the API wants it; a name whose value is None is left out."""
     merged = {**ENVIRONMENT, **changes}
     return [f"{name}={value}" for name, value in merged.items() if value is not None]
-
-
-def _settings(folder: RunFolder, start: Start) -> AgentSettings:
-    """What the agent is told; the engine is root, whoever asks it."""
-    template: Template = start.template
-    return AgentSettings(
-        folder=folder.path,
-        detached=start.detached,
-        template=template,
-        users=Users("root"),
-        hierarchies=(),
-    )

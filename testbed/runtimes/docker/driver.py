@@ -9,29 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from testbed.errors import NodeError, RunNotFound, TestbedError
-from testbed.runtimes.base import (
-    STOP_SECONDS,
-    Condition,
-    ContainerSpec,
-    HostState,
-    NodeState,
-    Request,
-    Start,
-)
-from testbed.runtimes.docker.abilities import check_abilities, want_gpus
-from testbed.runtimes.docker.containers import (
-    AGENT,
-    agent_container,
-    node_container,
-)
-from testbed.runtimes.docker.engine import connect, describe
+from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, HostState, NodeState, Request, Start
+from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
+from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
 from testbed.runtimes.docker.faults import asking
 from testbed.runtimes.docker.image import check_image, image_name
 from testbed.runtimes.docker.lifecycle import (
-    ALIVE,
     Found,
     containers_of,
     find_containers,
@@ -59,7 +45,7 @@ LATE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class DockerDriver:
-    """See RuntimeDriver.
+    """Does what RuntimeDriver says, which documents its methods.
 
     Attributes:
         image: what containers are made from; None for the image of this very package.
@@ -81,18 +67,11 @@ class DockerDriver:
         return tuple(Request("engine", f"create {one.whose}", one.body) for one in containers)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
-        """Start the run's agent; returns once it answers."""
         with connect(self.address) as engine:
             image = self._image(engine, plan.nodes)
             check_abilities(plan.nodes, describe(engine))
-            return DockerLifeline.begin(
-                engine,
-                folder,
-                agent_container(plan, folder, start, image=image),
-                detached=start.detached,
-                address=self.address,
-                deadline_seconds=start.deadline_seconds,
-            )
+            agent = agent_container(plan, folder, start, image=image)
+            return DockerLifeline.begin(engine, folder, agent, start=start, address=self.address)
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
@@ -110,13 +89,11 @@ class DockerDriver:
             return make_all(engine, wanted)
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
-        """Remove the containers of nodes that were no part of the plan and have done their work."""
         with connect(self.address) as engine:
             found = [one for one in containers_of(engine, folder) if one.node in nodes]
             in_parallel(lambda one: remove(engine, one.identity), found)  # stop sees the rest
 
     def stop(self, folder: RunFolder) -> None:
-        """End a run and remove everything it has on this host, whoever started it."""
         with connect(self.address) as engine:
             there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
             for _ in attempts(folder, within_seconds=STOP_SECONDS):
@@ -128,76 +105,61 @@ class DockerDriver:
                         return
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
-        """Run a command in a node, with the node's restrictions; returns its exit status."""
         with connect(self.address) as engine:
             found = _container_of(engine, folder, node)
-            condition = _condition(found)
-            if condition != "running":
-                raise NodeError(f"{node} is {condition}: nothing can be run in it.")
+            if found.condition != "running":
+                raise NodeError(f"{node} is {found.condition}: nothing can be run in it.")
             return run_in(engine, found.identity, command, node=node, address=self.address)
 
     def state(self, folder: RunFolder) -> HostState:
-        """What there is of a run on this host now."""
         with connect(self.address) as engine:
             found = containers_of(engine, folder)
             nodes = [one for one in found if one.role != AGENT]
             pids = in_parallel(lambda one: pid_of(engine, one.identity), nodes)
         return HostState(
-            alive=any(one.role == AGENT and one.state in ALIVE for one in found),
+            alive=any(one.role == AGENT and one.condition != "ended" for one in found),
             nodes=tuple(
-                NodeState(one.node, "ended" if pid is None else _condition(one), pid)
+                NodeState(one.node, "ended" if pid is None else one.condition, pid)
                 for one, pid in zip(nodes, pids, strict=True)
             ),
         )
 
     def freeze(self, folder: RunFolder, node: str) -> None:
-        """Stop a node's processes where they are."""
-        from docker.errors import APIError
-
-        with connect(self.address) as engine, asking(node):
-            found = _container_of(engine, folder, node)
-            if _condition(found) == "ended":
-                raise _no_node(folder, node)
-            try:
-                engine.pause(found.identity)
-            except APIError as error:
-                if "already paused" not in str(error.explanation):
-                    raise
+        self._ask(folder, node, "pause", needless="already paused")
 
     def thaw(self, folder: RunFolder, node: str) -> None:
-        """Let a frozen node go on."""
-        from docker.errors import APIError
-
-        with connect(self.address) as engine, asking(node):
-            found = _container_of(engine, folder, node)
-            try:
-                engine.unpause(found.identity)
-            except APIError as error:
-                if "is not paused" not in str(error.explanation):
-                    raise
+        self._ask(folder, node, "unpause", needless="is not paused")
 
     def find(self) -> tuple[str, ...]:
-        """The names of all runs that have something on this host, with or without a folder."""
         with connect(self.address) as engine:
             return tuple(sorted({one.run for one in find_containers(engine)}))
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        """Runs that have something on this host, and whose folder has been deleted."""
         with connect(self.address) as engine:
             folders = {one.folder for one in find_containers(engine)}
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse limits that this engine cannot enforce on this host.
-
-        Raises:
-            HostError: no engine answers, or it has not the image; or a node has such a limit, CPUs
-                that are missing, or GPUs without a runtime for them; names it, and the cure.
-        """
+        """Refuse limits, CPUs and GPUs that this engine cannot give, and one without the image."""
         asked = tuple(nodes)
         with connect(self.address) as engine:
             check_abilities(asked, describe(engine))
             self._image(engine, asked)
+
+    def _ask(
+        self, folder: RunFolder, node: str, verb: Literal["pause", "unpause"], *, needless: str
+    ) -> None:
+        from docker.errors import APIError
+
+        with connect(self.address) as engine, asking(node):
+            found = _container_of(engine, folder, node)
+            if verb == "pause" and found.condition == "ended":
+                raise _no_node(folder, node)
+            try:
+                getattr(engine, verb)(found.identity)
+            except APIError as error:
+                if needless not in str(error.explanation):
+                    raise
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
         return check_image(engine, self.image or "", gpu=want_gpus(nodes))
@@ -236,9 +198,3 @@ def _no_node(folder: RunFolder, node: str) -> NodeError:
         f"{folder.name} has no node {node} that runs.",
         hint=f"`testbed ps {folder.name}` lists its nodes.",
     )
-
-
-def _condition(found: Found) -> Condition:
-    if found.state == "paused":
-        return "frozen"
-    return "running" if found.state == "running" else "ended"

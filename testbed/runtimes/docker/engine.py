@@ -1,15 +1,18 @@
-"""The connection to this machine's Docker engine, and the engines that runs cannot live in."""
+"""The connection to this machine's Docker engine, and what an engine cannot give to a run."""
 
 from __future__ import annotations
 
 import errno
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
+from testbed.host.hierarchies import check_present, find_hierarchies
+from testbed.host.limits import Limits, settings
 from testbed.runtimes.docker.faults import engine_faults
+from testbed.topology import NodeSpec
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -25,6 +28,12 @@ CALL_SECONDS = 120.0
 """The engine answers in a fraction of a second, and in tens of them where a disk is slow."""
 
 PROBE_SECONDS = 10.0
+
+ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
+"""Limits of a node, and what an engine says true to where its kernel can enforce them."""
+
+GPU_RUNTIME = "nvidia"
+REMOVE = "or remove it from the scenario"
 
 
 def connect(address: str | None = None) -> APIClient:
@@ -68,11 +77,7 @@ def socket_path(address: str | None = None) -> str:
 
 
 def describe(engine: APIClient) -> Mapping[str, Any]:
-    """What ``docker info`` tells.
-
-    Raises:
-        HostError: the engine does not answer.
-    """
+    """What ``docker info`` tells."""
     with engine_faults("asking what it is"):
         info: Mapping[str, Any] = engine.info()
     return info
@@ -80,9 +85,6 @@ def describe(engine: APIClient) -> Mapping[str, Any]:
 
 def refuse(info: Mapping[str, Any]) -> None:
     """Refuse engines whose containers this machine's agent could not enter. Pure.
-
-    Args:
-        info: what ``docker info`` tells of the engine.
 
     Raises:
         HostError: it is one of these; names what to use instead.
@@ -106,8 +108,40 @@ def refuse(info: Mapping[str, Any]) -> None:
         )
     if info.get("OSType", "linux") != "linux":
         raise HostError(
-            f"This Docker engine runs {info['OSType']} containers.", hint=_upper(NATIVE)
+            f"This Docker engine runs {info['OSType']} containers.", hint="Use `runtime: native`."
         )
+
+
+def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
+    """Refuse what this engine, of which ``docker info`` tells ``info``, cannot give to nodes.
+
+    Raises:
+        HostError: a node has a limit that nobody enforces, CPUs that are missing, or GPUs in an
+            engine without a runtime for them; names it, and the cure.
+    """
+    for node in nodes:
+        whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
+        for limit, told in ENFORCED_BY.items():
+            wanted = getattr(node, limit)
+            if wanted is not None and not info.get(told, False):
+                raise HostError(
+                    f"{whose}: {limit} {wanted} is a limit, and the kernel under this Docker "
+                    "engine cannot enforce it.",
+                    hint=f"`docker info` ends with what the kernel lacks: add it, {REMOVE}.",
+                )
+        settings(Limits.of(node), "cpu", 1)  # refuses what no kernel can hold
+        if node.cpuset is not None:
+            check_present(whose, node.cpuset, find_hierarchies())
+        if node.gpus and GPU_RUNTIME not in info.get("Runtimes", {}):
+            raise HostError(
+                f"{whose}: gpus {node.gpus}, and this Docker engine has no runtime {GPU_RUNTIME}.",
+                hint=f"Install the NVIDIA Container Toolkit, {REMOVE}.",
+            )
+
+
+def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
+    """Whether any node is to have a GPU; then all have the image that can use one."""
+    return any(node.gpus for node in nodes)
 
 
 def _reach(path: str) -> None:
@@ -123,17 +157,9 @@ def _reach(path: str) -> None:
                 f"in again), or {NATIVE}.",
             ) from None
         except OSError as error:
-            reason = error.strerror or str(error)
+            absent = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
+            cure = "Start it (sudo systemctl start docker)" if absent else "See `docker version`"
             raise HostError(
-                f"No Docker engine answers at {path}: {reason}.", hint=_start(error)
+                f"No Docker engine answers at {path}: {error.strerror or error}.",
+                hint=f"{cure}, or {NATIVE}.",
             ) from None
-
-
-def _start(error: OSError) -> str:
-    if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
-        return f"Start it (sudo systemctl start docker), or {NATIVE}."
-    return f"See `docker version`, or {NATIVE}."
-
-
-def _upper(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."

@@ -36,11 +36,7 @@ LACKS = (
 
 @contextmanager
 def engine_faults(doing: str) -> Iterator[None]:
-    """Inside, whatever the engine answers, or fails to, is a HostError that says ``doing`` what.
-
-    Raises:
-        HostError: the engine refused, did not answer, or went away.
-    """
+    """Inside, an engine that refuses, or goes away, is a HostError that says ``doing`` what."""
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
@@ -66,11 +62,7 @@ def refused(doing: str, reason: str) -> HostError:
 
 @contextmanager
 def asking(whose: str) -> Iterator[None]:
-    """Inside, whatever the engine answers, or fails to, is an error that names the container.
-
-    Raises:
-        HostError, NodeError: see ``explain``; or the engine did not answer, or went away.
-    """
+    """Inside, an engine that refuses, or goes away, is an error that names the container."""
     from docker.errors import APIError
 
     with engine_faults(f"working on the container of {whose}"):
@@ -81,13 +73,7 @@ def asking(whose: str) -> Iterator[None]:
 
 
 def explain(whose: str, status: int | None, reason: str) -> TestbedError:
-    """The error for an answer of the engine. Pure.
-
-    Args:
-        whose: the node, for the message.
-        status: of the answer, as HTTP has it.
-        reason: what the engine said.
-    """
+    """The error for an answer of the engine, whose ``status`` is HTTP's. Pure."""
     reason = reason.strip().rstrip(".")
     if found := MISSING_SOURCE.search(reason):
         return NodeError(f"{whose}: No such file or directory: {found[1]}")

@@ -1,38 +1,34 @@
-"""The image of agent and nodes: what it is called, and whether the engine has it."""
+"""The images of ours that the engine has, told apart from others by a label, and the one to use."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from testbed import __version__
 from testbed.errors import HostError
 from testbed.runtimes.docker.faults import BUILD, engine_faults
 from testbed.runtimes.docker.sources import DISTRIBUTION, hash_sources, image_sources
-from testbed.runtimes.docker.stock import NODES, SOURCE_LABEL, VERSION_LABEL, list_images
 
 if TYPE_CHECKING:
     from docker import APIClient
 
+SOURCE_LABEL = "org.edge-testbed.source"
+VERSION_LABEL = "org.edge-testbed.version"
+PART_LABEL = "org.edge-testbed.part"
+"""On every image of ours: what it is for."""
+
+NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
+
 
 def source_hash() -> str:
-    """12 hexadecimal digits of everything the image is made of.
-
-    Raises:
-        HostError: the recipe of the image is not there.
-    """
+    """12 hexadecimal digits of everything the image is made of; see ``image_sources``."""
     return hash_sources(image_sources())
 
 
 def image_name(*, gpu: bool = False, source: str = "") -> str:
-    """The name of the image that holds this very package.
-
-    Args:
-        gpu: of the one whose torch uses NVIDIA GPUs.
-        source: hash of the package's sources where it is known.
-
-    Raises:
-        HostError: the recipe of the image is not there.
-    """
+    """The name of the image that holds this very package, whose ``source_hash`` may be known."""
     return f"{DISTRIBUTION}:{__version__}-{source or source_hash()}{'-gpu' if gpu else ''}"
 
 
@@ -47,18 +43,16 @@ def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
     Raises:
         HostError: there is none, or it holds another version of the package.
     """
-    from docker.errors import ImageNotFound
-
     expected = source_hash()
     wanted = name or image_name(gpu=gpu, source=expected)
     hint = f"Try: {BUILD}{' --gpu' if gpu else ''}"
-    with engine_faults("looking for the image"):
-        try:
-            labels = engine.inspect_image(wanted)["Config"]["Labels"] or {}
-        except ImageNotFound:
-            labels = None
+    labels = labels_of(engine, wanted, doing="looking for the image")
     if labels is None:
-        raise HostError(_missing(engine, wanted), hint=hint)
+        others = [one.name for one in list_images(engine) if one.part == NODES and one.name]
+        instead = f", which is of this version of testbed; it has {', '.join(others)}"
+        raise HostError(
+            f"The Docker engine has no image {wanted}{instead if others else ''}.", hint=hint
+        )
     found = labels.get(SOURCE_LABEL)
     if found != expected:
         holds = f"testbed {labels.get(VERSION_LABEL)} ({found})" if found else "no testbed"
@@ -69,11 +63,82 @@ def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
     return wanted
 
 
-def _missing(engine: APIClient, wanted: str) -> str:
-    others = [image.name for image in list_images(engine) if image.part == NODES and image.name]
-    if not others:
-        return f"The Docker engine has no image {wanted}."
-    return (
-        f"The Docker engine has no image {wanted}, which is of this version of testbed;"
-        f" it has {', '.join(others)}."
-    )
+def labels_of(
+    engine: APIClient, name: str, *, doing: str = "looking for images"
+) -> dict[str, str] | None:
+    """The labels of an image; None if the engine has not got it."""
+    from docker.errors import ImageNotFound
+
+    with engine_faults(doing):
+        try:
+            return engine.inspect_image(name)["Config"]["Labels"] or {}
+        except ImageNotFound:
+            return None
+
+
+@dataclass(frozen=True)
+class OwnImage:
+    """An image that ``testbed image build`` made.
+
+    Attributes:
+        identity: the engine's name for it, ``sha256:...``.
+        name: repository and tag; empty if it has none (left of a build).
+        part: NODES, or what such an image is built from.
+        source: hash of the sources it holds; empty unless it is for nodes.
+        created: when, in seconds since 1970.
+        size_bytes: with everything it shares with others.
+    """
+
+    identity: str
+    name: str
+    part: str
+    source: str
+    created: float
+    size_bytes: int
+
+    @property
+    def reference(self) -> str:
+        """What the engine knows it by."""
+        return self.name or self.identity
+
+
+def list_images(engine: APIClient) -> list[OwnImage]:
+    """The engine's images that are ours, the newest first."""
+    with engine_faults("listing images"):
+        found = engine.images(filters={"label": PART_LABEL})
+    images = [image for entry in found for image in _own_images(entry)]
+    return sorted(images, key=lambda image: (-image.created, image.name))
+
+
+def remove_images(
+    engine: APIClient, is_current: Callable[[OwnImage], bool]
+) -> Iterator[tuple[OwnImage, str]]:
+    """Remove our images but current ones and those in use; yields each, and why it was kept."""
+    from docker.errors import APIError, ImageNotFound
+
+    for image in list_images(engine):
+        if is_current(image):
+            continue
+        kept = ""
+        with engine_faults("removing images"):
+            try:
+                engine.remove_image(image.reference)
+            except ImageNotFound:
+                continue  # went with one that it was made for
+            except APIError as error:
+                if error.status_code != 409:
+                    raise
+                kept = error.explanation or "in use"
+        yield image, kept
+
+
+def _own_images(entry: dict[str, Any]) -> Iterator[OwnImage]:
+    for name in entry["RepoTags"] or [""]:
+        yield OwnImage(
+            identity=entry["Id"],
+            name="" if name == "<none>:<none>" else name,
+            part=entry["Labels"][PART_LABEL],
+            source=entry["Labels"].get(SOURCE_LABEL, ""),
+            created=float(entry["Created"]),
+            size_bytes=entry["Size"],
+        )

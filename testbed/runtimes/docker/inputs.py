@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from testbed.errors import HostError
 from testbed.runtimes.docker import offline
 from testbed.runtimes.docker.faults import engine_faults, refused
+from testbed.runtimes.docker.image import BASE, PART_LABEL, WHEELS, labels_of
 from testbed.runtimes.docker.sources import DISTRIBUTION, hash_dependencies, hash_requirements
-from testbed.runtimes.docker.stock import BASE, PART_LABEL, WHEELS
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -63,11 +63,7 @@ def find_inputs(
 ) -> dict[str, str]:
     """The arguments of the build, once the engine has, or can get, what they name.
 
-    Args:
-        engine: the engine's API.
-        variant: which image.
-        sources: what it is made of.
-        say: is told what is done and why.
+    ``say`` is told what is done and why.
 
     Raises:
         HostError: it cannot be had; the message says what is missing.
@@ -85,30 +81,15 @@ def find_inputs(
     return {"BASE_IMAGE": _own_base(engine, say), "WHEELS": _own_wheels(engine, sources, say)}
 
 
-def has_image(engine: APIClient, name: str) -> bool:
-    """Whether the engine has an image.
-
-    Raises:
-        HostError: the engine does not answer.
-    """
-    from docker.errors import ImageNotFound
-
-    with engine_faults("looking for images"):
-        try:
-            engine.inspect_image(name)
-        except ImageNotFound:
-            return False
-        return True
-
-
 def _refusal(engine: APIClient, name: str) -> str:
     """Why the engine cannot get an image; empty if it has it or can."""
     from docker.errors import APIError
     from requests.exceptions import Timeout
 
-    if has_image(engine, name):
+    if labels_of(engine, name) is not None:
         return ""
-    with engine_faults("asking the registry"), _patience(engine, REGISTRY_SECONDS):
+    usual, engine.timeout = engine.timeout, REGISTRY_SECONDS  # a firewall may keep one silent
+    with engine_faults("asking the registry"):
         try:
             engine.inspect_distribution(name)
         except Timeout:
@@ -119,22 +100,14 @@ def _refusal(engine: APIClient, name: str) -> str:
                     f"The registry answers that there is no image {name}, or not for you."
                 ) from error
             return error.explanation or str(error)
+        finally:
+            engine.timeout = usual
     return ""
-
-
-@contextmanager
-def _patience(engine: APIClient, seconds: float) -> Iterator[None]:
-    """Inside, the engine has so long to answer; a firewall may keep a registry silent."""
-    usual, engine.timeout = engine.timeout, seconds
-    try:
-        yield
-    finally:
-        engine.timeout = usual
 
 
 def _own_base(engine: APIClient, say: Callable[[str], None]) -> str:
     name = f"{DISTRIBUTION}-base:{offline.base_hash()}"
-    if has_image(engine, name):
+    if labels_of(engine, name) is not None:
         say(f"base: {name}, made before")
     else:
         say(f"base: a Debian {offline.SUITE} made by mmdebstrap")
@@ -145,7 +118,7 @@ def _own_base(engine: APIClient, say: Callable[[str], None]) -> str:
 
 def _own_wheels(engine: APIClient, sources: Mapping[str, bytes], say: Callable[[str], None]) -> str:
     name = f"{DISTRIBUTION}-wheels:{hash_requirements(sources)}"
-    if has_image(engine, name):
+    if labels_of(engine, name) is not None:
         say(f"packages: {name}, downloaded before")
     else:
         say("packages: downloaded by this host's pip")
@@ -165,11 +138,7 @@ def _work_folder() -> Iterator[Path]:
 
 
 def import_archive(engine: APIClient, archive: Path, name: str, part: str) -> None:
-    """Make an image of one layer of a tar archive.
-
-    Raises:
-        HostError: the engine failed, or has no room.
-    """
+    """Make an image of one layer of a tar archive; HostError if the engine fails or is full."""
     repository, _, tag = name.partition(":")
     with engine_faults(f"importing {name}"):
         answer = engine.import_image(

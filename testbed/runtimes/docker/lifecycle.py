@@ -1,4 +1,7 @@
-"""Makes, finds and removes the containers of a run, many of them at a time."""
+"""Makes, finds and removes the containers of a run, many of them at a time.
+
+Every function raises HostError where the engine does not answer.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed.errors import HostError, NodeError, TestbedError
-from testbed.runtimes.docker.containers import (
-    AGENT,
-    FOLDER,
-    INDEX,
-    NODE,
-    ROLE,
-    RUN,
-    Container,
-)
+from testbed.runtimes.base import Condition
+from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
 from testbed.runtimes.docker.engine import THREADS
 from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, asking
 from testbed.telemetry.folder import RunFolder
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-ALIVE = ("running", "paused")
+CONDITIONS: Mapping[str, Condition] = {"running": "running", "paused": "frozen"}
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
 END_SECONDS = 10
@@ -39,16 +37,10 @@ END_SECONDS = 10
 
 @dataclass(frozen=True)
 class Found:
-    """A container of ours as the engine has it.
+    """A container of ours as the engine has it; ``node`` and ``role`` are AGENT for the agent's.
 
     Attributes:
         identity: the engine's name for it.
-        name: its name.
-        node: the node it is for, or ``agent``.
-        run: name of its run.
-        folder: the run's folder.
-        role: of the node, or ``agent``.
-        index: of a worker.
         state: in the engine's words: running, paused, exited, ...
     """
 
@@ -61,24 +53,22 @@ class Found:
     index: int
     state: str
 
+    @property
+    def condition(self) -> Condition:
+        """The same in words of ours."""
+        return CONDITIONS.get(self.state, "ended")
+
 
 def find_containers(engine: APIClient, *labels: str) -> list[Found]:
-    """The containers that have all these labels, as a plan orders nodes, the agent first.
-
-    Raises:
-        HostError: the engine does not answer.
-    """
+    """The containers that have all these labels, as a plan orders nodes, the agent first."""
     with asking("a run"):
         entries = engine.containers(all=True, filters={"label": [RUN, FOLDER, *labels]})
-    return sorted((_found(entry) for entry in entries), key=_place)
+    place = attrgetter("role", "index", "name")
+    return sorted(map(_found, entries), key=lambda one: (one.role != AGENT, place(one)))
 
 
 def containers_of(engine: APIClient, folder: RunFolder) -> list[Found]:
-    """The containers of one run, without those of runs with the same name in other folders.
-
-    Raises:
-        HostError: the engine does not answer.
-    """
+    """The containers of one run, without those of runs with the same name in other folders."""
     return find_containers(engine, f"{RUN}={folder.name}", f"{FOLDER}={folder.path}")
 
 
@@ -101,10 +91,7 @@ def make_all(engine: APIClient, containers: Sequence[Container]) -> dict[str, in
 def make(engine: APIClient, container: Container, made: list[str]) -> int:
     """Make and start one container; the pid of its first process on the host.
 
-    Args:
-        engine: the engine.
-        container: what is asked for.
-        made: gets the container's identity as soon as it has one.
+    ``made`` gets the container's identity as soon as it has one.
 
     Raises:
         HostError, NodeError: it cannot be made; names it.
@@ -122,11 +109,7 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
 
 
 def pid_of(engine: APIClient, identity: str) -> int | None:
-    """The pid of a container's first process; None if it has ended, or the container is gone.
-
-    Raises:
-        HostError: the engine does not answer.
-    """
+    """The pid of a container's first process; None if it has ended, or the container is gone."""
     from docker.errors import NotFound
 
     with asking("a run"):
@@ -152,7 +135,6 @@ def image_of_run(engine: APIClient, folder: RunFolder) -> str:
 
     Raises:
         NodeError: the run has no agent any more.
-        HostError: the engine does not answer.
     """
     from docker.errors import ImageNotFound
 
@@ -169,11 +151,7 @@ def image_of_run(engine: APIClient, folder: RunFolder) -> str:
 
 
 def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
-    """The exit status of a run's agent, which has ended; None if its container was removed.
-
-    Raises:
-        HostError: the engine does not answer.
-    """
+    """The exit status of a run's agent, which has ended; None if its container was removed."""
     from docker.errors import NotFound
 
     for agent in containers_of(engine, folder):
@@ -184,10 +162,7 @@ def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
 
 
 def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool:
-    """Remove every container of a run, whatever state it is in: the agent's, then the others.
-
-    Returns:
-        Whether there was any.
+    """Remove every container of a run, whatever state it is in; returns whether there was any.
 
     Raises:
         HostError: one is still there at ``deadline`` (``time.monotonic``); names it.
@@ -196,22 +171,19 @@ def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool
     while found := containers_of(engine, folder):
         there = True
         agents = [one for one in found if one.role == AGENT]
-        others = [one for one in found if one.role != AGENT]
         in_parallel(lambda one: _let_end(engine, one), agents)
-        refusals = [
-            *in_parallel(lambda one: remove(engine, one.identity), agents),
-            *in_parallel(lambda one: remove(engine, one.identity), others),
-        ]
-        left = [(one, why) for one, why in zip((*agents, *others), refusals, strict=True) if why]
-        if not left:
-            continue  # and see that they are gone
-        if time.monotonic() > deadline:
-            one, why = left[0]
+        left: dict[str, str] = {}
+        for some in (agents, [one for one in found if one.role != AGENT]):
+            refusals = in_parallel(lambda one: remove(engine, one.identity), some)
+            left |= {one.name: why for one, why in zip(some, refusals, strict=True) if why}
+        if left and time.monotonic() > deadline:
+            name, why = next(iter(left.items()))
             raise HostError(
-                f"the container {one.name} of {folder.name} cannot be removed: {why}.",
-                hint=f"Try `docker rm -f {one.name}`, then run `testbed down` again.",
+                f"the container {name} of {folder.name} cannot be removed: {why}.",
+                hint=f"Try `docker rm -f {name}`, then run `testbed down` again.",
             )
-        time.sleep(RETRY_SECONDS)
+        if left:  # if not, only see that they are gone
+            time.sleep(RETRY_SECONDS)
     return there
 
 
@@ -220,9 +192,6 @@ def _let_end(engine: APIClient, agent: Found) -> None:
 
     Roles end with their agent. If the engine kills it, all of them are left to the engine, which
     takes up to a second over each while it is busy killing a container.
-
-    Raises:
-        HostError: the engine does not answer.
     """
     from docker.errors import APIError
     from requests.exceptions import ConnectionError as Silence
@@ -237,11 +206,7 @@ def _let_end(engine: APIClient, agent: Found) -> None:
 
 
 def remove(engine: APIClient, identity: str) -> str:
-    """Kill a container and remove it; why it is still there, or nothing.
-
-    Raises:
-        HostError: the engine does not answer.
-    """
+    """Kill a container and remove it; why it is still there, or nothing."""
     from docker.errors import APIError
 
     with asking("a run"):
@@ -269,50 +234,34 @@ def in_parallel(act: Callable[[Item], Outcome], items: Iterable[Item]) -> list[O
 
 
 def _create(engine: APIClient, container: Container) -> str:
+    """Create a container, in the place of one of the same node that has ended."""
     from docker.errors import APIError
 
+    create = partial(engine.create_container_from_config, dict(container.body), container.name)
     try:
-        return _create_anew(engine, container)
+        return str(create()["Id"])
     except APIError as error:
         if error.status_code != CONFLICT:
             raise
     holder = engine.inspect_container(container.name)
-    if not _is_leftover(holder, container):
-        raise _name_taken(container, holder["Config"]["Labels"] or {}, running=_runs(holder))
+    _check_ended(container, holder["Config"]["Labels"] or {}, holder["State"]["Status"])
     remove(engine, holder["Id"])
-    return _create_anew(engine, container)
+    return str(create()["Id"])
 
 
-def _create_anew(engine: APIClient, container: Container) -> str:
-    made: Mapping[str, str] = engine.create_container_from_config(
-        dict(container.body), container.name
-    )
-    return made["Id"]
-
-
-def _is_leftover(holder: Mapping[str, Any], container: Container) -> bool:
-    """Whether a container is the one of the same node, which has ended."""
-    return _is_same(holder["Config"]["Labels"] or {}, container) and not _runs(holder)
-
-
-def _is_same(labels: Mapping[str, str], container: Container) -> bool:
+def _check_ended(container: Container, labels: Mapping[str, str], state: str) -> None:
+    """Refuse a name that is another run's, or nobody's of ours, or a node's that still runs."""
     wanted = container.body["Labels"]
-    return all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE))
-
-
-def _runs(holder: Mapping[str, Any]) -> bool:
-    return holder["State"]["Status"] in ALIVE
-
-
-def _name_taken(container: Container, labels: Mapping[str, str], *, running: bool) -> TestbedError:
-    if running and _is_same(labels, container):
-        return NodeError(f"{container.whose} runs already.")
+    if all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE)):
+        if state in CONDITIONS:
+            raise NodeError(f"{container.whose} runs already.")
+        return
     if FOLDER in labels:
-        return HostError(
+        raise HostError(
             f"the container {container.name} exists: a run of that name is in {labels[FOLDER]}.",
             hint=f"End that one with `testbed down {labels.get(RUN)}`, or choose another --name.",
         )
-    return HostError(
+    raise HostError(
         f"the container {container.name} exists, and is not of testbed's making.",
         hint=f"Remove it with `docker rm -f {container.name}`, or choose another --name.",
     )
@@ -331,7 +280,3 @@ def _found(entry: Mapping[str, Any]) -> Found:
         index=int(index) if index.isdecimal() else 0,
         state=entry["State"],
     )
-
-
-def _place(found: Found) -> tuple[bool, str, int, str]:
-    return found.role != AGENT, found.role, found.index, found.name

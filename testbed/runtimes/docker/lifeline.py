@@ -14,20 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from testbed.agent.settings import (
-    AGENT_LOG,
-    AGENT_SOCKET,
-    AGENT_TOKEN,
-    COMMIT,
-    LIFELINE_SOCKET,
-    OWN_FAILURE,
-    OnHangup,
-)
+from testbed.agent.settings import AGENT_LOG, COMMIT, LIFELINE_SOCKET, OWN_FAILURE, SERVED, OnHangup
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.process import Process, has_ended
-from testbed.host.reports import ReportPipe
+from testbed.host.reports import ReportPipe, last_lines
 from testbed.host.sockets import pid_of_listener, short_path
-from testbed.runtimes.base import STOP_SECONDS, Lifeline
+from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import (
@@ -50,7 +42,7 @@ NOTICE_SECONDS = 0.5
 
 @dataclass
 class DockerLifeline(Lifeline):
-    """See Lifeline."""
+    """Does what Lifeline says, which documents its methods."""
 
     folder: RunFolder
     detached: bool
@@ -67,25 +59,15 @@ class DockerLifeline(Lifeline):
         folder: RunFolder,
         agent: Container,
         *,
-        detached: bool,
+        start: Start,
         address: str | None,
-        deadline_seconds: float,
     ) -> Self:
         """Make the agent's container, hand the run to it, and wait until it answers.
 
-        Args:
-            engine: the engine.
-            folder: of the run.
-            agent: the container that is asked for.
-            detached: whether the run outlives this process.
-            address: of the engine, for when the run is stopped.
-            deadline_seconds: by when the agent must be ready.
-
-        Raises:
-            HostError, NodeError: see RuntimeDriver.start.
+        ``address`` is the engine's, for when the run is stopped. Raises as RuntimeDriver.start.
         """
-        deadline = time.monotonic() + deadline_seconds
-        lifeline = cls(folder, detached, address, _prepare(folder))
+        deadline = time.monotonic() + start.deadline_seconds
+        lifeline = cls(folder, start.detached, address, _prepare(folder))
         try:
             lifeline._take_hold(engine, agent, deadline=deadline)
         except BaseException:
@@ -99,7 +81,6 @@ class DockerLifeline(Lifeline):
 
     @property
     def pid(self) -> int:
-        """The agent's pid."""
         return self._pid
 
     def ended(self) -> bool:
@@ -107,7 +88,6 @@ class DockerLifeline(Lifeline):
         return self._pidfd is None or has_ended(self._pidfd, 0)
 
     def stop(self) -> None:
-        """End the run and remove everything it has on this host. Stopping twice is harmless."""
         deadline = time.monotonic() + STOP_SECONDS
         self._hang_up()
         with connect(self.address) as engine:
@@ -117,11 +97,6 @@ class DockerLifeline(Lifeline):
         clear(self.folder)
 
     def on_hangup(self, action: OnHangup) -> None:
-        """Say what the run is to do when this process closes the lifeline, or dies.
-
-        Raises:
-            NodeError: the agent has ended.
-        """
         try:
             if self._socket is None:
                 raise BrokenPipeError
@@ -143,7 +118,6 @@ class DockerLifeline(Lifeline):
         )
 
     def close(self) -> None:
-        """Let go of the run: from now on its folder's lock is no longer held by this process."""
         self._hang_up()
         for descriptor in (self._lock, self._pidfd):
             if descriptor is not None:
@@ -181,16 +155,10 @@ class DockerLifeline(Lifeline):
                 raise
             if not alive or time.monotonic() > deadline:
                 how = "does not listen in time" if alive else "ended before it listened"
-                raise NodeError(f"the agent: {how}.{self._explain(engine, identity)}")
+                log = self.folder.log(AGENT_LOG)
+                said = last_lines(log) if log.stat().st_size else last_words(engine, identity)
+                raise NodeError(f"the agent: {how}.{said}")
             time.sleep(POLL_SECONDS)
-
-    def _explain(self, engine: APIClient, identity: str) -> str:
-        """What the agent's log ends with, or its container printed before there was a log."""
-        written = self.folder.log(AGENT_LOG)
-        lines = written.read_text(errors="replace").splitlines()[-10:]
-        if lines:
-            return f" Last lines of {written}:\n" + "\n".join(lines)
-        return last_words(engine, identity)
 
     def _hang_up(self) -> None:
         if self._socket is not None:
@@ -200,20 +168,13 @@ class DockerLifeline(Lifeline):
 
 def clear(folder: RunFolder) -> None:
     """Remove what a run's agent has left in the folder."""
-    for name in (AGENT_SOCKET, AGENT_TOKEN, LIFELINE_SOCKET):
+    for name in (*SERVED, LIFELINE_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
 
 
 def _prepare(folder: RunFolder) -> int:
-    """Make what the agent needs in the run folder; the run's lock.
-
-    Raises:
-        HostError: it cannot be made.
-        NodeError: the run is in use.
-    """
+    """Make what the agent needs in the run folder; the run's lock."""
     try:
-        folder.control.mkdir(mode=0o700, exist_ok=True)
-        folder.logs.mkdir(exist_ok=True)
         lock = take_lock(folder)
     except OSError as error:
         raise HostError(
@@ -225,11 +186,7 @@ def _prepare(folder: RunFolder) -> int:
 
 
 def _agent_behind(peer: socket.socket) -> int:
-    """The pid of the agent, which listens at the other end.
-
-    Raises:
-        HostError: it is none of this process's pid namespace.
-    """
+    """The pid of the agent, which listens at the other end; in here, or nobody could watch it."""
     pid = pid_of_listener(peer)
     if pid == 0:
         raise HostError(

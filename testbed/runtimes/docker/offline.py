@@ -6,14 +6,16 @@ import hashlib
 import os
 import platform
 import re
+import signal
+import subprocess
 import sys
 import tarfile
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.runtimes.docker.commands import run_command
 from testbed.runtimes.docker.sources import CONSTRAINTS, REQUIREMENTS
 
 SUITE = "bookworm"
@@ -25,6 +27,8 @@ GLIBC_MINORS = range(17, 37)
 
 WHEEL_FOLDER = "srv"
 INDEX_TIMEOUT_SECONDS = 3.0
+GRACE_SECONDS = 10.0
+SHOWN_LINES = 12
 
 MMDEBSTRAP = (
     *("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,tini,iperf3"),
@@ -44,9 +48,7 @@ def base_hash() -> str:
 def make_base(folder: Path, environment: Mapping[str, str]) -> Path:
     """A tar archive of a Debian with Python, tini and iperf3, made by mmdebstrap.
 
-    Args:
-        folder: where to work; must be readable to everyone, as mmdebstrap may run as another user.
-        environment: that of the command.
+    It works in a folder that must be readable to everyone: mmdebstrap may run as another user.
 
     Raises:
         HostError: mmdebstrap is missing or failed.
@@ -129,3 +131,47 @@ def _answers(index: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def run_command(
+    command: Sequence[str], *, doing: str, environment: Mapping[str, str], hint: str = ""
+) -> None:
+    """Run a command to its end, silently; interrupted, it is ended with all its children.
+
+    Raises:
+        HostError: there is no such command, or it failed; the message has the end of what it said.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="backslashreplace",
+            env=environment,
+            process_group=0,
+        )
+    except FileNotFoundError:
+        raise HostError(f"There is no command {command[0]}, for {doing}.", hint=hint) from None
+    with process:
+        try:
+            said, _ = process.communicate()
+        except BaseException:
+            _end(process)
+            raise
+    if process.returncode:
+        lines = [line for line in said.splitlines() if line.strip()][-SHOWN_LINES:]
+        raise HostError("\n  ".join([f"`{command[0]}` failed {doing}:", *lines]), hint=hint)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a command and its children: it may clean up, but not for long."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

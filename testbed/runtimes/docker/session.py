@@ -9,8 +9,8 @@ import signal
 import socket
 import termios
 import tty
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,21 +31,16 @@ NOT_FOUND = 127
 NO_SUCH_COMMAND = b"executable file not found"
 """What the engine says then, as if the command did; its status differs from release to release."""
 
-Unpack = Callable[[bytes], Iterator[tuple[int, bytes]]]
+Unpack = Callable[[bytes], Iterable[tuple[int, bytes]]]
 """What a piece of the conversation says, by the number of the stream it goes to."""
 
 
 def run_in(
     engine: APIClient, identity: str, command: Sequence[str], *, node: str, address: str | None
 ) -> int:
-    """Run a command in a container, as the container's user; returns its exit status.
+    """Run a command in a node's container, as the container's user; returns its exit status.
 
-    Args:
-        engine: the engine.
-        identity: of the container.
-        command: program and arguments.
-        node: whose container it is, for messages.
-        address: of the engine, as ``connect`` takes it.
+    ``address`` is the engine's, as ``connect`` takes it.
 
     Raises:
         HostError, NodeError: the engine refuses or goes away.
@@ -60,10 +55,13 @@ def run_in(
         peer.connect(socket_path(address))
         _begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=terminal)
         if terminal:
-            held.enter_context(_raw_terminal())
+            before = termios.tcgetattr(STDIN)
+            held.callback(termios.tcsetattr, STDIN, termios.TCSADRAIN, before)
+            tty.setraw(STDIN)  # keys go to the command as they are pressed, Ctrl-C too
             resize = partial(_resize, engine, made)
-            held.enter_context(_called_when_resized(resize))
-            last = _carry(peer, _plain, begun=resize)
+            usual = signal.signal(signal.SIGWINCH, lambda number, frame: resize())
+            held.callback(signal.signal, signal.SIGWINCH, usual)
+            last = _carry(peer, lambda data: [(STDOUT, data)], begun=resize)
         else:
             last = _carry(peer, _Frames().unpack, begun=lambda: None)
         status = engine.exec_inspect(made)["ExitCode"]
@@ -78,9 +76,6 @@ def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None
     """Start the command; from then on its streams go through the connection.
 
     The engine's client would do this too, and lose output that comes right behind the header.
-
-    Raises:
-        NodeError: the engine refuses.
     """
     options: dict[str, object] = {"Detach": False, "Tty": terminal}
     if terminal:
@@ -109,13 +104,8 @@ def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None
 def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) -> bytes:
     """Carry this process's input to the command and its output back, until it ends.
 
-    Args:
-        peer: the connection.
-        unpack: takes its pieces apart.
-        begun: called when the command has said something for the first time.
-
-    Returns:
-        The last piece of output.
+    ``begun`` is called when the command has said something for the first time. Returns the last
+    piece of output.
     """
     poller = select.poll()
     for descriptor in (STDIN, peer.fileno()):
@@ -155,10 +145,6 @@ def _write(stream: int, data: bytes) -> None:
         data = data[os.write(target, data) :]
 
 
-def _plain(data: bytes) -> Iterator[tuple[int, bytes]]:
-    yield STDOUT, data
-
-
 class _Frames:
     """Takes the streams apart that come one in the other's midst."""
 
@@ -176,17 +162,6 @@ class _Frames:
             self._partial = self._partial[end:]
 
 
-@contextmanager
-def _raw_terminal() -> Iterator[None]:
-    """Keys go to the command as they are pressed, Ctrl-C too."""
-    before = termios.tcgetattr(STDIN)
-    tty.setraw(STDIN)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
-
-
 def _resize(engine: APIClient, made: str) -> None:
     """Make the command's terminal as large as this process's."""
     from docker.errors import APIError
@@ -194,12 +169,3 @@ def _resize(engine: APIClient, made: str) -> None:
     size = os.get_terminal_size(STDOUT)
     with suppress(APIError):  # the command has just ended
         engine.exec_resize(made, size.lines, size.columns)
-
-
-@contextmanager
-def _called_when_resized(resize: Callable[[], None]) -> Iterator[None]:
-    before = signal.signal(signal.SIGWINCH, lambda number, frame: resize())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGWINCH, before)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -74,21 +75,15 @@ def _recipe_of_clone(root: Path) -> dict[str, Path]:
 
 def _recipe_installed() -> dict[str, Path]:
     """The recipe as it was installed with the package, below share/edge-testbed."""
-    recipe = dict(_find_recipe())
+    recipe: dict[str, Path] = {}
+    with suppress(PackageNotFoundError):
+        for file in distribution(DISTRIBUTION).files or []:
+            _, found, name = file.as_posix().rpartition(f"share/{DISTRIBUTION}/")
+            if found and name in RECIPE:
+                recipe[name] = Path(str(file.locate())).resolve()
     if missing := sorted(set(RECIPE) - set(recipe)):
         raise HostError(
             f"The image's recipe is not installed with testbed: {', '.join(missing)} missing.",
             hint=f"Install {DISTRIBUTION} anew, or run testbed from a clone of its repository.",
         )
     return recipe
-
-
-def _find_recipe() -> Iterable[tuple[str, Path]]:
-    try:
-        installed = distribution(DISTRIBUTION).files or []
-    except PackageNotFoundError:
-        return
-    for file in installed:
-        _, found, name = file.as_posix().rpartition(f"share/{DISTRIBUTION}/")
-        if found and name in RECIPE:
-            yield name, Path(str(file.locate())).resolve()

@@ -14,30 +14,20 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
 
 from testbed.agent.discovery import all_of, find_agents, first_of
-from testbed.agent.records import NodeRecords
+from testbed.agent.records import NodeRecords, RecordedNodes
+from testbed.agent.settings import AgentSettings
 from testbed.errors import NodeError
 from testbed.host.cgroups import RunGroups, find_runs
 from testbed.host.environment import python
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
-from testbed.runtimes.base import (
-    STOP_SECONDS,
-    Condition,
-    ContainerSpec,
-    HostState,
-    NodeState,
-    Request,
-    Start,
-)
+from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, HostState, NodeState, Request, Start
 from testbed.runtimes.lock import attempts
 from testbed.runtimes.native.lifeline import (
     NativeLifeline,
-    agent_settings,
     clear,
     end_agent,
     own,
@@ -50,39 +40,13 @@ from testbed.topology import NodeSpec, Plan
 NAMESPACES = "ipc mnt net pid uts"
 
 
-class LiveNodes(Protocol):
-    """The nodes of one run: their control groups, or where there are none, their processes."""
-
-    def nodes(self) -> list[str]:
-        """Every node that was launched, by name; ended ones included as long as the run lives."""
-
-    def first(self, node: str) -> int | None:
-        """The pid of a node's role; None if it has ended."""
-
-    def is_frozen(self, node: str) -> bool:
-        """Whether a node stands still."""
-
-    def freeze(self, node: str) -> None:
-        """Stop all processes of a node where they are, and wait until they stand.
-
-        Raises:
-            NodeError: there is no such node, or it does not stop.
-        """
-
-    def thaw(self, node: str) -> None:
-        """Let a frozen node go on.
-
-        Raises:
-            NodeError: there is no such node.
-        """
-
-    def entrances(self, node: str) -> list[Path]:
-        """The files into which a process writes 0 to become one of the node's."""
+LiveNodes = RunGroups | RecordedNodes
+"""The nodes of one run: their control groups, or where there are none, their processes."""
 
 
 @dataclass(frozen=True)
 class NativeDriver:
-    """See RuntimeDriver.
+    """Does what RuntimeDriver says, which documents its methods.
 
     Attributes:
         hierarchies: where control groups are made; None for where this host has them.
@@ -97,11 +61,10 @@ class NativeDriver:
     ) -> tuple[Request, ...]:
         """What the agent is told at its start; it makes the containers itself. Pure."""
         users = start.users or Users("root")
-        told = agent_settings(folder, start, users=users, hierarchies=(), private=())
+        told = AgentSettings(folder.path, start.detached, start.template, users, ())
         return (Request("agent", "start", json.loads(told.to_json())),)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
-        """Start the run's agent; returns once it answers."""
         groups = RunGroups(folder.name, self._trees())
         groups.check(plan.nodes)
         users = start.users or find_users()
@@ -117,7 +80,6 @@ class NativeDriver:
         """Nothing to do: what a node had has ended with its role."""
 
     def stop(self, folder: RunFolder) -> None:
-        """End a run and remove everything it has on this host, whoever started it."""
         deadline = time.monotonic() + self.stop_seconds
         for _ in attempts(folder, within_seconds=self.stop_seconds):
             groups = self._groups(folder)
@@ -130,22 +92,16 @@ class NativeDriver:
             # Somebody is about to record an agent, or has not noticed yet that it has ended.
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
-        """Run a command in a node, with the node's restrictions; returns its exit status."""
         live = self._live(folder)
         state = _state(live, node)
         if state.pid is None or state.condition != "running":
             raise NodeError(f"{node} is {state.condition}: nothing can be run in it.")
-        where = json.dumps(
-            {
-                "process": str(Process.of(state.pid)),
-                "entrances": [str(path) for path in live.entrances(node)],
-            }
-        )
+        entrances = [str(path) for path in live.entrances(node)]
+        where = json.dumps({"process": str(Process.of(state.pid)), "entrances": entrances})
         entering = subprocess.run(python("testbed.agent.enter", where, *command), check=False)
         return entering.returncode
 
     def state(self, folder: RunFolder) -> HostState:
-        """What there is of a run on this host now."""
         agent = _agent_of(folder)
         live = self._live(folder)
         return HostState(
@@ -154,29 +110,20 @@ class NativeDriver:
         )
 
     def freeze(self, folder: RunFolder, node: str) -> None:
-        """Stop a node's processes where they are."""
         self._live(folder).freeze(node)
 
     def thaw(self, folder: RunFolder, node: str) -> None:
-        """Let a frozen node go on."""
         self._live(folder).thaw(node)
 
     def find(self) -> tuple[str, ...]:
-        """The names of all runs that have something on this host, with or without a folder."""
         living = {settings.folder.name for _, settings in find_agents()}
         return tuple(sorted({*find_runs(self._trees()), *living}))
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        """Runs that have something on this host, and whose folder has been deleted."""
         folders = {settings.folder for _, settings in find_agents()}
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse limits that this user cannot have enforced on this host.
-
-        Raises:
-            HostError: a node has one, or CPUs that are missing; names it, and the cure.
-        """
         RunGroups("", self._trees()).check(nodes)
 
     def _live(self, folder: RunFolder) -> LiveNodes:
@@ -202,8 +149,7 @@ def _state(live: LiveNodes, node: str) -> NodeState:
     first = live.first(node)
     if first is None:
         return NodeState(node, "ended", None)
-    condition: Condition = "frozen" if live.is_frozen(node) else "running"
-    return NodeState(node, condition, first)
+    return NodeState(node, "frozen" if live.is_frozen(node) else "running", first)
 
 
 def _agent_of(folder: RunFolder) -> Process | None:

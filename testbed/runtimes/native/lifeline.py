@@ -19,18 +19,10 @@ from typing import Self
 
 from testbed.agent.discovery import AGENT_MODULE, settings_of, waiting_for
 from testbed.agent.records import NodeRecords
-from testbed.agent.settings import (
-    AGENT_LOG,
-    AGENT_SOCKET,
-    AGENT_TOKEN,
-    COMMIT,
-    AgentSettings,
-    OnHangup,
-)
+from testbed.agent.settings import AGENT_LOG, COMMIT, SERVED, AgentSettings, OnHangup
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
-from testbed.host.hierarchies import Hierarchy
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe
 from testbed.host.users import Users, find_users
@@ -45,7 +37,7 @@ AGENT_SETTINGS = "agent.json"
 
 @dataclass
 class NativeLifeline(Lifeline):
-    """See Lifeline."""
+    """Does what Lifeline says, which documents its methods."""
 
     folder: RunFolder
     groups: RunGroups
@@ -56,11 +48,7 @@ class NativeLifeline(Lifeline):
 
     @classmethod
     def begin(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
-        """Spawn the agent, put it on record, and wait until it answers.
-
-        Raises:
-            HostError, NodeError: see RuntimeDriver.start.
-        """
+        """Spawn the agent, put it on record, and wait until it answers."""
         try:
             lifeline = cls._spawn(folder, groups, start=start)
         except OSError as error:
@@ -77,8 +65,6 @@ class NativeLifeline(Lifeline):
 
     @classmethod
     def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
-        folder.control.mkdir(mode=0o700, exist_ok=True)
-        folder.logs.mkdir(exist_ok=True)
         lock = take_lock(folder)
         try:
             groups.make_room()
@@ -90,16 +76,13 @@ class NativeLifeline(Lifeline):
 
     @property
     def pid(self) -> int:
-        """The agent's pid."""
         assert self._agent is not None
         return self._agent.pid
 
     def ended(self) -> bool:
-        """Whether the agent has ended; then no node lives any more."""
         return self._spawned.poll() is not None
 
     def stop(self) -> None:
-        """End the run and remove everything it has on this host. Stopping twice is harmless."""
         deadline = time.monotonic() + STOP_SECONDS
         groups = own(self.groups, self.folder)
         self._hang_up()
@@ -112,11 +95,6 @@ class NativeLifeline(Lifeline):
         clear(self.folder, groups, deadline=deadline)
 
     def on_hangup(self, action: OnHangup) -> None:
-        """Say what the run is to do when this process closes the lifeline, or dies.
-
-        Raises:
-            NodeError: the agent has ended.
-        """
         assert self._spawned.stdin is not None
         try:
             self._spawned.stdin.write(f"{action}\n".encode())
@@ -128,7 +106,6 @@ class NativeLifeline(Lifeline):
         return None
 
     def close(self) -> None:
-        """Let go of the run: from now on its folder's lock is no longer held by this process."""
         self._hang_up()
         if self._lock is not None:
             os.close(self._lock)
@@ -215,26 +192,18 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
     groups.remove(deadline=deadline)
     groups.leave_room()
     NodeRecords(folder).clear()
-    for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET, AGENT_TOKEN):
+    for name in (AGENT_RECORD, AGENT_SETTINGS, *SERVED):
         (folder.control / name).unlink(missing_ok=True)
 
 
 def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
-    """The control groups, or none if they are those of another run.
+    """The control groups, or none if they are those of another run, whose agent is in them.
 
     Runs of one name may have folders in different places, but only one of them can live.
     """
-    owner = _find_owner(groups)
-    return groups if owner in (None, folder.path) else RunGroups(groups.run, ())
-
-
-def _find_owner(groups: RunGroups) -> Path | None:
-    """The folder of the living run that control groups are of; None if no agent is in them."""
-    for pid in groups.processes(AGENT_GROUP):
-        settings = settings_of(pid)
-        if settings is not None:
-            return settings.folder
-    return None
+    agents = map(settings_of, groups.processes(AGENT_GROUP))
+    agent = next((settings for settings in agents if settings is not None), None)
+    return groups if agent is None or agent.folder == folder.path else RunGroups(groups.run, ())
 
 
 def read_settings(folder: RunFolder) -> AgentSettings | None:
@@ -253,35 +222,17 @@ def read_record(folder: RunFolder) -> Process | None:
         return None
 
 
-def agent_settings(
-    folder: RunFolder,
-    start: Start,
-    *,
-    users: Users,
-    hierarchies: tuple[Hierarchy, ...],
-    private: tuple[Path, ...],
-) -> AgentSettings:
-    """What the agent is told on its command line; the last three only the host can tell."""
-    return AgentSettings(
-        folder=folder.path,
-        detached=start.detached,
-        template=start.template,
-        users=users,
-        hierarchies=hierarchies,
-        private=private,
-    )
-
-
 def _execute(
     folder: RunFolder, groups: RunGroups, *, start: Start, lock: int
 ) -> subprocess.Popen[bytes]:
     users = start.users or find_users()
-    settings = agent_settings(
-        folder,
-        start,
-        users=users,
-        hierarchies=groups.hierarchies,
-        private=_private_folders(users),
+    settings = AgentSettings(
+        folder.path,
+        start.detached,
+        start.template,
+        users,
+        groups.hierarchies,
+        _private_folders(users),
     )
     (folder.control / AGENT_SETTINGS).write_text(settings.to_json())
     with folder.log(AGENT_LOG).open("ab") as log:

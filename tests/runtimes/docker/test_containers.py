@@ -33,8 +33,8 @@ def test_a_nodes_container() -> None:
         Mount(Path("/runs/mnist/scenario.yaml"), Path("/run/testbed/scenario.yaml")),
         Mount(Path("/runs/mnist/ps"), Path("/run/testbed/ps"), writable=True),
     )
-    cell = ContainerSpec(replace(WORKER, cpuset=CpuSet("0-1")), mounts, FOLDER.log("w3"))
-    asked = node_container(cell, PLAN, FOLDER, image=IMAGE)
+    spec = ContainerSpec(replace(WORKER, cpuset=CpuSet("0-1")), mounts, FOLDER.log("w3"))
+    asked = node_container(spec, PLAN, FOLDER, image=IMAGE)
     assert (asked.whose, asked.name) == ("w3", "testbed-mnist-w3")
     assert json.loads(json.dumps(asked.body)) == {
         "Image": IMAGE,
@@ -103,8 +103,8 @@ def test_a_node_without_limits_and_one_with_gpus() -> None:
     ]
     assert host["CpuShares"] == 10_240
     assert not {"CpuQuota", "CpusetCpus", "Memory", "MemorySwap"} & host.keys()
-    cell = ContainerSpec(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
-    body = node_container(cell, PLAN, FOLDER, image=IMAGE).body
+    spec = ContainerSpec(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
+    body = node_container(spec, PLAN, FOLDER, image=IMAGE).body
     assert body["HostConfig"]["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]
     assert not [text for text in body["Env"] if text.startswith("CUDA_VISIBLE_DEVICES")]
 
@@ -161,6 +161,6 @@ def test_requests_name_the_image_of_this_very_package() -> None:
 @pytest.mark.parametrize("count", [1, 200])
 def test_names_are_unique_and_say_whose_they_are(count: int) -> None:
     nodes = [replace(WORKER, name=f"w{index}", index=index) for index in range(count)]
-    cells = [ContainerSpec(node, (), FOLDER.log(node.name)) for node in nodes]
-    names = {node_container(cell, PLAN, FOLDER, image=IMAGE).name for cell in cells}
+    specs = [ContainerSpec(node, (), FOLDER.log(node.name)) for node in nodes]
+    names = {node_container(spec, PLAN, FOLDER, image=IMAGE).name for spec in specs}
     assert len(names) == count

@@ -100,25 +100,25 @@ def test_all_containers_are_made_or_none(driver: Any, start_run: Any, engine: An
         before = [one.name for one in containers_of(engine, run.folder)]
         nodes = [run.node(f"w{index}") for index in range(12)]
         missing = (Mount(Path("/does/not/exist"), Path("/run/testbed/data")),)
-        cells = [
+        specs = [
             ContainerSpec(node, missing if node.name == "w7" else (), run.folder.log(node.name))
             for node in nodes
         ]
         with pytest.raises(NodeError, match=r"w7: No such file or directory: /does/not/exist"):
-            driver.contain(_plan(run.folder), run.folder, cells)
+            driver.contain(_plan(run.folder), run.folder, specs)
         assert [one.name for one in containers_of(engine, run.folder)] == before
 
 
 def test_probes_are_made_from_the_image_of_the_run(start_run: Any, engine: Any, image: str) -> None:
     with start_run() as run:
-        cell = ContainerSpec(run.node("w0"), (), run.folder.log("w0"))
-        DockerDriver(image="edge-testbed:none").contain(_plan(run.folder), run.folder, [cell])
+        spec = ContainerSpec(run.node("w0"), (), run.folder.log("w0"))
+        DockerDriver(image="edge-testbed:none").contain(_plan(run.folder), run.folder, [spec])
         assert image_of_run(engine, run.folder) == image
         name = f"testbed-{run.folder.name}"
         assert engine.inspect_container(f"{name}-w0")["Config"]["Image"] == image
         engine.remove_container(f"{name}-agent", force=True)
         with pytest.raises(NodeError, match=r"the agent of .* has ended"):
-            DockerDriver().contain(_plan(run.folder), run.folder, [cell])
+            DockerDriver().contain(_plan(run.folder), run.folder, [spec])
 
 
 def test_a_name_that_is_nobodys_by_now_is_not_taken(
@@ -143,10 +143,10 @@ def test_containers_that_are_not_wanted_any_more_are_removed(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
     with start_run() as run:
-        cells = [
+        specs = [
             ContainerSpec(run.node(name), (), run.folder.log(name)) for name in ("w0", "w1", "w2")
         ]
-        assert sorted(driver.contain(_plan(run.folder), run.folder, cells)) == ["w0", "w1", "w2"]
+        assert sorted(driver.contain(_plan(run.folder), run.folder, specs)) == ["w0", "w1", "w2"]
         driver.discard(run.folder, ["w0", "w2", "w9"])
         left = [one.node for one in containers_of(engine, run.folder)]
         assert left == ["agent", "w1"]

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
-from testbed.runtimes.docker.abilities import check_abilities
-from testbed.runtimes.docker.engine import connect, refuse
+from testbed.runtimes.docker.engine import check_abilities, connect, refuse
 from testbed.runtimes.docker.faults import explain
 from testbed.topology import NodeSpec
 from testbed.values.units import Size

@@ -13,10 +13,9 @@ from testbed import __version__
 from testbed.errors import HostError
 from testbed.runtimes.docker.build import build_image, current_images
 from testbed.runtimes.docker.engine import connect
-from testbed.runtimes.docker.image import check_image, image_name, source_hash
+from testbed.runtimes.docker.image import NODES, check_image, image_name, list_images, source_hash
 from testbed.runtimes.docker.inputs import Variant
 from testbed.runtimes.docker.sources import image_sources
-from testbed.runtimes.docker.stock import NODES, list_images
 
 LARGEST_BYTES = 1_200_000_000
 INTERPRETER = "/opt/testbed/bin/python"

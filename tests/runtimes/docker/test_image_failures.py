@@ -19,16 +19,17 @@ import pytest
 from testbed.errors import HostError
 from testbed.runtimes.docker import offline, sources
 from testbed.runtimes.docker.build import build_image, current_images
-from testbed.runtimes.docker.image import check_image, image_name
-from testbed.runtimes.docker.inputs import WORK_PREFIX, Variant
-from testbed.runtimes.docker.stock import (
+from testbed.runtimes.docker.image import (
     BASE,
     NODES,
     PART_LABEL,
     WHEELS,
+    check_image,
+    image_name,
     list_images,
     remove_images,
 )
+from testbed.runtimes.docker.inputs import WORK_PREFIX, Variant
 
 ROOT = Path(__file__).parents[3]
 STARTED_SECONDS = 60.0

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.runtimes.docker import offline, sources
-from testbed.runtimes.docker.commands import run_command
+from testbed.runtimes.docker.offline import run_command
 
 WAIT_SECONDS = 30.0
 

@@ -18,8 +18,8 @@ import testbed
 from testbed.agent.launch import Exit, Mount
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError
-from testbed.host.cpusets import usable
 from testbed.host.environment import agent_environment
+from testbed.host.hierarchies import usable
 from testbed.host.users import find_ranges
 from testbed.network.ends import Neighbour
 from testbed.runtimes.native.driver import NativeDriver

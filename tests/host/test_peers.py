@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from testbed.errors import NodeError
-from testbed.network.peers import connect
+from testbed.host.sockets import connect
 
 HOST = "127.0.0.1"
 
