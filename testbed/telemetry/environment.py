@@ -10,7 +10,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,7 @@ def write_environment(
         "format": FORMAT,
         "host": describe_host(proc),
         "software": describe_software(package),
-        "argv": list(circumstances.argv),
-        "time_scale": circumstances.time_scale,
-        "launch": circumstances.launch,
-        "runtime": circumstances.runtime,
-        "uid_mode": circumstances.uid_mode,
-        "offload": circumstances.offload,
-        "left_out": list(circumstances.left_out),
+        **asdict(circumstances),
     }
     write_atomically(folder.environment, json.dumps(content, indent=2) + "\n")
 

@@ -26,11 +26,7 @@ PART_SECONDS = 5.0
 
 @dataclass
 class PartWriter:
-    """Collects rows and writes them out as parts.
-
-    Attributes:
-        folder: the ``updates`` folder; what it holds already is continued.
-    """
+    """Collects rows and writes them out as parts, after those that the folder holds already."""
 
     folder: Path
     _pending: list[Rows] = field(default_factory=list)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Self
 
 from testbed.events.entry import FROM_PS, Entry, is_ps
@@ -25,12 +24,7 @@ LATEST_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Clock:
-    """The two clocks of a recording.
-
-    Attributes:
-        wall: seconds since 1970.
-        steady: seconds from any origin, never set back.
-    """
+    """The two clocks of a recording: since 1970, and one that is never set back; in seconds."""
 
     wall: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
@@ -86,13 +80,10 @@ class FolderSink(Sink):
 class Recorder:
     """Says when things happened, and tells every sink; the one process that controls a run has one.
 
-    Attributes:
-        time_scale: emulated seconds per real second.
-
     Args:
         sinks: whom to tell, one after the other.
         time_scale: emulated seconds per real second.
-        clock: see Clock.
+        clock: of the host, unless another is given.
     """
 
     def __init__(
@@ -127,6 +118,10 @@ class Recorder:
             self._start = self._clock.steady()
         source = FROM_PS if is_ps(event) else None
         self._tell(Entry(self._clock.wall(), self.elapsed_seconds, event, source))
+
+    def _tell(self, entry: Entry) -> None:
+        for sink in self._sinks:
+            sink.event(entry)
 
     def from_ps(self, entry: Entry) -> None:
         """An event of the parameter server's, as it wrote it."""
@@ -171,16 +166,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # After a failure the folder may take nothing any more; what went wrong first is told.
         with suppress(OSError) if error is not None else nullcontext():
             self.close()
-
-    def _tell(self, entry: Entry) -> None:
-        for sink in self._sinks:
-            sink.event(entry)

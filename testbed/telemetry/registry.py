@@ -19,11 +19,7 @@ from testbed.telemetry.folder import RunFolder
 
 @dataclass(frozen=True)
 class Registry:
-    """The known runs.
-
-    Attributes:
-        folder: where the links lie; made when the first is added.
-    """
+    """The known runs: links to them in a folder, which is made when the first is added."""
 
     folder: Path
 
@@ -43,10 +39,6 @@ class Registry:
         link = self._link(run)
         if not link.is_symlink():
             link.symlink_to(run.absolute(), target_is_directory=True)
-
-    def remove(self, run: Path) -> None:
-        """Forget a run folder; one that is not known is none the worse."""
-        self._link(run).unlink(missing_ok=True)
 
     def runs(self) -> list[Path]:
         """The run folders that are still there, by name."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -64,21 +63,12 @@ class SpoolWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
 
 class SpoolReader:
-    """Follows a spool that may still grow, or that does not exist yet.
-
-    Args:
-        path: the file.
-    """
+    """Follows a spool that may still grow, or that does not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -19,10 +19,8 @@ GLANCE = Status(
     updates=1_500,
     updates_per_second=375.4,
     accuracy=0.91,
-    best_accuracy=0.93,
     ingress_bytes=20_710_000,
     staleness=1.97,
-    elapsed_seconds=4.0,
     eta_seconds=61.4,
     done_ratio=0.5,
 )

@@ -15,12 +15,12 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import BroughtUp, Evaluated, StateChanged
 from testbed.events.rows import UpdateRow
 from testbed.telemetry.events import read_events
+from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.recovery import Recovered, recover, spooled_rows
 from testbed.telemetry.spool import SpoolWriter
-from testbed.telemetry.tables import complete_lines
 
 
 def evaluated(version: int) -> Entry:
@@ -73,7 +73,7 @@ def test_everything_is_completed(killed: RunFolder) -> None:
         "part-0000.parquet",
         "part-0001.parquet",
     ]
-    assert complete_lines(killed.evaluations)[1:] == [
+    assert LineReader(killed.evaluations).read()[1:] == [
         b"2.0,1.0,%d,10,0.5,0.5,1.0,10,false" % version for version in (2, 4, 6)
     ]
     state, *found = read_events(killed.events)
