@@ -11,7 +11,7 @@ import click
 from testbed.cli.options import runs_option
 
 if TYPE_CHECKING:
-    from testbed.run.logs import Line
+    from testbed.run.follow import Line
 
 
 @click.command("logs")
@@ -30,7 +30,7 @@ def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_js
 
     from testbed.plan.selection import select
     from testbed.plan.written import read_plan
-    from testbed.run.logs import follow_logs, read_logs
+    from testbed.run.follow import follow_logs, read_logs
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())

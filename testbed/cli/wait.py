@@ -28,7 +28,7 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
     """
     import os
 
-    from testbed.run.wait import wait_for_end
+    from testbed.run.follow import wait_for_end
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())

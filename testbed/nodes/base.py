@@ -77,7 +77,7 @@ class Role(ABC):
             Mount(inputs.data, INSIDE / "data", writable=False),
         ]
         if inputs.own_files:
-            mounts.append(Mount(inputs.folder.path / "custom", INSIDE / "custom", writable=False))
+            mounts.append(Mount(inputs.folder.custom, INSIDE / "custom", writable=False))
         return tuple(mounts)
 
     def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:

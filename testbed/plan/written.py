@@ -47,7 +47,7 @@ def read_plan(folder: RunFolder) -> Plan:
     try:
         content = _read(folder.plan)
     except FileNotFoundError:
-        scenario = load(folder.scenario, custom_files=folder.path / "custom")
+        scenario = load(folder.scenario, custom_files=folder.custom)
         return plan(scenario, folder.name)
     version = content.pop("plan", None)
     if isinstance(version, int) and version > VERSION:

@@ -29,13 +29,10 @@ class Request:
     """What the user asked for.
 
     Attributes:
-        scenario: what is to be run.
         beside: folder of the scenario file.
         runs: folder of all runs.
         name: the run's name, or None for one made from the scenario's.
         argv: the command line, for the record.
-        environment: of this process.
-        home: the user's home.
         now: seconds since 1970.
     """
 
@@ -81,9 +78,7 @@ def prepare(
     own = custom_files(scenario, request.beside)
     driver.check(planned.nodes)
     left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
-    folder, made = _make_folder(request, planned)
-    _fill_folder(request, folder, own)
-    _write_circumstances(request, folder, uid_mode=users.mode, left_out=left_out)
+    folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(
         scenario=scenario, plan=made, folder=folder, data=data, token=new_token(), users=users
     )
@@ -97,19 +92,8 @@ def prepare_simulation(request: Request) -> RunFolder:
         HostError: the folder cannot be made.
     """
     own = custom_files(request.scenario, request.beside)
-    folder, _ = _make_folder(request, plan(request.scenario, request.scenario.name))
-    _fill_folder(request, folder, own)
-    _write_circumstances(request, folder, uid_mode="the user's own", left_out=())
-    return folder
-
-
-def _fill_folder(request: Request, folder: RunFolder, own: tuple[Path, ...]) -> None:
-    """Make the run known, and copy the user's own files into it."""
-    Registry.of_user(request.environment, request.home).add(folder.path)
-    if own:
-        (folder.path / "custom").mkdir()
-        for file in own:
-            shutil.copy(file, folder.path / "custom" / file.name)
+    planned = plan(request.scenario, request.scenario.name)
+    return _make_folder(request, planned, own, uid_mode="the user's own", left_out=())[0]
 
 
 def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
@@ -132,7 +116,36 @@ def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
     return check_netem(made.nodes, missing=made.network.missing, present=present)
 
 
-def _make_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
+def _make_folder(
+    request: Request,
+    planned: Plan,
+    own: tuple[Path, ...],
+    *,
+    uid_mode: str,
+    left_out: tuple[str, ...],
+) -> tuple[RunFolder, Plan]:
+    """The folder, known to the registry, with the user's own files and what the run runs on."""
+    scenario = request.scenario
+    folder, made = _new_folder(request, planned)
+    Registry.of_user(request.environment, request.home).add(folder.path)
+    if own:
+        folder.custom.mkdir()
+        for file in own:
+            shutil.copy(file, folder.custom / file.name)
+    circumstances = Circumstances(
+        argv=request.argv,
+        time_scale=scenario.time_scale,
+        launch=scenario.launch,
+        runtime=scenario.runtime.name,
+        uid_mode=uid_mode,
+        offload=scenario.network.offload,
+        left_out=left_out,
+    )
+    write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
+    return folder, made
+
+
+def _new_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
     """The folder; under another name if a run that starts now as well was faster."""
     scenario = request.scenario
     while True:
@@ -153,19 +166,3 @@ def _make_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
                 raise
         else:
             return folder, made
-
-
-def _write_circumstances(
-    request: Request, folder: RunFolder, *, uid_mode: str, left_out: tuple[str, ...]
-) -> None:
-    scenario = request.scenario
-    circumstances = Circumstances(
-        argv=request.argv,
-        time_scale=scenario.time_scale,
-        launch=scenario.launch,
-        runtime=scenario.runtime.name,
-        uid_mode=uid_mode,
-        offload=scenario.network.offload,
-        left_out=left_out,
-    )
-    write_environment(folder, circumstances, package=Path(testbed.__file__).parent)

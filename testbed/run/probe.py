@@ -78,14 +78,7 @@ class ClassProbe:
 
 @dataclass(frozen=True)
 class Prober:
-    """Probes the classes of one run.
-
-    Attributes:
-        plan: the run's nodes.
-        folder: its folder, for the probes' logs.
-        driver: its runtime.
-        agent: its agent.
-    """
+    """Probes the classes of one run."""
 
     plan: Plan
     folder: RunFolder

@@ -25,8 +25,7 @@ class Removals:
 
     Attributes:
         socket: where it answers whoever controls the run.
-        token: of the run.
-        answer_seconds: for which an answer is waited.
+        answer_seconds: how long to wait for an answer.
     """
 
     socket: Path

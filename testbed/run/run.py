@@ -48,13 +48,6 @@ class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its mess
     """A run has ended, and not everything that it had on this host could be removed."""
 
     def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
-        """
-        Args:
-            run: its name.
-            state: how it has ended.
-            reason: why.
-            failure: why something is left.
-        """
         message = f"the run has ended ({state}: {reason}), but not all of it is gone from this host"
         hint = f"{failure.hint} Then: testbed down {run}".strip()
         super().__init__(f"{message}: {failure.message}", hint=hint)
@@ -65,10 +58,6 @@ class Execution:
     """The life of one run.
 
     Attributes:
-        setup: what is run.
-        driver: the runtime.
-        recorder: is told everything.
-        interrupts: keeps Ctrl-C from doing harm.
         keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
         in_training: called when the training has started, of a run that is to outlive this process
             from then on; None for one that is not.
@@ -132,10 +121,12 @@ class Execution:
 
     def _train(self, begun: float, lifeline: Lifeline) -> str:
         """From the agent's first order to the last reading; returns why the training ended."""
-        socket = self.setup.folder.control / "agent.sock"
+        setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
-        with AgentClient.connect(socket, deadline=deadline) as agent:
-            watch = self._followed = self._watch(agent)
+        with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
+            removals = Removals(folder.ps_socket, setup.token)
+            watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
+            self._followed = watch
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
             probed = self.clock()
             deployment.probe_links()
@@ -149,21 +140,11 @@ class Execution:
             self._await(watch, Finished, within=None)
             self._await(watch, Done, within=FINAL_SECONDS)
             watch.count()
-            workers = {node.name for node in self.setup.plan.workers}
+            workers = {node.name for node in setup.plan.workers}
             alive = workers.intersection(agent.running())
             private_bytes = {name: agent.private_bytes(name) for name in sorted(alive)}
             self.recorder.event(MemoryRead(private_bytes))
             return watch.ending
-
-    def _watch(self, agent: AgentClient) -> Watch:
-        return Watch(
-            plan=self.setup.plan,
-            folder=self.setup.folder,
-            recorder=self.recorder,
-            agent=agent,
-            removals=Removals(self.setup.folder.ps_socket, self.setup.token),
-            clock=self.clock,
-        )
 
     def _await(self, watch: Watch, event: type[Event], *, within: float | None) -> None:
         deadline = None if within is None else self.clock() + within
@@ -190,7 +171,8 @@ class Execution:
         """
         left: NotTornDown | None = None
         try:
-            if not (self._is_kept(state) and _keep(lifeline)):
+            kept = self.keep and state != "interrupted" and _keep(lifeline)
+            if not kept:
                 self._tear_down(lifeline)
         except TestbedError as failure:
             left = NotTornDown(self.setup.folder.name, state, reason, failure)
@@ -225,9 +207,6 @@ class Execution:
         if lack:
             return HostError(f"No space left on device: {lack}. {error.message}", hint=MEND)
         return _explained(error, lifeline) if isinstance(error, NodeError) else error
-
-    def _is_kept(self, state: State) -> bool:
-        return self.keep and state != "interrupted"
 
     def _tear_down(self, lifeline: Lifeline | None) -> None:
         begun = self.clock()

@@ -30,9 +30,6 @@ class Setup:
     """One run, ready to be started.
 
     Attributes:
-        scenario: what is to be run.
-        plan: its nodes and links.
-        folder: the run's folder.
         data: folder of the prepared data set.
         token: what every message to the PS must carry.
         users: where the nodes' uids come from.
@@ -49,7 +46,7 @@ class Setup:
         """How the run's agent is to be started."""
         return Start(template=self.template(), users=self.users, reads=(self.data,))
 
-    def cell(self, node: NodeSpec) -> ContainerSpec:
+    def container(self, node: NodeSpec) -> ContainerSpec:
         """What a node's container has to have."""
         mounts = role_of(node).mounts(self._inputs)
         return ContainerSpec(node, mounts, self.folder.log(node.name))
@@ -74,7 +71,7 @@ class Setup:
     def requests(self, driver: RuntimeDriver) -> tuple[Request, ...]:
         """All that a bring-up sends, word by word but for pids: to the engine, and to the agent."""
         nodes = self.plan.nodes
-        specs = [self.cell(node) for node in nodes]
+        specs = [self.container(node) for node in nodes]
         launches = (LAUNCH.dump_python(self.launch(node), mode="json") for node in nodes)
         return (
             *driver.requests(self.plan, self.folder, self.start(), specs),

@@ -39,11 +39,6 @@ class Watch:
     """Looks at a run now and then, and writes down what is new.
 
     Attributes:
-        plan: the run's nodes.
-        folder: the run's folder.
-        recorder: is told everything.
-        agent: asked for ended nodes and counters.
-        removals: told of workers that have ended, for the parameter server.
         clock: monotonic seconds.
         seen: the kinds of events that the PS has written down.
         joined: the workers that have joined.

@@ -72,8 +72,12 @@ def test_the_agent_reads_the_data_that_it_warms_up_with(small: Any) -> None:
 
 def test_a_container_has_what_the_role_in_it_is_launched_with(small: Any) -> None:
     for node in small.setup.plan.nodes:
-        cell, launch = small.setup.cell(node), small.setup.launch(node)
-        assert (cell.node, cell.mounts, cell.log) == (node, launch.mounts, launch.log)
+        container, launch = small.setup.container(node), small.setup.launch(node)
+        assert (container.node, container.mounts, container.log) == (
+            node,
+            launch.mounts,
+            launch.log,
+        )
 
 
 def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:

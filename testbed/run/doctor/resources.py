@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from testbed.run.doctor.findings import Case, Finding
-from testbed.run.memory import available_bytes
+from testbed.telemetry.host import available_bytes
 
 WORKERS_PER_CPU = 200
 """A worker that thinks and waits most of the time takes this much of a CPU to keep connected."""

@@ -40,15 +40,7 @@ SLOW_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Trial:
-    """A run without a scenario, to launch nodes in.
-
-    Attributes:
-        agent: of the run.
-        driver: its runtime.
-        plan: what little there is of one.
-        folder: of the run.
-        start_seconds: how long the agent took to come up.
-    """
+    """A run without a scenario, to launch nodes in; its agent took ``start_seconds`` to come up."""
 
     agent: AgentClient
     driver: RuntimeDriver
@@ -59,14 +51,14 @@ class Trial:
     def launch(self, node: NodeSpec, entry: str, *others: NodeSpec, **arguments: str) -> None:
         """Start a node that knows ``others``."""
         links = [other.link for other in others if other.link is not None]
-        cell = ContainerSpec(node, (), self.folder.log(node.name))
-        containers = self.driver.contain(self.plan, self.folder, [cell])
+        spec = ContainerSpec(node, (), self.folder.log(node.name))
+        containers = self.driver.contain(self.plan, self.folder, [spec])
         launch = Launch(
             node=node,
             network=NetworkSpec(),
             entry=entry,
             arguments=arguments,
-            log=cell.log,
+            log=spec.log,
             neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
             container=containers.get(node.name),
         )
@@ -166,7 +158,7 @@ def _trial(driver: RuntimeDriver) -> Iterator[Trial]:
         begun = time.monotonic()
         with driver.start(plan, folder, Start(template=Template(preload=PRELOAD))):
             deadline = time.monotonic() + CONNECT_SECONDS
-            with AgentClient.connect(folder.control / "agent.sock", deadline=deadline) as agent:
+            with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
                 yield Trial(agent, driver, plan, folder, time.monotonic() - begun)
 
 
