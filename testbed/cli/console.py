@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rich import console
+from rich import box, console
+from rich.table import Table
 
 
 class Console(console.Console):
@@ -14,3 +15,8 @@ class Console(console.Console):
     def on_broken_pipe(self) -> None:
         """See rich."""
         raise BrokenPipeError
+
+
+def table(*columns: str) -> Table:
+    """An empty table with a line below the names of its columns."""
+    return Table(*columns, box=box.SIMPLE_HEAD)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.options import json_option, print_json
+
 if TYPE_CHECKING:
     from docker import APIClient
     from testbed.runtimes.docker.stock import OwnImage
@@ -62,10 +64,9 @@ def check(gpu: bool) -> None:
 
 
 @command.command("show")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def show(as_json: bool) -> None:
     """List the engine's images of testbed: those in use now, and old ones."""
-    import json
     from dataclasses import asdict
 
     from testbed.runtimes.docker.build import current_images
@@ -75,8 +76,7 @@ def show(as_json: bool) -> None:
     with _engine() as engine:
         images = list_images(engine)
     if as_json:
-        rows = [{**asdict(image), "current": is_current(image)} for image in images]
-        click.echo(json.dumps(rows, indent=2))
+        print_json([{**asdict(image), "current": is_current(image)} for image in images])
     elif images:
         _print(images, is_current)
     else:
@@ -100,11 +100,8 @@ def _engine() -> Iterator[APIClient]:
     from testbed.runtimes.docker.engine import connect
 
     require_linux("image")
-    engine = connect()
-    try:
+    with connect() as engine:
         yield engine
-    finally:
-        engine.close()
 
 
 def _print(images: list[OwnImage], is_current: Callable[[OwnImage], bool]) -> None:

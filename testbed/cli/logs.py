@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, runs_option
 
 if TYPE_CHECKING:
     from testbed.run.follow import Line
@@ -26,15 +26,11 @@ def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_js
     SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, or controller (of a run in the
     background); without one, all nodes.
     """
-    import os
-
     from testbed.plan.selection import select
     from testbed.plan.written import read_plan
     from testbed.run.follow import follow_logs, read_logs
-    from testbed.telemetry.registry import Registry, find_run
 
-    registry = Registry.of_user(os.environ, Path.home())
-    folder = find_run(run, runs=runs, registry=registry)
+    folder = find(run, runs)
     nodes = select(selector, read_plan(folder))
     width = max(len(node) for node in nodes)
     printed = False

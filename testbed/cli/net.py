@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, json_option, print_json, runs_option
 
 if TYPE_CHECKING:
     from testbed.run.net import Links
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+Rows = list[dict[str, Any]]
+
 class_option = click.option(
     "--class", "device_class", metavar="NAME", required=True, help="The device class."
 )
@@ -34,11 +35,9 @@ def show(run: str, runs: Path, as_json: bool) -> None:
     with _links(run, runs) as links:
         rows = links.show()
     if as_json:
-        _print_json(rows)
-        return
-    from testbed.cli.net_tables import print_links
-
-    print_links(rows)
+        print_json(rows)
+    else:
+        _print_links(rows)
 
 
 @command.command("probe")
@@ -50,11 +49,9 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
     with _links(run, runs) as links:
         rows = links.probe()
     if as_json:
-        _print_json(rows)
-        return
-    from testbed.cli.net_tables import print_probes
-
-    print_probes(rows)
+        print_json(rows)
+    else:
+        _print_probes(rows)
 
 
 @command.command("set")
@@ -90,17 +87,57 @@ def reset(run: str, device_class: str | None, runs: Path) -> None:
 
 @contextmanager
 def _links(run: str, runs: Path) -> Iterator[Links]:
-    import os
-
     from testbed.run.net import open_links
-    from testbed.telemetry.registry import Registry, find_run
 
-    folder = find_run(run, runs=runs, registry=Registry.of_user(os.environ, Path.home()))
-    with open_links(folder) as links:
+    with open_links(find(run, runs)) as links:
         yield links
 
 
-def _print_json(rows: list[dict[str, Any]]) -> None:
-    import json
+def _print_links(rows: Rows) -> None:
+    """One row a direction; alike links of a class stand in one."""
+    from testbed.cli.console import Console, table
 
-    click.echo(json.dumps(rows, indent=2))
+    shown = table("nodes", "class", "", "configured", "the kernel has")
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        for direction in ("up", "down"):
+            differs = any(text.startswith(direction) for text in row["differences"])
+            found = row[f"{direction}_found"] if differs else "the same"
+            key = (row["class"] or "-", direction, row[direction], found)
+            groups.setdefault(key, []).append(row["node"])
+    for (device_class, direction, configured, found), nodes in groups.items():
+        shown.add_row(_range(nodes), device_class, direction, configured, found)
+    Console().print(shown)
+    for row in rows:
+        for text in (*row["differences"], *row["left_out"]):
+            Console().print(f"{row['node']}: {text}", style="yellow")
+
+
+def _print_probes(rows: Rows) -> None:
+    """Configured and measured values of every class."""
+    from testbed.cli.console import Console, table
+
+    shown = table("class", "", "configured", "measured")
+    for row in rows:
+        name = row["class"]
+        for direction in ("up", "down"):
+            fields = (f"{direction}_configured_bits_per_second", f"{direction}_bits_per_second")
+            shown.add_row(name, f"rate {direction}", *(_megabits(row[field]) for field in fields))
+        trips = (row["round_trip_configured_seconds"], row["round_trip_seconds"])
+        shown.add_row(name, "round trip", *(_milliseconds(trip) for trip in trips))
+        for direction in ("up", "down"):
+            seconds = row[f"message_{direction}_seconds"]
+            shown.add_row(name, f"17 KB {direction}", "", _milliseconds(seconds))
+    Console().print(shown)
+
+
+def _range(nodes: list[str]) -> str:
+    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} - {nodes[-1]}"
+
+
+def _megabits(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate / 1e6:.4g} mbit"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import runtime_option
+from testbed.cli.options import (
+    overrides,
+    print_json,
+    runtime_option,
+    settings_option,
+    workers_option,
+)
 
 if TYPE_CHECKING:
     from testbed.cli.host import Capacity
@@ -27,19 +33,14 @@ DATA, TOKEN = Path("/prepared by up"), "drawn by up"
 @click.command("plan")
 @click.argument("file")
 @runtime_option
-@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value.")
-@click.option("--workers", type=int, metavar="N", help="Short for --set workers.count=N.")
+@settings_option
+@workers_option
 @click.option("--json", "as_json", is_flag=True, help="Print every node as JSON.")
 def command(
-    file: str,
-    runtime: str | None,
-    settings: tuple[str, ...],
-    workers: int | None,
-    as_json: bool,
+    file: str, runtime: str | None, settings: tuple[str, ...], workers: int | None, as_json: bool
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
     from testbed.cli.host import capacity
-    from testbed.cli.overrides import overrides
     from testbed.cli.virtual import print_simulation
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
@@ -53,11 +54,9 @@ def command(
     needs = budget(scenario, made, count_parameters(scenario))
     requests = _requests(scenario, made)
     if as_json:
-        data = _as_data(made, needs, capacity()) | {
-            "runtime": scenario.runtime.name,
-            "requests": [asdict(request) for request in requests],
-        }
-        click.echo(json.dumps(data, indent=2))
+        data = _as_data(made, needs, capacity())
+        data |= {"runtime": scenario.runtime.name, "requests": [asdict(one) for one in requests]}
+        print_json(data)
     else:
         _print(made, needs, capacity())
         _print_requests(scenario, made, requests)

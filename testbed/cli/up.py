@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runtime_option
+from testbed.cli.options import (
+    check_name,
+    new_runs_option,
+    overrides,
+    runtime_option,
+    settings_option,
+    workers_option,
+)
 
 if TYPE_CHECKING:
     from testbed.cli.background import Background, Started
@@ -26,17 +33,10 @@ NO_CONTAINERS = "A simulated run has no containers to --detach from or to --keep
 @click.command("up")
 @click.argument("scenario", type=click.Path(path_type=Path))
 @runtime_option
-@click.option("--workers", type=int, metavar="N", help="Short for --set workers.count=N.")
-@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value.")
+@workers_option
+@settings_option
 @click.option("--name", metavar="NAME", help="The run's name; by default made from the scenario's.")
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    metavar="DIR",
-    help="Where the run's folder is made.",
-)
+@new_runs_option
 @click.option("--detach", is_flag=True, help="Return when it trains; it goes on by itself.")
 @click.option("--keep", is_flag=True, help="Keep the containers after the end, until `down`.")
 def command(
@@ -57,8 +57,6 @@ def command(
     from testbed.cli.console import Console
     from testbed.cli.host import require_linux
     from testbed.cli.live import LiveDisplay
-    from testbed.cli.names import check_name
-    from testbed.cli.overrides import overrides
     from testbed.run.up import up, up_simulated
     from testbed.telemetry.status import Progress
 

@@ -12,18 +12,15 @@ if TYPE_CHECKING:
 
 def print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; touches nothing."""
-    import json
     from dataclasses import asdict
 
-    import click
-
+    from testbed.cli.options import print_json
     from testbed.plan.budget import count_parameters
     from testbed.simulate.outline import outline
 
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
     if as_json:
-        data = {"run": scenario.name, "runtime": scenario.runtime.name, **asdict(made)}
-        click.echo(json.dumps(data, indent=2))
+        print_json({"run": scenario.name, "runtime": scenario.runtime.name, **asdict(made)})
     else:
         _print_outline(scenario, made, host)
 

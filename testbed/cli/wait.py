@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, runs_option
 
 if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder, RunState
@@ -26,13 +26,9 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
 
     Exits with 124 if it still goes on after the timeout.
     """
-    import os
-
     from testbed.run.follow import wait_for_end
-    from testbed.telemetry.registry import Registry, find_run
 
-    registry = Registry.of_user(os.environ, Path.home())
-    folder = find_run(run, runs=runs, registry=registry)
+    folder = find(run, runs)
     state = wait_for_end(folder, timeout_seconds=timeout)
     if state is None:
         click.echo(f"{folder.name} still goes on", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,14 +41,9 @@ class Ended:
     unasked: TestbedError | None = None
 
 
-def end_runs(
-    folders: Iterable[RunFolder], driver: RuntimeDriver, *, clock: Callable[[], float]
-) -> list[Ended]:
-    """End these runs, and say so in the folder of each that had not come to an end by itself.
-
-    One that cannot be ended does not keep the next from being ended; its failure is in the list.
-    """
-    return [_end(folder, driver, clock=clock) for folder in folders]
+def end_run(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]) -> Ended:
+    """End a run, and say so in its folder if it had not come to an end by itself."""
+    return _ended(folder, lambda: _end(folder, driver, clock))
 
 
 def end_all(
@@ -87,11 +82,12 @@ def end_all(
         except HostError as unreachable:
             ended += [_unreached(folder, unreachable) for folder in mine]
             continue
-        ended += end_runs(mine, driver, clock=clock)
+        ended += [end_run(folder, driver, clock=clock) for folder in mine]
         orphans = driver.find_orphans()
-        ended += [_clear_orphan(folder, driver) for folder in orphans]
+        ended += [_clear(folder, driver, orphan=True) for folder in orphans]
         handled = known | {folder.name for folder in orphans}
-        ended += [_clear(run, runs, driver) for run in driver.find() if run not in handled]
+        others = [RunFolder((runs / run).absolute()) for run in driver.find() if run not in handled]
+        ended += [_clear(folder, driver, orphan=False) for folder in others]
     return ended
 
 
@@ -100,17 +96,23 @@ def asked_to_end(folder: RunFolder) -> bool:
     return (folder.control / REQUEST).exists()
 
 
-def _end(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]) -> Ended:
+def _ended(folder: RunFolder, end: Callable[[], bool], *, exists: bool = True) -> Ended:
+    """What came of it: one run that cannot be ended keeps no other from being ended."""
+    path = folder.path if exists else None
     try:
-        acted = _stop(folder, driver)
-        if folder.state().state not in ENDED:  # an attached controller has written it by now
-            reason = _own_end(folder)
-            state: State = "interrupted" if reason is None else "finished"
-            folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
-            acted = True
+        return Ended(folder.name, path, acted=end())
     except TestbedError as failure:
-        return Ended(folder.name, folder.path, acted=False, failure=failure)
-    return Ended(folder.name, folder.path, acted=acted)
+        return Ended(folder.name, path, acted=False, failure=failure)
+
+
+def _end(folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]) -> bool:
+    acted = _stop(folder, driver)
+    if folder.state().state in ENDED:  # an attached controller has written it by now
+        return acted
+    reason = _own_end(folder)
+    state: State = "interrupted" if reason is None else "finished"
+    folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
+    return True
 
 
 def _own_end(folder: RunFolder) -> str | None:
@@ -141,22 +143,18 @@ def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
     return was_there and folder.name not in driver.find()
 
 
-def _clear_orphan(folder: RunFolder, driver: RuntimeDriver) -> Ended:
-    """End a run whose folder was deleted, wherever that was: nobody can look after it any more."""
-    try:
+def _clear(folder: RunFolder, driver: RuntimeDriver, *, orphan: bool) -> Ended:
+    """Remove what a run without a folder has left.
+
+    Nobody can look after an orphan any more, whose folder was deleted; any other may be somebody
+    else's that goes on, and is left alone.
+    """
+
+    def clear() -> bool:
         driver.stop(folder)
-    except TestbedError as failure:
-        return Ended(folder.name, None, acted=False, failure=failure)
-    return Ended(folder.name, None, acted=True)
+        return orphan or folder.name not in driver.find()
 
-
-def _clear(name: str, runs: Path, driver: RuntimeDriver) -> Ended:
-    """Remove what a run without a folder has left."""
-    try:
-        driver.stop(RunFolder((runs / name).absolute()))
-    except TestbedError as failure:
-        return Ended(name, None, acted=False, failure=failure)
-    return Ended(name, None, acted=name not in driver.find())
+    return _ended(folder, clear, exists=False)
 
 
 @contextmanager

@@ -26,13 +26,13 @@ class Status:
         done_ratio: how far along the run is, in [0, 1], else None.
     """
 
-    updates: int
-    updates_per_second: float
-    accuracy: float | None
-    ingress_bytes: int
-    staleness: float
-    eta_seconds: float | None
-    done_ratio: float | None
+    updates: int = 0
+    updates_per_second: float = 0.0
+    accuracy: float | None = None
+    ingress_bytes: int = 0
+    staleness: float = 0.0
+    eta_seconds: float | None = None
+    done_ratio: float | None = None
 
 
 @dataclass
