@@ -56,23 +56,14 @@ class TestbedError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong in an input file.
+    """One thing wrong in an input file."""
 
-    Attributes:
-        file: the file as the user named it.
-        line: 1-based line, or 0 where no line applies (a ``--set`` option, an unreadable file).
-        path: dotted path of the value inside the file, such as ``workers.classes.slow.link.up``.
-        found: what stood there, shortened for display; may be empty.
-        expected: what would have been right; empty where ``hint`` says it all.
-        hint: what to type next (the nearest valid key, an example); may be empty.
-    """
-
-    file: str
-    line: int
-    path: str
-    found: str
-    expected: str
-    hint: str = ""
+    file: str  # the file as the user named it
+    line: int  # 1-based line, or 0 where no line applies (a ``--set`` option, an unreadable file)
+    path: str  # dotted path of the value inside the file, such as ``workers.classes.slow.link.up``
+    found: str  # what stood there, shortened for display; may be empty
+    expected: str  # what would have been right; empty where ``hint`` says it all
+    hint: str = ""  # what to type next (the nearest valid key, an example); may be empty
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file

@@ -28,17 +28,11 @@ from testbed.values.units import Duration
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A scenario with its data and its network.
-
-    Attributes:
-        scenario: see Scenario.
-        data: the prepared data set, mapped into memory.
-        network: the model, without values.
-    """
+    """A scenario with its data and its network."""
 
     scenario: Scenario
-    data: Prepared
-    network: Network
+    data: Prepared  # the prepared data set, mapped into memory
+    network: Network  # the model, without values
 
     @classmethod
     def open(cls, folder: Path, *, data: Path | None = None) -> Experiment:

@@ -21,17 +21,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class UserCode:
-    """Something a scenario names in a file of the user's.
+    """Something a scenario names in a file of the user's."""
 
-    Attributes:
-        path: where the file lies.
-        name: the class or function in it.
-        path_in_scenario: the scenario's path of the member, such as ``model``; for errors.
-    """
-
-    path: Path
+    path: Path  # where the file lies
     name: str
-    path_in_scenario: str
+    path_in_scenario: str  # the scenario's path of the member, such as ``model``; for errors
 
     def load(self, expected: str) -> Any:
         """Execute the file and return the object called ``name``.

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from testbed import topology
 from testbed.errors import NodeError
 from testbed.network.counters import Traffic
 from testbed.network.ends import Neighbour
-from testbed.topology import NetworkSpec, NodeSpec
+from testbed.topology import LaunchMode, NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")
 
@@ -56,7 +55,7 @@ class Launch:
     arguments: Mapping[str, str]
     log: Path
     mounts: tuple[Mount, ...] = ()
-    mode: topology.Launch = "warm"
+    mode: LaunchMode = "warm"
     neighbours: tuple[Neighbour, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     container: int | None = None

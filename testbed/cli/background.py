@@ -31,15 +31,10 @@ class Started:
 
 @dataclass(frozen=True)
 class Foreground:
-    """The process that the user started.
+    """The process that the user started."""
 
-    Attributes:
-        child: the pid of the other one.
-        pipe: where it says that the run goes on.
-    """
-
-    child: int
-    pipe: int
+    child: int  # the pid of the other one
+    pipe: int  # where it says that the run goes on
 
     def wait(self) -> Started | int:
         """The run, once it trains; or the exit status with which the other process has ended."""
@@ -60,13 +55,9 @@ class Foreground:
 
 @dataclass(frozen=True)
 class Background:
-    """The process that controls the run.
+    """The process that controls the run."""
 
-    Attributes:
-        pipe: where the other one listens.
-    """
-
-    pipe: int
+    pipe: int  # where the other one listens
 
     def go_on(self, started: Started, log: Path) -> None:
         """Leave the terminal, write to ``log`` from now on, and let the other process return."""

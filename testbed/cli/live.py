@@ -22,17 +22,11 @@ PLAIN_INTERVAL_SECONDS = 5.0
 
 @dataclass
 class LiveDisplay(Sink):
-    """A sink that writes to a console what somebody who waits wants to know.
-
-    Attributes:
-        console: where to.
-        progress: adds up what is shown.
-        clock: monotonic seconds.
-    """
+    """A sink that writes to a console what somebody who waits wants to know."""
 
     console: Console
-    progress: Progress
-    clock: Callable[[], float] = time.monotonic
+    progress: Progress  # adds up what is shown
+    clock: Callable[[], float] = time.monotonic  # monotonic seconds
     _live: Live | None = None
     _began: float = 0.0
     _shown: float = field(default=float("-inf"))

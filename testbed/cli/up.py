@@ -82,11 +82,7 @@ def command(
 
 @dataclass(frozen=True)
 class Terminal:
-    """Whoever has typed the command; see testbed.run.up.Audience.
-
-    Attributes:
-        sink: shows the run while it goes on.
-    """
+    """Whoever has typed the command; see testbed.run.up.Audience."""
 
     sink: LiveDisplay
 

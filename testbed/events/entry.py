@@ -23,20 +23,14 @@ Kind = TypeVar("Kind", bound=Event)
 
 @dataclass(frozen=True)
 class Entry:
-    """An event and when it happened.
+    """An event and when it happened."""
 
-    Attributes:
-        time: seconds since 1970.
-        elapsed_seconds: real seconds since the training started, or None before.
-        event: what happened.
-        source: ``ps`` for an event of the parameter server's in the controller's record.
-        others: fields of the event that only another version of testbed knows; they are kept.
-    """
-
-    time: float
-    elapsed_seconds: float | None
-    event: Event
+    time: float  # seconds since 1970
+    elapsed_seconds: float | None  # real seconds since the training started, or None before
+    event: Event  # what happened
+    # ``ps`` for an event of the parameter server's in the controller's record
     source: str | None = None
+    # fields of the event that only another version of testbed knows; they are kept
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property

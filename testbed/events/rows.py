@@ -35,21 +35,13 @@ HOST = "the host's /proc"
 
 @dataclass(frozen=True)
 class Column:
-    """What is to be known of a column.
+    """What is to be known of a column."""
 
-    Attributes:
-        type: numpy's, or pandas' ``Int64`` for whole numbers that may be missing.
-        meaning: in a few words.
-        source: where it is read.
-        unit: its unit, where its name does not say it.
-        default: what folders have that were written before there was such a column.
-    """
-
-    type: str
-    meaning: str
-    source: str
-    unit: str = ""
-    default: Any = REQUIRED
+    type: str  # numpy's, or pandas' ``Int64`` for whole numbers that may be missing
+    meaning: str  # in a few words
+    source: str  # where it is read
+    unit: str = ""  # its unit, where its name does not say it
+    default: Any = REQUIRED  # what folders have that were written before there was such a column
 
 
 class UpdateRow(NamedTuple):

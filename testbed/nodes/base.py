@@ -12,7 +12,7 @@ from testbed.agent.launch import Mount
 from testbed.events.kinds import Event, Finished, Started
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import End, Launch, NodeSpec, Part, Plan
+from testbed.topology import End, LaunchMode, NodeSpec, Part, Plan
 
 INSIDE = Path("/run/testbed")
 """Where a node finds what it needs."""
@@ -20,51 +20,36 @@ INSIDE = Path("/run/testbed")
 SERVICE_WEIGHT = 10
 """CPU weight of what all workers wait for."""
 
-PYTHON_BYTES: dict[Launch, int] = {"warm": 20_000_000, "cold": 150_000_000}
+PYTHON_BYTES: dict[LaunchMode, int] = {"warm": 20_000_000, "cold": 150_000_000}
 """Memory of its own that a process of ours has beside its vectors: forked from one that has
 imported everything, or having done so itself. Measured."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run has on the host for its nodes to read.
-
-    Attributes:
-        folder: the run's.
-        data: folder of the prepared data set.
-        own_files: whether there are files of the user's own, a model or a data set.
-    """
+    """What a run has on the host for its nodes to read."""
 
     folder: RunFolder
-    data: Path
-    own_files: bool
+    data: Path  # folder of the prepared data set
+    own_files: bool  # whether there are files of the user's own, a model or a data set
 
 
 class Role(ABC):
-    """One kind of node.
+    """One kind of node."""
 
-    Attributes:
-        name: unique among the roles.
-        part: what it is to the training.
-        entry: what its process calls, as ``module:function``; empty where the node says a command.
-        cpu_weight: share of a busy CPU relative to a worker.
-        end: what it means when a node of the role ends before the training has.
-        needs: roles whose nodes have to be ready before a node of this one is started.
-        reports: the event of the parameter server's that says that a node is ready: one that names
-            the node, or one for all; None where it is ready as soon as it runs.
-        vectors: how many copies of the model it holds.
-        other_bytes: memory of its own beside them and its interpreter.
-    """
-
-    name: ClassVar[str]
-    part: ClassVar[Part] = "aside"
+    name: ClassVar[str]  # unique among the roles
+    part: ClassVar[Part] = "aside"  # what it is to the training
+    # what its process calls, as ``module:function``; empty where the node says a command
     entry: ClassVar[str] = ""
-    cpu_weight: ClassVar[int] = 1
+    cpu_weight: ClassVar[int] = 1  # share of a busy CPU relative to a worker
+    # what it means when a node of the role ends before the training has
     end: ClassVar[End] = "fatal"
+    # roles whose nodes have to be ready before a node of this one is started
     needs: ClassVar[tuple[str, ...]] = ()
+    # what the parameter server writes down when a node is ready; None: it is as soon as it runs
     reports: ClassVar[type[Event] | None] = None
-    vectors: ClassVar[int] = 0
-    other_bytes: ClassVar[int] = 0
+    vectors: ClassVar[int] = 0  # how many copies of the model it holds
+    other_bytes: ClassVar[int] = 0  # memory of its own beside them and its interpreter
 
     @abstractmethod
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:

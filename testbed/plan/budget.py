@@ -24,25 +24,15 @@ BYTES_PER_PARAMETER = 4
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run needs; bytes are private memory, estimated.
+    """What a run needs; bytes are private memory, estimated."""
 
-    Attributes:
-        parameters: of the model; None where only the user's own code knows.
-        node_bytes: of one node of each role.
-        agent_bytes: of the agent, where workers are forked warm.
-        total_bytes: of all nodes.
-        cpu_limits: sum of the CPUs that nodes are limited to.
-        unlimited_nodes: nodes without a CPU limit.
-        updates_per_second: the most, in real time, that the scenario's pace allows; None where some
-            workers are not paced.
-    """
-
-    parameters: int | None
-    node_bytes: Mapping[str, int]
-    agent_bytes: int
-    total_bytes: int
-    cpu_limits: float
-    unlimited_nodes: int
+    parameters: int | None  # of the model; None where only the user's own code knows
+    node_bytes: Mapping[str, int]  # of one node of each role
+    agent_bytes: int  # of the agent, where workers are forked warm
+    total_bytes: int  # of all nodes
+    cpu_limits: float  # sum of the CPUs that nodes are limited to
+    unlimited_nodes: int  # nodes without a CPU limit
+    # the most, in real time, that the scenario's pace allows; None where a worker is not paced
     updates_per_second: float | None
 
 

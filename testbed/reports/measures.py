@@ -38,17 +38,11 @@ HEADER_BYTES = 66
 
 @dataclass(frozen=True)
 class Busyness:
-    """How busy the host was during the training, weighted by time.
+    """How busy the host was during the training, weighted by time."""
 
-    Attributes:
-        mean: mean share of its CPU time that was used.
-        highest: the highest share between two readings.
-        share_ratio: share of the training during which it was above the verdict's limit.
-    """
-
-    mean: float
-    highest: float
-    share_ratio: float
+    mean: float  # mean share of its CPU time that was used
+    highest: float  # the highest share between two readings
+    share_ratio: float  # share of the training during which it was above the verdict's limit
 
 
 def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Series[float]:

@@ -16,17 +16,12 @@ from testbed.telemetry.recovery import Recovered, recover
 
 @dataclass(frozen=True)
 class Report:
-    """What is there to show of a run.
+    """What is there to show of a run."""
 
-    Attributes:
-        summary: what ``summary.json`` holds, or would hold for a run that is still going on.
-        figure: the figure, or None if there was nothing to draw or no right to write it.
-        recovered: what a controller that died had left for us to add.
-    """
-
+    # what ``summary.json`` holds, or would hold for a run that is still going on
     summary: Mapping[str, Any]
-    figure: Path | None
-    recovered: Recovered
+    figure: Path | None  # the figure, or None if there was nothing to draw or no right to write it
+    recovered: Recovered  # what a controller that died had left for us to add
 
 
 def remake(path: Path, *, write: bool = True) -> Report:

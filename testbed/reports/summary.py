@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from testbed.events.entry import Entry, only, plain
-from testbed.events.kinds import (
-    BroughtUp,
-    LinksRead,
-    RateMeasured,
-    RoundTripMeasured,
-    TornDown,
-)
+from testbed.events.kinds import BroughtUp, LinksRead, RateMeasured, RoundTripMeasured, TornDown
 from testbed.reports import measures
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.telemetry.events import read_events

@@ -20,80 +20,53 @@ RECONCILIATION_LIMIT_RATIO = 0.01
 
 @dataclass(frozen=True)
 class Flow:
-    """One direction of the PS's link; what was not measured is None.
+    """One direction of the PS's link; what was not measured is None."""
 
-    Attributes:
-        payload_bytes: of the updates applied when the kernel's counters were last read.
-        tcp_bytes: what the sockets carried, without headers and repetitions.
-        retransmitted_bytes: what was sent again.
-        wire_bytes: what the interface counted.
-        expected_wire_bytes: what it should have counted, by the sockets.
-    """
-
+    # of the updates applied when the kernel's counters were last read
     payload_bytes: int | None = None
-    tcp_bytes: int | None = None
-    retransmitted_bytes: int | None = None
-    wire_bytes: int | None = None
-    expected_wire_bytes: int | None = None
+    tcp_bytes: int | None = None  # what the sockets carried, without headers and repetitions
+    retransmitted_bytes: int | None = None  # what was sent again
+    wire_bytes: int | None = None  # what the interface counted
+    expected_wire_bytes: int | None = None  # what it should have counted, by the sockets
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What the verdict is about; None for what was not measured.
+    """What the verdict is about; None for what was not measured."""
 
-    Attributes:
-        state: the run's last state, ``finished`` if all went well.
-        alive: whether the run is still going on.
-        attended: whether its controller lived to its end.
-        reason: why it ended.
-        stalled: why the training could not go on, or empty.
-        updates: how many were applied.
-        paced: whether think times or class speeds pace the workers; else the host may be full.
-        busy_share_ratio: share of the training during which the host was more than 90 % busy.
-        late_steps_ratio: share of the steps of paced classes that took longer than their class's.
-        late_requests_ratio: share of the requests that the PS served later than its service allows.
-        differences: qdiscs that the kernel has otherwise than configured; None if not read back.
-        rates: rates that were measured.
-        round_trips: round trips that were measured.
-        lost: nodes that ended before their time, and how.
-        rejected: nodes whose push was refused, and why.
-        left_out: what the kernel could not do and ``network.missing: warn`` let pass.
-        ingress: from the workers to the PS.
-        egress: from the PS to the workers.
-    """
-
-    state: str
-    alive: bool = False
-    attended: bool = True
+    state: str  # the run's last state, ``finished`` if all went well
+    alive: bool = False  # whether the run is still going on
+    attended: bool = True  # whether its controller lived to its end
     reason: str = ""
-    stalled: str = ""
-    updates: int | None = None
+    stalled: str = ""  # why the training could not go on, or empty
+    updates: int | None = None  # how many were applied
+    # whether think times or class speeds pace the workers; else the host may be full
     paced: bool = True
+    # share of the training during which the host was more than 90 % busy
     busy_share_ratio: float | None = None
+    # share of the steps of paced classes that took longer than their class's
     late_steps_ratio: float | None = None
+    # share of the requests that the PS served later than its service allows
     late_requests_ratio: float | None = None
+    # qdiscs that the kernel has otherwise than configured; None if not read back
     differences: Sequence[str] | None = None
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
-    lost: Sequence[tuple[str, str]] = ()
-    rejected: Sequence[tuple[str, str]] = ()
+    lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
+    rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
+    # what the kernel could not do and ``network.missing: warn`` let pass
     left_out: Sequence[str] = ()
-    ingress: Flow = field(default_factory=Flow)
-    egress: Flow = field(default_factory=Flow)
+    ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
+    egress: Flow = field(default_factory=Flow)  # from the PS to the workers
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the run may be believed.
+    """Whether the run may be believed."""
 
-    Attributes:
-        valid: no rule speaks against it.
-        reasons: what does; measured and allowed.
-        unchecked: rules that could not be checked because nothing was measured for them.
-    """
-
-    valid: bool
-    reasons: tuple[str, ...]
+    valid: bool  # no rule speaks against it
+    reasons: tuple[str, ...]  # what does; measured and allowed
+    # rules that could not be checked because nothing was measured for them
     unchecked: tuple[str, ...]
 
 

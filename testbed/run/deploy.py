@@ -15,15 +15,15 @@ from testbed.run.probe import Prober, record_probe, shaped_links
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch, quote_log
 from testbed.runtimes.base import RuntimeDriver
-from testbed.topology import Launch, NodeSpec
+from testbed.topology import LaunchMode, NodeSpec
 
 LOOK_SECONDS = 0.05
 ENDING_SECONDS = 5.0
 BASE_SECONDS = 60.0
 """Bring-up may take this long, and so much longer for every node:"""
-NODE_SECONDS: Mapping[Launch, float] = {"warm": 0.5, "cold": 4.0}
+NODE_SECONDS: Mapping[LaunchMode, float] = {"warm": 0.5, "cold": 4.0}
 
-MOST_STARTING: Mapping[Launch, int] = {"warm": 16, "cold": 4}
+MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
 """So many workers may be on their way at once: more would only get in each other's way."""
 
 

@@ -23,21 +23,13 @@ REQUEST = "down"
 
 @dataclass(frozen=True)
 class Ended:
-    """A run after ``down``.
-
-    Attributes:
-        run: its name.
-        folder: its folder, or None where only its name was found on the host.
-        acted: whether there was anything to end.
-        failure: why it could not be ended; None if nothing of it is left.
-        unasked: why nobody could be asked whether anything of it is left, of a run that has ended;
-            None if somebody was.
-    """
+    """A run after ``down``."""
 
     run: str
-    folder: Path | None
-    acted: bool
-    failure: TestbedError | None = None
+    folder: Path | None  # its folder, or None where only its name was found on the host
+    acted: bool  # whether there was anything to end
+    failure: TestbedError | None = None  # why it could not be ended; None if nothing of it is left
+    # of a run that has ended: why nobody could be asked whether anything of it is left
     unasked: TestbedError | None = None
 
 

@@ -26,24 +26,16 @@ from testbed.topology import Plan
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
-
-    Attributes:
-        beside: folder of the scenario file.
-        runs: folder of all runs.
-        name: the run's name, or None for one made from the scenario's.
-        argv: the command line, for the record.
-        now: seconds since 1970.
-    """
+    """What the user asked for."""
 
     scenario: Scenario
-    beside: Path
-    runs: Path
-    name: str | None
-    argv: tuple[str, ...]
+    beside: Path  # folder of the scenario file
+    runs: Path  # folder of all runs
+    name: str | None  # the run's name, or None for one made from the scenario's
+    argv: tuple[str, ...]  # the command line, for the record
     environment: Mapping[str, str]
     home: Path
-    now: float
+    now: float  # seconds since 1970
 
 
 def prepare_data(request: Request) -> Path:

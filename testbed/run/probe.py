@@ -40,29 +40,17 @@ MEDIAN_ERROR = 1.2533
 
 @dataclass(frozen=True)
 class ClassProbe:
-    """What came out for one device class, in real units; None for what was not measured.
-
-    Attributes:
-        device_class: its name.
-        up: configured, from the node.
-        down: configured, to the node.
-        up_bits_per_second: measured, of Ethernet frames.
-        down_bits_per_second: likewise.
-        round_trip_seconds: median.
-        round_trips: of how many.
-        message_up_seconds: a push of 17 KB and the word that it has come; median of three.
-        message_down_seconds: a word and a pull of 17 KB.
-    """
+    """What came out for one device class, in real units; None for what was not measured."""
 
     device_class: str
-    up: Shape
-    down: Shape
-    up_bits_per_second: float | None
-    down_bits_per_second: float | None
-    round_trip_seconds: float | None
-    round_trips: int
-    message_up_seconds: float
-    message_down_seconds: float
+    up: Shape  # configured, from the node
+    down: Shape  # configured, to the node
+    up_bits_per_second: float | None  # measured, of Ethernet frames
+    down_bits_per_second: float | None  # likewise
+    round_trip_seconds: float | None  # median
+    round_trips: int  # of how many
+    message_up_seconds: float  # a push of 17 KB and the word that it has come; median of three
+    message_down_seconds: float  # a word and a pull of 17 KB
 
     @property
     def expected_round_trip_seconds(self) -> float:

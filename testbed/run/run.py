@@ -27,14 +27,7 @@ from testbed.run.removals import Removals
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
-from testbed.telemetry.breakage import (
-    MEND,
-    UNREAD,
-    breakage,
-    deletion,
-    find_gone,
-    shortage,
-)
+from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
 from testbed.telemetry.record import Recorder
 
 FINAL_SECONDS = 720.0
@@ -55,22 +48,17 @@ class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its mess
 
 @dataclass
 class Execution:
-    """The life of one run.
-
-    Attributes:
-        keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
-        in_training: called when the training has started, of a run that is to outlive this process
-            from then on; None for one that is not.
-        clock: monotonic seconds.
-    """
+    """The life of one run."""
 
     setup: Setup
     driver: RuntimeDriver
     recorder: Recorder
     interrupts: Interrupts
+    # whether the nodes of a run that was not interrupted stay until `testbed down`
     keep: bool = False
+    # called when the training has started, of a run that outlives this process from then on
     in_training: Callable[[], None] | None = None
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.monotonic  # monotonic seconds
     _followed: Watch | None = field(default=None, init=False)
 
     def carry_out(self) -> None:

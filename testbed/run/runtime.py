@@ -23,17 +23,11 @@ class Choose(Protocol):
 
 @dataclass(frozen=True)
 class Settled:
-    """A scenario whose runtime is settled.
+    """A scenario whose runtime is settled."""
 
-    Attributes:
-        scenario: with ``native`` or ``docker`` as its runtime.
-        runtime: that one.
-        choice: how it was found; None where the scenario named it.
-    """
-
-    scenario: Scenario
+    scenario: Scenario  # with ``native`` or ``docker`` as its runtime
     runtime: Real
-    choice: Choice | None
+    choice: Choice | None  # how it was found; None where the scenario named it
 
     @property
     def driver(self) -> RuntimeDriver:

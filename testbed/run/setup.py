@@ -27,20 +27,14 @@ WARM_UP = "testbed.roles.warm_up:main"
 
 @dataclass(frozen=True)
 class Setup:
-    """One run, ready to be started.
-
-    Attributes:
-        data: folder of the prepared data set.
-        token: what every message to the PS must carry.
-        users: where the nodes' uids come from.
-    """
+    """One run, ready to be started."""
 
     scenario: Scenario
     plan: Plan
     folder: RunFolder
-    data: Path
-    token: str
-    users: Users
+    data: Path  # folder of the prepared data set
+    token: str  # what every message to the PS must carry
+    users: Users  # where the nodes' uids come from
 
     def start(self) -> Start:
         """How the run's agent is to be started."""

@@ -11,15 +11,7 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import NodeError
-from testbed.events.kinds import (
-    Event,
-    Exited,
-    Finished,
-    Joined,
-    LinkChanged,
-    Phase,
-    Started,
-)
+from testbed.events.kinds import Event, Exited, Finished, Joined, LinkChanged, Phase, Started
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
 from testbed.telemetry.breakage import deletion, find_gone
@@ -36,26 +28,20 @@ COUNT_INTERVAL_SECONDS = 1.0
 
 @dataclass
 class Watch:
-    """Looks at a run now and then, and writes down what is new.
-
-    Attributes:
-        clock: monotonic seconds.
-        seen: the kinds of events that the PS has written down.
-        joined: the workers that have joined.
-        lost: the workers that have ended before the training, and how, in a sentence.
-        ending: why the training has ended, in the PS's words.
-    """
+    """Looks at a run now and then, and writes down what is new."""
 
     plan: Plan
     folder: RunFolder
     recorder: Recorder
     agent: AgentClient
     removals: Removals
-    clock: Callable[[], float]
+    clock: Callable[[], float]  # monotonic seconds
+    # the kinds of events that the PS has written down
     seen: set[type[Event]] = field(default_factory=set)
-    joined: set[str] = field(default_factory=set)
+    joined: set[str] = field(default_factory=set)  # the workers that have joined
+    # the workers that have ended before the training, and how, in a sentence
     lost: dict[str, str] = field(default_factory=dict)
-    ending: str = ""
+    ending: str = ""  # why the training has ended, in the PS's words
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 

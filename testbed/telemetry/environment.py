@@ -25,25 +25,15 @@ GIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What only whoever starts the run knows of it.
+    """What only whoever starts the run knows of it."""
 
-    Attributes:
-        argv: the command line.
-        time_scale: emulated seconds per real second.
-        launch: ``warm`` or ``cold``.
-        runtime: name of the runtime.
-        uid_mode: under which uids the roles run, such as ``own uid per worker``.
-        offload: the links' segmentation offloads, as configured.
-        left_out: what the network runs without because the kernel lacks netem.
-    """
-
-    argv: Sequence[str]
-    time_scale: float
-    launch: str
+    argv: Sequence[str]  # the command line
+    time_scale: float  # emulated seconds per real second
+    launch: str  # ``warm`` or ``cold``
     runtime: str
-    uid_mode: str
-    offload: str
-    left_out: Sequence[str] = ()
+    uid_mode: str  # under which uids the roles run, such as ``own uid per worker``
+    offload: str  # the links' segmentation offloads, as configured
+    left_out: Sequence[str] = ()  # what the network runs without because the kernel lacks netem
 
 
 def write_environment(

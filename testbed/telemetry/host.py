@@ -19,14 +19,11 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class HostSample:
-    """The host since the last look.
+    """The host since the last look."""
 
-    Attributes:
-        busy_ratio: share of its CPU time that was used, in [0, 1]; None if no tick has passed.
-        available_bytes: memory that could be had without swapping; None if the kernel says not.
-    """
-
+    # share of its CPU time that was used, in [0, 1]; None if no tick has passed
     busy_ratio: float | None
+    # memory that could be had without swapping; None if the kernel says not
     available_bytes: int | None
 
 

@@ -14,38 +14,24 @@ WINDOW_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Status:
-    """A glance at a run.
+    """A glance at a run."""
 
-    Attributes:
-        updates: applied so far.
-        updates_per_second: over the last ten seconds, real time.
-        accuracy: top-1 share of the last evaluation, or None before the first.
-        ingress_bytes: payload of all pushes so far.
-        staleness: mean i - j over the last ten seconds.
-        eta_seconds: real seconds to the end as far as the stop rule lets one say, else None.
-        done_ratio: how far along the run is, in [0, 1], else None.
-    """
-
-    updates: int = 0
-    updates_per_second: float = 0.0
-    accuracy: float | None = None
-    ingress_bytes: int = 0
-    staleness: float = 0.0
+    updates: int = 0  # applied so far
+    updates_per_second: float = 0.0  # over the last ten seconds, real time
+    accuracy: float | None = None  # top-1 share of the last evaluation, or None before the first
+    ingress_bytes: int = 0  # payload of all pushes so far
+    staleness: float = 0.0  # mean i - j over the last ten seconds
+    # real seconds to the end as far as the stop rule lets one say, else None
     eta_seconds: float | None = None
-    done_ratio: float | None = None
+    done_ratio: float | None = None  # how far along the run is, in [0, 1], else None
 
 
 @dataclass
 class Progress:
-    """Adds up what the parameter server reports into a Status.
+    """Adds up what the parameter server reports into a Status."""
 
-    Attributes:
-        stop_updates: updates after which the run ends, or None.
-        stop_seconds: emulated seconds after which it ends, or None.
-    """
-
-    stop_updates: int | None
-    stop_seconds: float | None
+    stop_updates: int | None  # updates after which the run ends, or None
+    stop_seconds: float | None  # emulated seconds after which it ends, or None
     _updates: int = 0
     _ingress: int = 0
     _accuracy: float | None = None

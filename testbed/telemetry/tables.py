@@ -17,14 +17,10 @@ class Table:
     """A CSV file that grows by whole lines, each of them on disk before the next is written.
 
     A file that another version began keeps the columns that it has.
-
-    Attributes:
-        path: the file; its header is written as soon as the table is opened.
-        columns: names of its columns.
     """
 
-    path: Path
-    columns: Sequence[str]
+    path: Path  # the file; its header is written as soon as the table is opened
+    columns: Sequence[str]  # names of its columns
     _file: TextIO = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
