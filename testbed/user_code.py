@@ -28,10 +28,7 @@ class UserCode:
     path_in_scenario: str  # the scenario's path of the member, such as ``model``; for errors
 
     def load(self, expected: str) -> Any:
-        """Execute the file and return the object called ``name``.
-
-        Args:
-            expected: what the object should be, for errors: ``a subclass of torch.nn.Module``.
+        """Execute the file and return the object called ``name``, which should be what is expected.
 
         Raises:
             ScenarioError: no such file, not Python, it failed, or there is no such name in it.
@@ -45,10 +42,8 @@ class UserCode:
     def call(self, action: Callable[[], Result], *, doing: str, expected: str) -> Result:
         """Do something that runs the user's code, and turn whatever it raises into an error.
 
-        Args:
-            action: what to do.
-            doing: how an error names it, such as ``Net((1, 28, 28), 10)``.
-            expected: what should have happened instead of an exception.
+        The error says what it was ``doing``, such as ``Net((1, 28, 28), 10)``, and what was
+        expected instead.
 
         Raises:
             ScenarioError: the user's code raised; names the line in the user's file.

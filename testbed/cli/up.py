@@ -20,7 +20,7 @@ from testbed.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from testbed.cli.background import Background, Started
+    from testbed.cli.background import Background
     from testbed.cli.live import LiveDisplay
     from testbed.run.prepare import Request
     from testbed.scenario.override import Override
@@ -105,11 +105,10 @@ class Terminal:
 
     def leaving(self, background: Background) -> Callable[[RunFolder], None]:
         """What to do when a run trains that is to go on in the background."""
-        from testbed.cli.background import Started
 
         def leave(folder: RunFolder) -> None:
             self.sink.close()
-            background.go_on(Started(folder.name, folder.path), folder.log("controller"))
+            background.go_on(folder.path, folder.log("controller"))
 
         return leave
 
@@ -151,14 +150,15 @@ def _explained(scenario: Path, runs: Path) -> Iterator[None]:
         raise
 
 
-def _announce(outcome: Started | int) -> int:
+def _announce(outcome: Path | int) -> int:
     """What to do with a run in the background; of one that does not train, how it ended."""
     if isinstance(outcome, int):
         return outcome
-    click.echo(f"{outcome.run} goes on in the background, in {outcome.folder}")
-    click.echo(f"  testbed logs {outcome.run} --follow    what its nodes print")
-    click.echo(f"  testbed wait {outcome.run}             until its end, with its exit status")
-    click.echo(f"  testbed down {outcome.run}             end it now")
+    run = outcome.name
+    click.echo(f"{run} goes on in the background, in {outcome}")
+    click.echo(f"  testbed logs {run} --follow    what its nodes print")
+    click.echo(f"  testbed wait {run}             until its end, with its exit status")
+    click.echo(f"  testbed down {run}             end it now")
     return 0
 
 

@@ -202,11 +202,7 @@ def conform(
     """Columns of another version's record of updates as rows of today's layout.
 
     A column that only that version knows is left out; one that was added since gets its default.
-
-    Args:
-        stored: the columns, each of shape (count,).
-        count: how many rows.
-        columns: those of today.
+    Those that are stored have the shape (count,).
 
     Raises:
         KeyError: a column without a default is missing.

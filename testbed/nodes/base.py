@@ -50,13 +50,16 @@ class Role(ABC):
     reports: ClassVar[type[Event] | None] = None
     vectors: ClassVar[int] = 0  # how many copies of the model it holds
     other_bytes: ClassVar[int] = 0  # memory of its own beside them and its interpreter
+    reads_run: ClassVar[bool] = True  # whether it is shown the scenario and the data
 
     @abstractmethod
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Those that a run of the scenario has, with addresses, uids, limits and links."""
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """What a node sees of the run: by default what every Python entry reads."""
+        """What a node sees of the run: what every Python entry reads."""
+        if not self.reads_run:
+            return ()
         mounts = [
             Mount(inputs.folder.scenario, INSIDE / "scenario.yaml", writable=False),
             Mount(inputs.data, INSIDE / "data", writable=False),
@@ -66,31 +69,19 @@ class Role(ABC):
         return tuple(mounts)
 
     def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
-        """Whom a node talks to over its link: by default all but the workers."""
+        """Whom a node may talk to over its link: everybody there, but no worker to another."""
         if node.link is None:
             return ()
-        others = (other for other in plan.nodes if other.part != "client" and other != node)
-        return tuple(other for other in others if other.link is not None)
+        linked = (other for other in plan.nodes if other.link is not None and other != node)
+        return tuple(other for other in linked if not (node.part == other.part == "client"))
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
-        """Private memory that a node is expected to need.
-
-        Args:
-            node: the node.
-            plan: the run's nodes.
-            vector: bytes of one copy of the model.
-        """
+        """Private memory that a node is expected to need, where a ``vector`` takes these bytes."""
         return PYTHON_BYTES[plan.launch] + self.vectors * vector + self.other_bytes
 
 
 def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> End:
-    """What it means that a node has ended.
-
-    Args:
-        node: the node.
-        status: what it has ended with.
-        seen: the kinds of events that the parameter server has written down so far.
-    """
+    """What it means that a node has ended, after what the parameter server has written down."""
     if status == 0 and (Finished in seen or node.end == "expected"):
         return "expected"
     if node.end == "fatal" or Started not in seen:

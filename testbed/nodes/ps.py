@@ -44,10 +44,6 @@ class ParameterServer(Role):
         """And its own folder, where it writes."""
         return (*super().mounts(inputs), Mount(inputs.folder.ps, INSIDE / "ps", writable=True))
 
-    def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
-        """Everybody else on the switch."""
-        return tuple(other for other in plan.nodes if other.link is not None and other != node)
-
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """One vector more for every worker: what it had when it pulled."""
         return super().memory_bytes(node, plan, vector=vector) + len(plan.workers) * vector

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.reports.measures import WINDOW
-from testbed.reports.words import describe_algorithm, describe_think
+from testbed.reports.table import describe_algorithm, describe_think
 from testbed.telemetry.files import write_atomically
 
 if TYPE_CHECKING:

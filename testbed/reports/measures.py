@@ -38,11 +38,11 @@ HEADER_BYTES = 66
 
 @dataclass(frozen=True)
 class Busyness:
-    """How busy the host was during the training, weighted by time."""
+    """How busy the host was during the training, weighted by time; None if it was not measured."""
 
-    mean: float  # mean share of its CPU time that was used
-    highest: float  # the highest share between two readings
-    share_ratio: float  # share of the training during which it was above the verdict's limit
+    mean: float | None = None  # share of its CPU time that was used
+    max: float | None = None  # the highest share between two readings
+    share_above_limit: float | None = None  # share of the training above the verdict's limit
 
 
 def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Series[float]:
@@ -54,11 +54,10 @@ def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
     """Top-1 shares: of the evaluation after the end (all test images), the best, the last, and the
     best mean of ten evaluations in a row during the training."""
     during = evaluations.loc[~evaluations["final"], "top1"]
-    last = evaluations["top1"].iloc[-1] if len(evaluations) else None
     return {
         "best": number(evaluations["top1"].max()),
         "final": final(evaluations, "top1"),
-        "last": number(last),
+        "last": number(evaluations["top1"].iloc[-1]) if len(evaluations) else None,
         "best_moving_average": number(moving_average(during).max()),
     }
 
@@ -129,22 +128,22 @@ def last_reading(traffic: pd.DataFrame) -> Mapping[str, Any] | None:
     return {str(name): value for name, value in rows.iloc[-1].items()}
 
 
-def busyness(traffic: pd.DataFrame, seconds: float | None) -> Busyness | None:
+def busyness(traffic: pd.DataFrame, seconds: float | None) -> Busyness:
     """How busy the host was during the first ``seconds`` (real) of the training."""
     rows = traffic[traffic["wall_seconds"].notna() & traffic["host_busy_ratio"].notna()]
     if seconds is None or rows.empty:
-        return None
+        return Busyness()
     until: NDArray[np.float64] = rows["wall_seconds"].clip(upper=seconds).to_numpy()
     weights = np.diff(until, prepend=0.0)
     ratios = rows["host_busy_ratio"].to_numpy()[weights > 0]
     weights = weights[weights > 0]
     if not len(weights):
-        return None
+        return Busyness()
     shares = weights / weights.sum()
     return Busyness(
         mean=float(shares @ ratios),
-        highest=float(ratios.max()),
-        share_ratio=float(shares[ratios > BUSY_LIMIT_RATIO].sum()),
+        max=float(ratios.max()),
+        share_above_limit=float(shares[ratios > BUSY_LIMIT_RATIO].sum()),
     )
 
 
@@ -159,11 +158,8 @@ def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | 
 def private_bytes_median(events: Sequence[Entry]) -> float | None:
     """Median over the workers of the memory that each had to itself when it was last looked at."""
     readings = only(events, MemoryRead)
-    return (
-        median(readings[-1].private_bytes.values())
-        if readings and readings[-1].private_bytes
-        else None
-    )
+    last = readings[-1].private_bytes if readings else {}
+    return median(last.values()) if last else None
 
 
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -180,7 +176,8 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
             case Left(node) if node not in explained:
                 lost.setdefault(node, "the parameter server saw it leave")
             case Exited(node, status, planned=False) if node not in explained:
-                lost[node] = _how(status)
+                killed = f"killed by signal {-status}"
+                lost[node] = killed if status < 0 else f"ended with status {status}"
     return list(lost.items())
 
 
@@ -207,7 +204,3 @@ def _until_the_end(events: Sequence[Entry]) -> Iterator[Event]:
             case StateChanged(state) if state in ENDED:
                 return
         yield entry.event
-
-
-def _how(status: int) -> str:
-    return f"killed by signal {-status}" if status < 0 else f"ended with status {status}"

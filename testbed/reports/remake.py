@@ -25,13 +25,9 @@ class Report:
 
 
 def remake(path: Path, *, write: bool = True) -> Report:
-    """Complete a run's folder, then make its summary and figure.
+    """Complete a run's folder, then make its summary and figure; ``write`` nothing if one may not.
 
     The summary of a run that is still going on is not written: its end will do so.
-
-    Args:
-        path: the run folder.
-        write: whether anything may be written to it.
 
     Raises:
         RunNotFound: there is no run folder at ``path``.

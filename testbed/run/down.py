@@ -55,7 +55,7 @@ def end_all(
         runs: folder of runs.
         registry: of the user's runs elsewhere.
         drivers: of every runtime, by name.
-        runtime_of: the name of the runtime that a run has.
+        runtime_of: tells the name of a run's runtime.
         clock: seconds since 1970.
     """
     folders = [RunFolder(path) for path in list_runs(runs, registry)]

@@ -51,14 +51,8 @@ def wait_for_end(
 ) -> RunState | None:
     """Wait until the process that controls a run has ended, and what it left alone with it.
 
-    Args:
-        folder: the run's.
-        timeout_seconds: how long; None for as long as it takes.
-        clock: monotonic seconds.
-
-    Returns:
-        The run's last state, which is none of the final ones if its controller was killed; None if
-        it still goes on.
+    Returns the run's last state, which is none of the final ones if its controller was killed; None
+    if it still goes on after the timeout.
 
     Raises:
         RunNotFound: the folder was deleted.

@@ -57,16 +57,13 @@ class Links:
     def change(
         self, device_class: str, *, up: str | None, down: str | None, duration: str | None
     ) -> str:
-        """Change a class's links.
+        """Change a class's links; returns what was done, in a sentence.
 
         Args:
-            device_class: its name.
+            device_class: whose.
             up: a rate, or fields like ``rate=1mbit,loss=0.01``; None to leave that direction.
             down: likewise.
             duration: for how long in emulated time, like ``2m``; None until it is reset.
-
-        Returns:
-            What was done, in a sentence.
 
         Raises:
             ScenarioError: no such class, or no such shape.

@@ -52,14 +52,7 @@ def prepare_data(request: Request) -> Path:
 def prepare(
     request: Request, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
 ) -> Setup:
-    """Make the run's folder; nothing is started.
-
-    Args:
-        request: what the user asked for.
-        planned: the scenario's plan, under any name.
-        data: folder of the prepared data set.
-        driver: the runtime that will be asked for everything.
-        users: where the nodes' uids will come from.
+    """Make the folder of a run, which takes a plan under a name of its own; nothing is started.
 
     Raises:
         ScenarioError: the name is taken, or the user's own files do not fit together.
@@ -91,10 +84,8 @@ def prepare_simulation(request: Request) -> RunFolder:
 def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
     """What the links will do without; asked of the kernel only where one needs netem.
 
-    Args:
-        made: the plan.
-        tried_here: whether a user who cannot try it will have no links either; where an engine
-            starts the agent, that one can, and refuses what the kernel has not.
+    Where that cannot be ``tried_here`` there will be no links either; but where an engine starts
+    the agent, that one can, and refuses what the kernel has not.
     """
     links = [node.link for node in made.nodes if node.link is not None]
     if not any(link.up.needs_netem or link.down.needs_netem for link in links):

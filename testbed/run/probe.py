@@ -74,10 +74,7 @@ class Prober:
     agent: AgentClient
 
     def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
-        """Measure all of them at once.
-
-        Args:
-            links: by device class, with the shapes that are to be measured.
+        """Measure a link of each device class, with the shapes that are given, all at once.
 
         Raises:
             NodeError, HostError: a probe could not be brought up or came to no result; names it.
@@ -93,31 +90,21 @@ class Prober:
 
     def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
         """The reflector and a prober for each class, at addresses that no node has."""
-        first = sum(node.link is not None for node in self.plan.nodes)
-        spare = [_at(LinkSpec("", ""), first)]
-        spare += [_at(link, first + 1 + index) for index, link in enumerate(links.values())]
-        reflector = replace(_unlimited(self.plan.ps), name=REFLECTOR, link=spare[0])
-        return [
-            reflector,
-            *(
-                replace(self._like(name), name=f"{REFLECTOR}{index}", link=link)
-                for index, (name, link) in enumerate(zip(links, spare[1:], strict=True))
-            ),
-        ]
-
-    def _like(self, device_class: str) -> NodeSpec:
-        """The first worker of a class: a prober has its uid, and none of its limits."""
-        first = next(node for node in self.plan.workers if node.device_class == device_class)
-        return _unlimited(first)
+        spare = sum(node.link is not None for node in self.plan.nodes)
+        nodes = [_spare(self.plan.ps, REFLECTOR, LinkSpec("", ""), spare)]
+        for index, (name, link) in enumerate(links.items()):
+            first = next(node for node in self.plan.workers if node.device_class == name)
+            nodes.append(_spare(first, f"{REFLECTOR}{index}", link, spare + 1 + index))
+        return nodes
 
     def _start(
         self, node: NodeSpec, *, others: list[NodeSpec], containers: Mapping[str, int]
     ) -> None:
-        server = "" if node.name == REFLECTOR else _address(others[0])
         assert node.link is not None
+        links = [other.link for other in others if other.link is not None]
+        server = "" if node.name == REFLECTOR else links[0].address
         rates = {"up": node.link.up.rate, "down": node.link.down.rate}
         texts = {name: "" if rate is None else repr(float(rate)) for name, rate in rates.items()}
-        links = [other.link for other in others if other.link is not None]
         self.agent.launch(
             Launch(
                 node=node,
@@ -177,7 +164,8 @@ def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
     return {
         node.device_class: node.link
         for node in plan.workers
-        if node.link is not None and any(_is_shaped(s) for s in (node.link.up, node.link.down))
+        if node.link is not None
+        and any(s.rate is not None or s.needs_netem for s in (node.link.up, node.link.down))
     }
 
 
@@ -202,30 +190,18 @@ def record_probe(recorder: Recorder, found: ClassProbe) -> None:
     recorder.event(MessagesTimed(name, found.message_up_seconds, found.message_down_seconds))
 
 
-def _is_shaped(shape: Shape) -> bool:
-    return shape.rate is not None or shape.needs_netem
-
-
 def _median_delay(shape: Shape) -> float:
     deviations = table(shape.distribution)
     median = deviations[len(deviations) // 2] / SCALE
     return float(shape.delay or 0) + median * float(shape.jitter or 0)
 
 
-def _at(link: LinkSpec, number: int) -> LinkSpec:
+def _spare(node: NodeSpec, name: str, link: LinkSpec, number: int) -> NodeSpec:
+    """A probe with the node's uid and none of its limits: what is measured is the link."""
     address, mac = address_of(number)
-    return replace(link, address=address, mac=mac)
-
-
-def _unlimited(node: NodeSpec) -> NodeSpec:
-    """A probe like the node, and without its limits: what is measured is the link."""
-    free = replace(node, cpu=None, cpuset=None, memory=None, gpus=0)
-    return replace(free, role=PROBE.name, part=PROBE.part, end=PROBE.end)
-
-
-def _address(node: NodeSpec) -> str:
-    assert node.link is not None
-    return node.link.address
+    free = replace(node, name=name, cpu=None, cpuset=None, memory=None, gpus=0)
+    placed = replace(link, address=address, mac=mac)
+    return replace(free, link=placed, role=PROBE.name, part=PROBE.part, end=PROBE.end)
 
 
 def _last_json(log: Path) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from testbed.agent.launch import LAUNCH, Launch
@@ -106,11 +107,7 @@ class Setup:
 
 
 def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
-    """The user's own files that a scenario names, which are copied into the run's folder.
-
-    Args:
-        scenario: the scenario.
-        beside: folder of the scenario file, which the names are relative to.
+    """The user's own files that a scenario in a folder names, to be copied into the run's folder.
 
     Raises:
         ScenarioError: two of them have the same name.
@@ -132,9 +129,5 @@ def new_token() -> str:
 def run_name(scenario: str, *, now: float, taken: Path) -> str:
     """A name for a run: the scenario's, the time, and a number where that is taken."""
     moment = datetime.fromtimestamp(now, UTC).strftime("%m%d-%H%M%S")
-    name = f"{scenario}-{moment}"
-    number = 1
-    while os.path.lexists(taken / name):
-        number += 1
-        name = f"{scenario}-{moment}-{number}"
-    return name
+    names = (f"{scenario}-{moment}{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(name for name in names if not os.path.lexists(taken / name))

@@ -81,16 +81,14 @@ class Watch:
     def count(self) -> None:
         """Read the kernel's counters and the host's load into the traffic record."""
         self._counted = self.clock()
-        self._record_link_changes()
-        self._take_frozen()
+        for change in self.agent.link_changes():
+            self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
+        frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
+        self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
-
-    def _record_link_changes(self) -> None:
-        for change in self.agent.link_changes():
-            self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
 
     def _read_spool(self) -> None:
         for entry in self._events.read():
@@ -103,11 +101,6 @@ class Watch:
                     self.ending = reason
         if self.folder.spool.exists():
             self.recorder.updates(self._spool.read())
-
-    def _take_frozen(self) -> None:
-        """Nobody gets anything from a worker that stands still, though it has not ended."""
-        frozen = set(self.agent.frozen())
-        self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
 
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}

@@ -43,16 +43,19 @@ def write_environment(
 
     Args:
         folder: the run's folder.
-        circumstances: see Circumstances.
+        circumstances: what it does not find out itself.
         package: folder of the installed ``testbed`` package; its checkout's commit is recorded.
         proc: where procfs is mounted.
     """
-    content = {
-        "format": FORMAT,
-        "host": describe_host(proc),
-        "software": describe_software(package),
-        **asdict(circumstances),
+    software = {  # without importing any of it
+        "testbed": _version(DISTRIBUTION),
+        "commit": describe_commit(package.parent),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in LIBRARIES},
+        "torch_build": torch_build(),
     }
+    host = describe_host(proc)
+    content = {"format": FORMAT, "host": host, "software": software, **asdict(circumstances)}
     write_atomically(folder.environment, json.dumps(content, indent=2) + "\n")
 
 
@@ -67,17 +70,6 @@ def describe_host(proc: Path = PROC) -> Mapping[str, Any]:
         "kernel": platform.release(),
         "machine": platform.machine(),
         "system": _distribution(),
-    }
-
-
-def describe_software(package: Path) -> Mapping[str, Any]:
-    """Versions of Python, this package and its libraries, without importing any of them."""
-    return {
-        "testbed": _version(DISTRIBUTION),
-        "commit": describe_commit(package.parent),
-        "python": platform.python_version(),
-        **{name: _version(name) for name in LIBRARIES},
-        "torch_build": torch_build(),
     }
 
 

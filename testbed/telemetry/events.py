@@ -15,10 +15,7 @@ from testbed.telemetry.files import LineReader
 class EventLog:
     """Appends to a file; every line is on disk before the next is written.
 
-    Args:
-        path: the file.
-        elapsed: tells the real seconds since the training started, or None before.
-        wall: tells the seconds since 1970.
+    The clocks tell the real seconds since the training started (None before) and since 1970.
     """
 
     def __init__(

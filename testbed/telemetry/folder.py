@@ -103,12 +103,12 @@ class RunFolder:
 
         Args:
             runs: folder of all runs; made where it is missing.
-            name: the run's name.
+            name: the run's.
             scenario: name of its scenario.
             text: the resolved scenario, as YAML.
             classes: device class of every worker, by index.
             now: seconds since 1970.
-            plan: its nodes and links, as JSON; empty for a folder without any.
+            plan: as JSON; empty for a folder without any.
 
         Raises:
             ScenarioError: there is a run of that name already.

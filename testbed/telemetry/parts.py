@@ -36,11 +36,9 @@ class PartWriter:
         self._next = len(part_paths(self.folder))
 
     def add(self, rows: Rows, *, now: float) -> None:
-        """Take rows over, in the order of their application; none just lets time pass.
+        """Take rows over in the order of their application, at ``now`` steady seconds.
 
-        Args:
-            rows: shape (n,), dtype ``UPDATE``.
-            now: steady seconds, from any origin.
+        None of them just lets time pass.
         """
         if not self._pending:
             self._opened = now

@@ -33,12 +33,8 @@ class Clock:
 class FolderSink(Sink):
     """Appends to a run folder.
 
-    Everything is on its way to the disk when a method returns, except the last few seconds of
-    updates, which the parameter server's spool holds too.
-
-    Args:
-        folder: the run's folder; what it holds already is continued.
-        time_scale: emulated seconds per real second.
+    What the folder holds already is continued. Everything is on its way to the disk when a method
+    returns, except the last few seconds of updates, which the parameter server's spool holds too.
     """
 
     def __init__(self, folder: RunFolder, *, time_scale: float) -> None:
@@ -51,11 +47,15 @@ class FolderSink(Sink):
 
     def event(self, entry: Entry) -> None:
         """See Sink. A new state stands in ``run.json`` too, an evaluation in its table."""
-        if isinstance(entry.event, StateChanged):
-            self._move(entry.event, now=entry.time)
+        event = entry.event
+        if isinstance(event, StateChanged):
+            if event.state == "finished":  # a run that says so has all its updates in their place
+                self._parts.close()
+            reason, exit_code = event.reason, event.exit_code
+            self._folder.move(event.state, now=entry.time, reason=reason, exit_code=exit_code)
         self._events.append(entry)
-        if isinstance(entry.event, Evaluated):
-            self._evaluations.append(evaluation_row(entry.event, time_scale=self._time_scale))
+        if isinstance(event, Evaluated):
+            self._evaluations.append(evaluation_row(event, time_scale=self._time_scale))
 
     def updates(self, rows: Rows, *, now: float) -> None:
         """See Sink."""
@@ -70,20 +70,11 @@ class FolderSink(Sink):
         with closing(self._traffic), closing(self._evaluations), closing(self._events):
             self._parts.close()
 
-    def _move(self, event: StateChanged, *, now: float) -> None:
-        """A run that says it is finished has all its updates in their place."""
-        if event.state == "finished":
-            self._parts.close()
-        self._folder.move(event.state, now=now, reason=event.reason, exit_code=event.exit_code)
-
 
 class Recorder:
     """Says when things happened, and tells every sink; the one process that controls a run has one.
 
-    Args:
-        sinks: whom to tell, one after the other.
-        time_scale: emulated seconds per real second.
-        clock: of the host, unless another is given.
+    ``time_scale`` is emulated seconds per real second; the clock is the host's by default.
     """
 
     def __init__(

@@ -61,12 +61,7 @@ def list_runs(runs: Path, registry: Registry) -> list[Path]:
 
 
 def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
-    """The run that a user means.
-
-    Args:
-        text: a run's name, or the path of its folder.
-        runs: where runs are looked for first.
-        registry: where else.
+    """The run that a user means by its name, or the path of its folder.
 
     Raises:
         RunNotFound: there is none; names the nearest.

@@ -26,11 +26,9 @@ HEADLESS = np.dtype(
 
 
 class SpoolWriter:
-    """Appends rows; the one process that applies updates has one.
+    """Appends rows to a file; the one process that applies updates has one.
 
-    Args:
-        path: the file; what it holds is kept.
-        rows: how many rows are gathered in memory before they are written.
+    Some rows are gathered in memory before they are written.
     """
 
     def __init__(self, path: Path, *, rows: int = 256) -> None:

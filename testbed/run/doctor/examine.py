@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.run.doctor import kernel, limits, resources, software
+from testbed.run.doctor import kernel, resources, software
 from testbed.run.doctor.docker import check_engine
 from testbed.run.doctor.findings import Case, Finding
 from testbed.run.doctor.trial import try_run
@@ -23,10 +23,10 @@ def examine(case: Case, runtime: Real) -> Iterator[Finding]:
         yield kernel.check_namespaces()
         yield kernel.check_capabilities()
         yield kernel.check_control_groups()
-        yield limits.check_address_space()
-        yield limits.check_files(case)
-    yield limits.check_processes(case)
-    yield limits.check_inotify()
+        yield resources.check_address_space()
+        yield resources.check_files(case)
+    yield resources.check_processes(case)
+    yield resources.check_inotify()
     yield resources.check_memory(case)
     yield resources.check_cpus(case)
     yield resources.check_disk(case)
