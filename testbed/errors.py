@@ -23,9 +23,7 @@ from typing import ClassVar
 class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is raised
     """A value that does not fit, raised where it is parsed; whoever knows the place adds it.
 
-    Args:
-        found: what was found, in words; empty where the value itself says enough.
-        expected: what would have been right, with an example.
+    ``found`` is empty where the value itself says enough; ``expected`` has an example.
     """
 
     def __init__(self, found: str, expected: str) -> None:
@@ -37,9 +35,7 @@ class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is rai
 class TestbedError(Exception):
     """Base of all errors that are shown as one message, without a traceback.
 
-    Args:
-        message: where it is, what was found and what was expected.
-        hint: what to type or change next; may be empty.
+    The message says where it is, what was found and what was expected; the hint what to do next.
     """
 
     __test__ = False  # the name starts with "Test"; pytest must not collect it

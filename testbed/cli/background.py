@@ -29,7 +29,7 @@ class Foreground:
     pipe: int  # where it says that the run goes on
 
     def wait(self) -> Path | int:
-        """The run's folder, once it trains; or the status with which the other process has ended."""
+        """The run's folder, once it trains; or the status with which the other process ended."""
         for number in PASSED_ON:
             signal.signal(number, self._pass_on)
         with os.fdopen(self.pipe, "rb") as pipe:

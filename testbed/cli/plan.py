@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from testbed.plan.budget import Budget
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
+    from testbed.simulate.outline import Outline
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
 DATA, TOKEN = Path("/prepared by up"), "drawn by up"
@@ -41,14 +42,13 @@ def command(
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
     from testbed.cli.host import capacity
-    from testbed.cli.virtual import print_simulation
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.scenario import load
 
     scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
     if scenario.simulated:
-        print_simulation(scenario, capacity(), as_json=as_json)
+        _print_simulation(scenario, capacity(), as_json=as_json)
         return
     made = plan(scenario, scenario.name)
     needs = budget(scenario, made, count_parameters(scenario))
@@ -60,6 +60,48 @@ def command(
     else:
         _print(made, needs, capacity())
         _print_requests(scenario, made, requests)
+
+
+def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
+    """Show what a simulation of the scenario will model; touches nothing."""
+    from testbed.plan.budget import count_parameters
+    from testbed.simulate.outline import outline
+
+    made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
+    if as_json:
+        print_json({"run": scenario.name, "runtime": scenario.runtime.name, **asdict(made)})
+    else:
+        _print_outline(scenario, made, host)
+
+
+def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
+    from rich.table import Table
+
+    from testbed.cli.console import Console
+
+    table = Table(
+        *("class", "workers", "a step", "up", "down"), title=f"{scenario.name}, SIMULATED"
+    )
+    table.add_row("(the PS)", "", "", made.ps_up, made.ps_down)
+    for one in made.classes:
+        step = f"{one.step_seconds:g} s"
+        table.add_row(one.name, f"{one.workers:,}", step, one.up, one.down)
+    console = Console()
+    console.print(table)
+    most = f"at most {made.updates_per_second:,.1f} updates/s, transfers not counted"
+    lines = [
+        ("think", made.think),
+        ("the PS", made.ps_service),
+        ("pace", f"{most} (emulated time)"),
+    ]
+    if made.memory_bytes is not None:
+        needed, there = (f"{size / 1e6:,.0f} MB" for size in (made.memory_bytes, host.memory_bytes))
+        lines.append(("memory", f"about {needed} of {there}"))
+    lines += [("modelled", text) for text in made.modelled]
+    lines += [("left out", text) for text in made.left_out]
+    for (name, text), before in zip(lines, [("", ""), *lines], strict=False):
+        shown = "" if name == before[0] else name
+        console.print(f"{shown:8}  {text}", highlight=False, soft_wrap=True)
 
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:

@@ -75,18 +75,15 @@ def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
 
     plan = read_plan(folder)
     host = {node.node: node for node in real_runtime(plan).driver().state(folder).nodes}
-    rows = []
-    for node in plan.nodes:
-        found = host.get(node.name)
-        rows.append(
-            {
-                "node": node.name,
-                "class": node.device_class or None,
-                "condition": "ended" if found is None else found.condition,
-                "pid": None if found is None else found.pid,
-            }
-        )
-    return rows
+    return [
+        {
+            "node": node.name,
+            "class": node.device_class or None,
+            "condition": host[node.name].condition if node.name in host else "ended",
+            "pid": host[node.name].pid if node.name in host else None,
+        }
+        for node in plan.nodes
+    ]
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

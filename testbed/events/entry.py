@@ -44,9 +44,8 @@ class Entry:
         stamp = {"time": self.time, "elapsed_seconds": self.elapsed_seconds, "event": self.name}
         own = dict(event.fields if isinstance(event, Unknown) else vars(event))
         source = {} if self.source is None else {"source": self.source}
-        return {
-            name: plain(value) for name, value in (stamp | own | dict(self.others) | source).items()
-        }
+        made: dict[str, Any] = plain(stamp | own | dict(self.others) | source)
+        return made
 
     def line(self) -> str:
         """The line; numbers that JSON has no word for (NaN, infinity) become null."""

@@ -1,18 +1,28 @@
-"""What every role of nodes has to say, and what most of them say alike."""
+"""What every role of nodes has to say, what most say alike, and where nodes are on the switch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import ClassVar
 
 from testbed.agent.launch import Mount
 from testbed.events.kinds import Event, Finished, Started
-from testbed.scenario.schema import Scenario
+from testbed.scenario.links import link_spec
+from testbed.scenario.schema import Link, Scenario
+from testbed.seeds import stream
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import End, LaunchMode, NodeSpec, Part, Plan
+from testbed.topology import End, LaunchMode, LinkSpec, NodeSpec, Part, Plan
+
+PREFIX = 16
+FIRST_ADDRESS = IPv4Address("10.77.0.1")
+
+PS_UID = 20000
+EVALUATOR_UID = 20001
+FIRST_WORKER_UID = 20010
 
 INSIDE = Path("/run/testbed")
 """Where a node finds what it needs."""
@@ -87,3 +97,16 @@ def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> En
     if node.end == "fatal" or Started not in seen:
         return "fatal"
     return "noticed"
+
+
+def address_of(number: int) -> tuple[str, str]:
+    """IPv4 and MAC address of the ``number``-th node on the switch; the PS is number 0."""
+    address = FIRST_ADDRESS + number
+    return str(address), ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *address.packed))
+
+
+def link_at(number: int, scenario: Scenario, link: Link) -> LinkSpec:
+    """The link of the ``number``-th node on the switch, in real units."""
+    address, mac = address_of(number)
+    seed = int(stream(scenario.seed, "link", address).integers(2**53))  # exact in any JSON
+    return link_spec(link, address=address, mac=mac, time_scale=scenario.time_scale, seed=seed)

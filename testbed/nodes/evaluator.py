@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.agent.launch import Mount
-from testbed.nodes.base import INSIDE, SERVICE_WEIGHT, Inputs, Role
-from testbed.nodes.places import EVALUATOR_UID
+from testbed.nodes.base import EVALUATOR_UID, INSIDE, SERVICE_WEIGHT, Inputs, Role
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 

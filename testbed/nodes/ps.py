@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from testbed.agent.launch import Mount
 from testbed.events.kinds import Listening
-from testbed.nodes.base import INSIDE, SERVICE_WEIGHT, Inputs, Role
-from testbed.nodes.places import PS_UID, link_at
+from testbed.nodes.base import INSIDE, PS_UID, SERVICE_WEIGHT, Inputs, Role, link_at
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.events.kinds import Joined
-from testbed.nodes.base import Role
-from testbed.nodes.places import FIRST_WORKER_UID, link_at
+from testbed.nodes.base import FIRST_WORKER_UID, Role, link_at
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 

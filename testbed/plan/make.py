@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.errors import Problem, ScenarioError
 from testbed.nodes import ROLES
-from testbed.nodes.places import PREFIX
+from testbed.nodes.base import PREFIX
 from testbed.scenario.checks import MOST_WORKERS
 from testbed.scenario.schema import Scenario
 from testbed.topology import NetworkSpec, Plan

@@ -77,11 +77,8 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _flow(flow: Mapping[str, Any]) -> str:
-    parts = [
-        f"{name} {describe_bytes(flow[f'{name}_bytes'])}"
-        for name in ("payload", "tcp", "wire", "retransmitted")
-    ]
-    return ", ".join(parts)
+    names = ("payload", "tcp", "wire", "retransmitted")
+    return ", ".join(f"{name} {describe_bytes(flow[f'{name}_bytes'])}" for name in names)
 
 
 def _memory(median: float | None) -> str:

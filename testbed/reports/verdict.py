@@ -80,7 +80,8 @@ def judge(measured: Measurements) -> Verdict:
 def _end(measured: Measurements) -> Iterator[str]:
     why = f": {measured.reason}" if measured.reason else ""
     if measured.state in ("failed", "interrupted"):
-        yield f"The run {_PASSIVE[measured.state]} before its end{why}."
+        how = "failed" if measured.state == "failed" else "was interrupted"
+        yield f"The run {how} before its end{why}."
     elif measured.alive:
         yield "The run is still going on."
     elif measured.state != "finished":
@@ -94,9 +95,6 @@ def _end(measured: Measurements) -> Iterator[str]:
         yield f"No update was applied{why}."
     if measured.stalled:
         yield f"The training {measured.stalled}."
-
-
-_PASSIVE = {"failed": "failed", "interrupted": "was interrupted"}
 
 
 def _nodes(measured: Measurements) -> Iterator[str]:
@@ -157,30 +155,21 @@ def _lateness(measured: Measurements) -> Iterator[str]:
 
 def _traffic(measured: Measurements) -> Iterator[str]:
     for name, flow in (("ingress", measured.ingress), ("egress", measured.egress)):
-        yield from _retransmissions(name, flow)
-        yield from _payload(name, flow)
+        if flow.tcp_bytes is None:
+            continue
+        again, payload = flow.retransmitted_bytes or 0, flow.payload_bytes or 0
+        ratio = again / flow.tcp_bytes if flow.tcp_bytes else 0.0
+        if ratio > RETRANSMITTED_LIMIT_RATIO:
+            yield (
+                f"{name}: {again:,} of {flow.tcp_bytes:,} tcp bytes were retransmitted, "
+                f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed)."
+            )
+        if payload > flow.tcp_bytes:
+            yield (
+                f"{name}: {payload:,} payload bytes do not fit into the {flow.tcp_bytes:,} bytes "
+                "that the sockets carried."
+            )
     yield from _reconciliation(measured.ingress)
-
-
-def _retransmissions(name: str, flow: Flow) -> Iterator[str]:
-    if not flow.tcp_bytes or flow.retransmitted_bytes is None:
-        return
-    ratio = flow.retransmitted_bytes / flow.tcp_bytes
-    if ratio > RETRANSMITTED_LIMIT_RATIO:
-        yield (
-            f"{name}: {flow.retransmitted_bytes:,} of {flow.tcp_bytes:,} tcp bytes were "
-            f"retransmitted, {ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed)."
-        )
-
-
-def _payload(name: str, flow: Flow) -> Iterator[str]:
-    if flow.payload_bytes is None or flow.tcp_bytes is None:
-        return
-    if flow.payload_bytes > flow.tcp_bytes:
-        yield (
-            f"{name}: {flow.payload_bytes:,} payload bytes do not fit into the "
-            f"{flow.tcp_bytes:,} bytes that the sockets carried."
-        )
 
 
 def _reconciliation(flow: Flow) -> Iterator[str]:

@@ -19,7 +19,7 @@ from testbed.events.kinds import MessagesTimed, RateMeasured, RoundTripMeasured
 from testbed.network.ends import Neighbour
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import needs_packets
-from testbed.nodes.places import address_of
+from testbed.nodes.base import address_of
 from testbed.nodes.probe import Probe
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver
 from testbed.telemetry.folder import RunFolder

@@ -194,7 +194,11 @@ class Execution:
         lack = shortage(self.setup.folder)
         if lack:
             return HostError(f"No space left on device: {lack}. {error.message}", hint=MEND)
-        return _explained(error, lifeline) if isinstance(error, NodeError) else error
+        found = lifeline.explain() if lifeline and isinstance(error, NodeError) else None
+        if found is None:
+            return error
+        hint = f"{found.hint} {error.hint}".strip()  # what was done to the run from outside
+        return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
 
     def _tear_down(self, lifeline: Lifeline | None) -> None:
         begun = self.clock()
@@ -205,15 +209,6 @@ class Execution:
                 self._followed.catch_up()
         finally:
             self.recorder.event(TornDown(self.clock() - begun))
-
-
-def _explained(error: NodeError, lifeline: Lifeline | None) -> TestbedError:
-    """The error with what was done to the run from outside, if anything was."""
-    found = None if lifeline is None else lifeline.explain()
-    if found is None:
-        return error
-    hint = f"{found.hint} {error.hint}".strip()
-    return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
 
 
 def _keep(lifeline: Lifeline | None) -> bool:

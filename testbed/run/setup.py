@@ -50,11 +50,19 @@ class Setup:
         """How the agent is to start a node."""
         role = role_of(node)
         links = [peer.link for peer in role.neighbours(node, self.plan)]
+        assert self.plan.ps.link is not None
+        arguments = {
+            "node": node.name,
+            "index": str(node.index),
+            "folder": str(INSIDE),
+            "server": f"{self.plan.ps.link.address}:{PORT}",
+            "token": self.token,
+        }
         return Launch(
             node=node,
             network=network_for(node, self.plan),
             entry=role.entry,
-            arguments=self._arguments(node) if role.entry else {},
+            arguments=arguments if role.entry else {},
             mounts=role.mounts(self._inputs),
             log=self.folder.log(node.name),
             mode=self.plan.launch,
@@ -81,17 +89,6 @@ class Setup:
         members = (self.scenario.model, self.scenario.dataset)
         own_files = any(member.name == "custom" for member in members)
         return Inputs(self.folder, self.data, own_files)
-
-    def _arguments(self, node: NodeSpec) -> dict[str, str]:
-        """What a Python entry is called with."""
-        assert self.plan.ps.link is not None
-        return {
-            "node": node.name,
-            "index": str(node.index),
-            "folder": str(INSIDE),
-            "server": f"{self.plan.ps.link.address}:{PORT}",
-            "token": self.token,
-        }
 
     def template(self) -> Template:
         """What warm nodes are forked from; cold ones need no template."""

@@ -110,10 +110,7 @@ class Watch:
             node = self.plan.node(ended.node)
             means = meaning(node, ended.status, seen=self.seen)
             planned = means == "expected" or (means == "noticed" and node.part == "aside")
-            if means == "expected":
-                self.recorder.event(Exited(node.name, ended.status, planned=True))
-                continue
-            what = describe_exit(node, ended)
+            what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
             self.recorder.event(
                 Exited(node.name, ended.status, planned=planned, how=what, ends_run=fatal)

@@ -16,7 +16,7 @@ from testbed.agent.launch import Launch
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.ends import Neighbour
-from testbed.nodes.places import FIRST_WORKER_UID, address_of
+from testbed.nodes.base import FIRST_WORKER_UID, address_of
 from testbed.run.doctor.findings import Case, Finding
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start
 from testbed.telemetry.folder import RunFolder
@@ -136,11 +136,9 @@ def _netem(trial: Trial, case: Case) -> Finding:
     try:
         trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), PRELOAD[0] + ":main")
     except HostError as error:
-        wanted = case.plan is not None and case.plan.network.missing == "fail"
-        refused = wanted and any(
-            node.link and (node.link.up.needs_netem or node.link.down.needs_netem)
-            for node in (case.plan.nodes if case.plan else ())
-        )
+        nodes = case.plan.nodes if case.plan and case.plan.network.missing == "fail" else ()
+        links = [node.link for node in nodes if node.link is not None]
+        refused = any(link.up.needs_netem or link.down.needs_netem for link in links)
         found = "none: links can have rates and queues, but no delay, jitter or loss"
         return Finding("netem", "missing" if refused else "warning", found, error.hint)
     trial.output("w2")
