@@ -35,7 +35,7 @@ def command(
     from dataclasses import asdict
 
     from testbed.cli.host import require_linux
-    from testbed.run.doctor.examine import examine
+    from testbed.run.doctor import examine
 
     require_linux("doctor")
     case, taken, findings = _case(file, runtime, workers=workers, runs=runs)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.options import find, runs_option
-
-if TYPE_CHECKING:
-    from testbed.run.follow import Line
 
 
 @click.command("logs")
@@ -35,14 +31,10 @@ def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_js
     width = max(len(node) for node in nodes)
     printed = False
     for line in follow_logs(folder, nodes) if follow else read_logs(folder, nodes):
-        _print(line, width=width, as_json=as_json)
+        if as_json:
+            click.echo(json.dumps({"node": line.node, "line": line.text}))
+        else:
+            click.echo(f"{line.node:<{width}} | {line.text}")
         printed = True
     if not printed:
         click.echo(f"nothing was printed by {', '.join(selector) or 'any node'}", err=True)
-
-
-def _print(line: Line, *, width: int, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"node": line.node, "line": line.text}))
-    else:
-        click.echo(f"{line.node:<{width}} | {line.text}")

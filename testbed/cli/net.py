@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from testbed.cli.options import find, json_option, print_json, runs_option
-
-if TYPE_CHECKING:
-    from testbed.run.net import Links
 
 Rows = list[dict[str, Any]]
 
@@ -32,7 +27,9 @@ def command() -> None:
 @json_option
 def show(run: str, runs: Path, as_json: bool) -> None:
     """Show every link of RUN, as it was asked for and as the kernel has it."""
-    with _links(run, runs) as links:
+    from testbed.run.net import open_links
+
+    with open_links(find(run, runs)) as links:
         rows = links.show()
     if as_json:
         print_json(rows)
@@ -46,7 +43,9 @@ def show(run: str, runs: Path, as_json: bool) -> None:
 @json_option
 def probe(run: str, runs: Path, as_json: bool) -> None:
     """Measure the links of RUN's classes with spare nodes, which are removed again."""
-    with _links(run, runs) as links:
+    from testbed.run.net import open_links
+
+    with open_links(find(run, runs)) as links:
         rows = links.probe()
     if as_json:
         print_json(rows)
@@ -71,7 +70,9 @@ def change(
     """
     if up is None and down is None:
         raise click.UsageError("Nothing to change: give --up, --down or both.")
-    with _links(run, runs) as links:
+    from testbed.run.net import open_links
+
+    with open_links(find(run, runs)) as links:
         click.echo(links.change(device_class, up=up, down=down, duration=duration))
 
 
@@ -81,16 +82,10 @@ def change(
 @runs_option
 def reset(run: str, device_class: str | None, runs: Path) -> None:
     """Give the links of RUN the shapes of its scenario again."""
-    with _links(run, runs) as links:
-        click.echo(links.reset(device_class))
-
-
-@contextmanager
-def _links(run: str, runs: Path) -> Iterator[Links]:
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
-        yield links
+        click.echo(links.reset(device_class))
 
 
 def _print_links(rows: Rows) -> None:

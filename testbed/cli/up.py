@@ -56,9 +56,8 @@ def command(
     from testbed.cli.background import Foreground, split
     from testbed.cli.console import Console
     from testbed.cli.host import require_linux
-    from testbed.cli.live import LiveDisplay
+    from testbed.cli.live import LiveDisplay, Progress
     from testbed.run.up import up, up_simulated
-    from testbed.telemetry.status import Progress
 
     require_linux("up")
     check_name(name)

@@ -40,6 +40,7 @@ def _status(folder: RunFolder, state: RunState) -> int:
     """What the run's `up` exited with; of one that was killed, what it would have."""
     from testbed.errors import NodeError
     from testbed.reports.frames import Run
+    from testbed.run.down import own_end
 
     match state.state:
         case "finished":
@@ -53,13 +54,5 @@ def _status(folder: RunFolder, state: RunState) -> int:
         f"`testbed report {folder.name}`",
         err=True,
     )
-    return INVALID if _came_to_its_end(folder) else NodeError.exit_code
-
-
-def _came_to_its_end(folder: RunFolder) -> bool:
-    """Whether the nodes went on without their controller until the parameter server was done."""
-    from testbed.events.entry import only
-    from testbed.events.kinds import Done
-    from testbed.telemetry.events import read_events
-
-    return bool(only(read_events(folder.ps_events), Done))
+    went_on_to_its_end = own_end(folder) is not None
+    return INVALID if went_on_to_its_end else NodeError.exit_code

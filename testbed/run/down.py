@@ -101,13 +101,13 @@ def _end(folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]) -
     acted = _stop(folder, driver)
     if folder.state().state in ENDED:  # an attached controller has written it by now
         return acted
-    reason = _own_end(folder)
+    reason = own_end(folder)
     state: State = "interrupted" if reason is None else "finished"
     folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
     return True
 
 
-def _own_end(folder: RunFolder) -> str | None:
+def own_end(folder: RunFolder) -> str | None:
     """Why the training of a run had ended before, if it did to the last evaluation; else None.
 
     Its controller may have died on the way: to its end a run needs the parameter server alone.

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from secrets import token_hex
 
 import testbed
 from testbed.datasets import user_cache
-from testbed.errors import HostError, ScenarioError
+from testbed.errors import HostError, Problem, ScenarioError
 from testbed.host.users import Users
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
-from testbed.run.setup import Setup, custom_files, new_token, run_name
+from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario import dump
 from testbed.scenario.schema import Scenario
@@ -65,7 +69,7 @@ def prepare(
     left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
     folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(
-        scenario=scenario, plan=made, folder=folder, data=data, token=new_token(), users=users
+        scenario=scenario, plan=made, folder=folder, data=data, token=token_hex(16), users=users
     )
 
 
@@ -149,3 +153,25 @@ def _new_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
                 raise
         else:
             return folder, made
+
+
+def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
+    """The user's own files that a scenario in a folder names, to be copied into the run's folder.
+
+    Raises:
+        ScenarioError: two of them have the same name.
+    """
+    members = (scenario.model, scenario.dataset)
+    files = [beside / member.file for member in members if member.name == "custom"]
+    distinct = {file.resolve() for file in files}
+    if len({file.name for file in distinct}) < len(distinct):
+        expected = "another name than the model's file has: both are copied into one folder"
+        raise ScenarioError([Problem("scenario", 0, "dataset.file", str(files[1]), expected)])
+    return tuple(sorted(distinct))
+
+
+def run_name(scenario: str, *, now: float, taken: Path) -> str:
+    """A name for a run: the scenario's, the time, and a number where that is taken."""
+    moment = datetime.fromtimestamp(now, UTC).strftime("%m%d-%H%M%S")
+    names = (f"{scenario}-{moment}{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(name for name in names if not os.path.lexists(taken / name))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 
 from testbed.agent.launch import LAUNCH, Launch
 from testbed.agent.settings import Template
-from testbed.errors import Problem, ScenarioError
 from testbed.host.users import Users
 from testbed.network.ends import Neighbour
 from testbed.network.offloads import network_for
@@ -101,30 +96,3 @@ class Setup:
             warm_up=WARM_UP,
             arguments={"scenario": str(self.folder.scenario), "data": str(self.data)},
         )
-
-
-def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
-    """The user's own files that a scenario in a folder names, to be copied into the run's folder.
-
-    Raises:
-        ScenarioError: two of them have the same name.
-    """
-    members = (scenario.model, scenario.dataset)
-    files = [beside / member.file for member in members if member.name == "custom"]
-    distinct = {file.resolve() for file in files}
-    if len({file.name for file in distinct}) < len(distinct):
-        expected = "another name than the model's file has: both are copied into one folder"
-        raise ScenarioError([Problem("scenario", 0, "dataset.file", str(files[1]), expected)])
-    return tuple(sorted(distinct))
-
-
-def new_token() -> str:
-    """A token that nobody guesses."""
-    return secrets.token_hex(16)
-
-
-def run_name(scenario: str, *, now: float, taken: Path) -> str:
-    """A name for a run: the scenario's, the time, and a number where that is taken."""
-    moment = datetime.fromtimestamp(now, UTC).strftime("%m%d-%H%M%S")
-    names = (f"{scenario}-{moment}{'' if n == 1 else f'-{n}'}" for n in count(1))
-    return next(name for name in names if not os.path.lexists(taken / name))

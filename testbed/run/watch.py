@@ -73,10 +73,7 @@ class Watch:
         Workers that have been told of the end leave one by one, as their turn comes; and a training
         that is broken off goes on until the PS is ended.
         """
-        for entry in self._events.read():
-            self.recorder.from_ps(entry)
-        if self.folder.spool.exists():
-            self.recorder.updates(self._spool.read())
+        self._read_spool()
 
     def count(self) -> None:
         """Read the kernel's counters and the host's load into the traffic record."""

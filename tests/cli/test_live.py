@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from testbed.cli.console import Console
-from testbed.cli.live import LiveDisplay, clock_text, describe
+from testbed.cli.live import LiveDisplay, Progress, Status, clock_text, describe
 from testbed.events.entry import Entry
 from testbed.events.kinds import Evaluated, Exited, Incomplete, Launched, Phase, Rejected, Started
 from testbed.events.rows import UPDATE
-from testbed.telemetry.status import Progress, Status
 
 GLANCE = Status(
     updates=1_500,

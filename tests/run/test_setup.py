@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import ScenarioError
-from testbed.run.setup import custom_files, new_token, run_name
+from testbed.run.prepare import custom_files, run_name
 from testbed.scenario import load, load_text
 
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
@@ -85,11 +85,6 @@ def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
     (tmp_path / "quick-0101-120000").mkdir()
     (tmp_path / "quick-0101-120000-2").symlink_to("nowhere")
     assert run_name("quick", now=NOON, taken=tmp_path) == "quick-0101-120000-3"
-
-
-def test_tokens_are_not_alike() -> None:
-    assert len({new_token() for _ in range(100)}) == 100
-    assert len(new_token()) == 32
 
 
 OWN = """\

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from testbed.cli.live import Progress
 from testbed.events.rows import UPDATE, Rows
-from testbed.telemetry.status import Progress
 
 
 def rows(count: int, *, staleness: int, payload: int) -> Rows:
