@@ -86,8 +86,7 @@ class NetworkSpec:
 
     prefix: int = 16  # length of the subnet's prefix
     missing: Missing = "fail"  # what to do where the kernel lacks netem and a link needs it
-    # segmentation offloads of the links (``auto``: off where a link has loss)
-    offload: Offload = "auto"
+    offload: Offload = "auto"  # segmentation offloads; ``auto``: off where a link has loss
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,7 @@ class Plan:
     network: NetworkSpec
     launch: LaunchMode  # how roles start: forked from a warm template, or as cold processes
     labels: Mapping[str, str]  # shown by and searched in every runtime (``run``, ``scenario``)
-    # what makes the containers: its name, and its options
-    runtime: Mapping[str, str] = field(default_factory=dict)
+    runtime: Mapping[str, str] = field(default_factory=dict)  # its name and options
     time_scale: float = 1.0  # emulated seconds per real second, by which everything here was scaled
     hosts: tuple[HostSpec, ...] = (HostSpec(THIS_HOST),)
 
@@ -121,10 +119,7 @@ class Plan:
         Raises:
             KeyError: there is none.
         """
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(name)
+        return {node.name: node for node in self.nodes}[name]
 
     @property
     def ps(self) -> NodeSpec:

@@ -35,7 +35,13 @@ class UserCode:
         """
         module = self._execute()
         if not hasattr(module, self.name):
-            found = f"no {self.name!r} in it; it defines {_defined(module)}"
+            defined = [
+                name
+                for name, value in vars(module).items()
+                if callable(value) and getattr(value, "__module__", None) == module.__name__
+            ]
+            listed = ", ".join(defined[:10]) or "no class and no function"
+            found = f"no {self.name!r} in it; it defines {listed}"
             raise self.error(found, f"{self.name} to be {expected}")
         return getattr(module, self.name)
 
@@ -89,12 +95,3 @@ def _shown(error: BaseException) -> str:
     reason = error.msg if isinstance(error, SyntaxError) else str(error)
     first = reason.strip().split("\n", 1)[0][:300]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def _defined(module: ModuleType) -> str:
-    names = [
-        name
-        for name, value in vars(module).items()
-        if callable(value) and getattr(value, "__module__", None) == module.__name__
-    ]
-    return ", ".join(names[:10]) or "no class and no function"

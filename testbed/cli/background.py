@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from testbed.run.interrupts import SIGNALS
+
 MODE = 0o644
 
 
@@ -30,18 +31,19 @@ class Foreground:
 
     def wait(self) -> Path | int:
         """The run's folder, once it trains; or the status with which the other process ended."""
-        for number in PASSED_ON:
-            signal.signal(number, self._pass_on)
+
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(self.child, number)
+
+        for number in SIGNALS:
+            signal.signal(number, pass_on)
         with os.fdopen(self.pipe, "rb") as pipe:
             said = pipe.readline()
         if said:
             return Path(json.loads(said))
         status = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
         return status if status >= 0 else 128 - status
-
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.child, number)
 
 
 @dataclass(frozen=True)

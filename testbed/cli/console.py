@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich import box, console
 from rich.table import Table
 
@@ -13,8 +15,13 @@ class Console(console.Console):
     """
 
     def on_broken_pipe(self) -> None:
-        """See rich."""
         raise BrokenPipeError
+
+
+def span(words: Iterable[str]) -> str:
+    """Neighbours in a list, by the first and the last of them."""
+    first, *rest = words
+    return f"{first} - {rest[-1]}" if rest else first
 
 
 def table(*columns: str) -> Table:

@@ -28,5 +28,4 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     require_linux("exec")
     folder = find(run, runs)
     plan = read_plan(folder)
-    driver = driver_for(folder, plan)
-    return driver.exec(folder, find_node(node, plan).name, words)
+    return driver_for(folder, plan).exec(folder, find_node(node, plan).name, words)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -94,14 +93,12 @@ def prune() -> None:
             click.echo(f"kept {image.reference}: {kept}" if kept else f"removed {image.reference}")
 
 
-@contextmanager
-def _engine() -> Iterator[APIClient]:
+def _engine() -> APIClient:
     from testbed.cli.host import require_linux
     from testbed.runtimes.docker.engine import connect
 
     require_linux("image")
-    with connect() as engine:
-        yield engine
+    return connect()
 
 
 def _print(images: list[OwnImage], is_current: Callable[[OwnImage], bool]) -> None:

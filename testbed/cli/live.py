@@ -31,8 +31,7 @@ class Status:
     accuracy: float | None = None  # top-1 share of the last evaluation, or None before the first
     ingress_bytes: int = 0  # payload of all pushes so far
     staleness: float = 0.0  # mean i - j over the last ten seconds
-    # real seconds to the end as far as the stop rule lets one say, else None
-    eta_seconds: float | None = None
+    eta_seconds: float | None = None  # real seconds to the end, where the stop rule says so
     done_ratio: float | None = None  # how far along the run is, in [0, 1], else None
 
 
@@ -105,7 +104,6 @@ class LiveDisplay(Sink):
     _shown: float = field(default=float("-inf"))
 
     def event(self, entry: Entry) -> None:
-        """See Sink."""
         match entry.event:
             case Phase(text):
                 self.phase(text)
@@ -120,12 +118,10 @@ class LiveDisplay(Sink):
                 self.notice(f"{how}; the others go on")
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """See Sink."""
         if len(rows):
             self.progress.add_updates(rows, self.clock() - self._began)
 
     def time_passed(self, emulated: float) -> None:
-        """See Sink."""
         now = self.clock()
         terminal = self.console.is_terminal
         if now - self._shown >= (TERMINAL_INTERVAL_SECONDS if terminal else PLAIN_INTERVAL_SECONDS):

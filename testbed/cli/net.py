@@ -11,10 +11,6 @@ from testbed.cli.options import find, json_option, print_json, runs_option
 
 Rows = list[dict[str, Any]]
 
-class_option = click.option(
-    "--class", "device_class", metavar="NAME", required=True, help="The device class."
-)
-
 
 @click.group("net")
 def command() -> None:
@@ -55,7 +51,7 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
 
 @command.command("set")
 @click.argument("run")
-@class_option
+@click.option("--class", "device_class", metavar="NAME", required=True, help="The device class.")
 @click.option("--up", metavar="SHAPE", help="What the class sends through, from now on.")
 @click.option("--down", metavar="SHAPE", help="What it receives through.")
 @click.option("--for", "duration", metavar="TIME", help="Emulated time; until reset without it.")
@@ -90,7 +86,7 @@ def reset(run: str, device_class: str | None, runs: Path) -> None:
 
 def _print_links(rows: Rows) -> None:
     """One row a direction; alike links of a class stand in one."""
-    from testbed.cli.console import Console, table
+    from testbed.cli.console import Console, span, table
 
     shown = table("nodes", "class", "", "configured", "the kernel has")
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -101,7 +97,7 @@ def _print_links(rows: Rows) -> None:
             key = (row["class"] or "-", direction, row[direction], found)
             groups.setdefault(key, []).append(row["node"])
     for (device_class, direction, configured, found), nodes in groups.items():
-        shown.add_row(_range(nodes), device_class, direction, configured, found)
+        shown.add_row(span(nodes), device_class, direction, configured, found)
     Console().print(shown)
     for row in rows:
         for text in (*row["differences"], *row["left_out"]):
@@ -124,10 +120,6 @@ def _print_probes(rows: Rows) -> None:
             seconds = row[f"message_{direction}_seconds"]
             shown.add_row(name, f"17 KB {direction}", "", _milliseconds(seconds))
     Console().print(shown)
-
-
-def _range(nodes: list[str]) -> str:
-    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} - {nodes[-1]}"
 
 
 def _megabits(rate: float | None) -> str:

@@ -42,12 +42,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 
 
 def find(run: str, runs: Path) -> RunFolder:
-    """The folder of the run that a user means by a name or a path.
-
-    Raises:
-        RunNotFound: there is none.
-        TestbedError: there are several of that name.
-    """
+    """The folder of the run that a user means by a name or a path; see ``find_run``."""
     from testbed.telemetry.registry import Registry, find_run
 
     return find_run(run, runs=runs, registry=Registry.of_user(os.environ, Path.home()))

@@ -54,9 +54,17 @@ def command(
     needs = budget(scenario, made, count_parameters(scenario))
     requests = _requests(scenario, made)
     if as_json:
-        data = _as_data(made, needs, capacity())
-        data |= {"runtime": scenario.runtime.name, "requests": [asdict(one) for one in requests]}
-        print_json(data)
+        print_json(
+            {
+                "run": made.run,
+                "launch": made.launch,
+                "network": asdict(made.network),
+                "nodes": [_node_as_data(node) for node in made.nodes],
+                "budget": {**asdict(needs), "host": asdict(capacity())},
+                "runtime": scenario.runtime.name,
+                "requests": [asdict(request) for request in requests],
+            }
+        )
     else:
         _print(made, needs, capacity())
         _print_requests(scenario, made, requests)
@@ -118,16 +126,6 @@ def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     return setup.requests(scenario.runtime.driver())
 
 
-def _as_data(plan: Plan, needs: Budget, host: Capacity) -> dict[str, Any]:
-    return {
-        "run": plan.run,
-        "launch": plan.launch,
-        "network": asdict(plan.network),
-        "nodes": [_node_as_data(node) for node in plan.nodes],
-        "budget": {**asdict(needs), "host": asdict(host)},
-    }
-
-
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:
     data = {**asdict(node), "memory_bytes": node.memory}
     del data["memory"]
@@ -157,13 +155,17 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
     from rich.table import Table
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, span
+    from testbed.network.qdiscs import describe, qdiscs_of
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
     links = Table("node", "class", "up", "down", title="links")
     for group in _groups(plan):
-        nodes.add_row(*_node_row(group))
-        links.add_row(*_link_row(group))
+        first, names = group[0], span(node.name for node in group)
+        device_class = first.device_class or "-"
+        nodes.add_row(names, device_class, *_place(group))
+        up, down = ("-", "-") if first.link is None else map(describe, qdiscs_of(first.link))
+        links.add_row(names, device_class, up, down)
     console = Console()
     console.print(nodes, links)
     for line in _budget_lines(needs, host):
@@ -208,29 +210,16 @@ def _groups(plan: Plan) -> list[list[NodeSpec]]:
     return [list(neighbours) for _, neighbours in by_class]
 
 
-def _node_row(nodes: list[NodeSpec]) -> tuple[str, ...]:
-    """One row for neighbours of a class: they differ in name, address and uid only."""
+def _place(nodes: list[NodeSpec]) -> tuple[str, ...]:
+    """The addresses, uids and limits of neighbours of a class."""
+    from testbed.cli.console import span
+
     first = nodes[0]
-    addresses = _range(node.link.address if node.link else "no eth0" for node in nodes)
+    addresses = span(node.link.address if node.link else "no eth0" for node in nodes)
     cpu = f"weight {first.cpu_weight}" if first.cpu is None else f"{first.cpu:g}"
     cpu += "" if first.cpuset is None else f" on {first.cpuset}"
     memory = "no limit" if first.memory is None else str(first.memory)
-    names = _range(node.name for node in nodes)
-    uids = _range(str(node.uid) for node in nodes)
-    return names, first.device_class or "-", addresses, uids, cpu, memory
-
-
-def _link_row(nodes: list[NodeSpec]) -> tuple[str, ...]:
-    from testbed.network.qdiscs import describe, qdiscs_of
-
-    link = nodes[0].link
-    up, down = ("-", "-") if link is None else map(describe, qdiscs_of(link))
-    return _range(node.name for node in nodes), nodes[0].device_class or "-", up, down
-
-
-def _range(words: Iterable[str]) -> str:
-    first, *rest = words
-    return f"{first} - {rest[-1]}" if rest else first
+    return addresses, span(str(node.uid) for node in nodes), cpu, memory
 
 
 def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.events.kinds import EVENTS, PS, Event, Unknown
+from testbed.events.kinds import EVENTS, Event, Unknown
 
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"
@@ -28,8 +28,7 @@ class Entry:
     time: float  # seconds since 1970
     elapsed_seconds: float | None  # real seconds since the training started, or None before
     event: Event  # what happened
-    # ``ps`` for an event of the parameter server's in the controller's record
-    source: str | None = None
+    source: str | None = None  # ``ps``, of an event of its in the controller's record
     # fields of the event that only another version of testbed knows; they are kept
     others: Mapping[str, Any] = field(default_factory=dict)
 
@@ -74,11 +73,6 @@ class Entry:
         others = {} if kind is None else own
         entry: Entry = _checked("", {**stamp, "event": event, "others": others})
         return entry
-
-
-def is_ps(event: Event) -> bool:
-    """Whether it is one of those that the parameter server writes."""
-    return NAMES.get(type(event)) in PS
 
 
 def only(entries: Iterable[Entry], kind: type[Kind]) -> list[Kind]:

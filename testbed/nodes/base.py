@@ -52,15 +52,14 @@ class Role(ABC):
     # what its process calls, as ``module:function``; empty where the node says a command
     entry: ClassVar[str] = ""
     cpu_weight: ClassVar[int] = 1  # share of a busy CPU relative to a worker
-    # what it means when a node of the role ends before the training has
-    end: ClassVar[End] = "fatal"
-    # roles whose nodes have to be ready before a node of this one is started
-    needs: ClassVar[tuple[str, ...]] = ()
+    end: ClassVar[End] = "fatal"  # what its node's end before the training's means
+    needs: ClassVar[tuple[str, ...]] = ()  # roles whose nodes have to be ready before
     # what the parameter server writes down when a node is ready; None: it is as soon as it runs
     reports: ClassVar[type[Event] | None] = None
     vectors: ClassVar[int] = 0  # how many copies of the model it holds
     other_bytes: ClassVar[int] = 0  # memory of its own beside them and its interpreter
     reads_run: ClassVar[bool] = True  # whether it is shown the scenario and the data
+    opens_socket: ClassVar[bool] = False  # of the PS, in the PS's folder, where that one writes
 
     @abstractmethod
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
@@ -76,6 +75,9 @@ class Role(ABC):
         ]
         if inputs.own_files:
             mounts.append(Mount(inputs.folder.custom, INSIDE / "custom", writable=False))
+        if self.opens_socket:
+            writes = self.part == "server"
+            mounts.append(Mount(inputs.folder.ps, INSIDE / "ps", writable=writes))
         return tuple(mounts)
 
     def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:

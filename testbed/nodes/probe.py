@@ -18,5 +18,4 @@ class Probe(Role):
     reads_run = False
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """None."""
         return iter(())

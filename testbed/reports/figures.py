@@ -76,7 +76,11 @@ def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, An
     last = evaluations[evaluations["final"]]
     if len(last):
         _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last["top1"].iloc[-1] * 100)
-    _label(axes, unit=unit)
+    axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
+    axes.set_ylabel("top-1 accuracy (%)", color=INK)
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
+    axes.legend(loc="best", frameon=False, labelcolor=INK)
     dress(axes)
     figure.text(0.095, 0.925, _title(summary), color=INK, size=14, weight="bold")
     figure.text(0.095, 0.085, _caption(summary), color=SOFT, size=9, va="top", linespacing=1.5)
@@ -88,14 +92,6 @@ def _draw_final(axes: Axes, ingress: float, percent: float) -> None:
         [ingress], [percent], "D", color=ORANGE, markersize=8, mec="white", mew=1.2, zorder=5,
         label=f"all test images, after the end: {percent:.2f} %",
     )  # fmt: skip
-
-
-def _label(axes: Axes, *, unit: str) -> None:
-    axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
-    axes.set_ylabel("top-1 accuracy (%)", color=INK)
-    axes.set_xlim(left=0)
-    axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
-    axes.legend(loc="best", frameon=False, labelcolor=INK)
 
 
 def _title(summary: Mapping[str, Any]) -> str:

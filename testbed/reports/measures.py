@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,15 +33,6 @@ WINDOW = 10
 
 HEADER_BYTES = 66
 """Ethernet (14), IPv4 (20) and TCP with time stamps (32), in front of every packet."""
-
-
-@dataclass(frozen=True)
-class Busyness:
-    """How busy the host was during the training, weighted by time; None if it was not measured."""
-
-    mean: float | None = None  # share of its CPU time that was used
-    max: float | None = None  # the highest share between two readings
-    share_above_limit: float | None = None  # share of the training above the verdict's limit
 
 
 def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Series[float]:
@@ -128,23 +118,29 @@ def last_reading(traffic: pd.DataFrame) -> Mapping[str, Any] | None:
     return {str(name): value for name, value in rows.iloc[-1].items()}
 
 
-def busyness(traffic: pd.DataFrame, seconds: float | None) -> Busyness:
-    """How busy the host was during the first ``seconds`` (real) of the training."""
+def busyness(traffic: pd.DataFrame, seconds: float | None) -> dict[str, float | None]:
+    """How busy the host was in the first ``seconds`` (real) of the training, weighted by time.
+
+    The share of its CPU time that was used, on the mean and at most between two readings, and the
+    share of the time during which that was above the verdict's limit.
+    """
     rows = traffic[traffic["wall_seconds"].notna() & traffic["host_busy_ratio"].notna()]
+    unknown: dict[str, float | None] = dict.fromkeys(("mean", "max", "share_above_limit"))
     if seconds is None or rows.empty:
-        return Busyness()
+        return unknown
     until: NDArray[np.float64] = rows["wall_seconds"].clip(upper=seconds).to_numpy()
     weights = np.diff(until, prepend=0.0)
     ratios = rows["host_busy_ratio"].to_numpy()[weights > 0]
     weights = weights[weights > 0]
     if not len(weights):
-        return Busyness()
+        return unknown
     shares = weights / weights.sum()
-    return Busyness(
-        mean=float(shares @ ratios),
-        max=float(ratios.max()),
-        share_above_limit=float(shares[ratios > BUSY_LIMIT_RATIO].sum()),
-    )
+    above = float(shares[ratios > BUSY_LIMIT_RATIO].sum())
+    return {
+        "mean": float(shares @ ratios),
+        "max": float(ratios.max()),
+        "share_above_limit": above,
+    }
 
 
 def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | None:
@@ -179,16 +175,6 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
                 killed = f"killed by signal {-status}"
                 lost[node] = killed if status < 0 else f"ended with status {status}"
     return list(lost.items())
-
-
-def stalled(events: Sequence[Entry]) -> str:
-    """Why the training could not go on, in the PS's words; empty if it could."""
-    return next((event.reason for event in only(events, Finished) if event.stalled), "")
-
-
-def is_attended(events: Sequence[Entry]) -> bool:
-    """Whether the run's controller lived to write down how it ended."""
-    return any(event.state in ENDED for event in only(events, StateChanged))
 
 
 def number(value: Any) -> float | None:

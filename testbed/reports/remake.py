@@ -18,8 +18,7 @@ from testbed.telemetry.recovery import Recovered, recover
 class Report:
     """What is there to show of a run."""
 
-    # what ``summary.json`` holds, or would hold for a run that is still going on
-    summary: Mapping[str, Any]
+    summary: Mapping[str, Any]  # what ``summary.json`` holds, or would, of a run that goes on
     figure: Path | None  # the figure, or None if there was nothing to draw or no right to write it
     recovered: Recovered  # what a controller that died had left for us to add
 

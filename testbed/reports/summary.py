@@ -8,12 +8,20 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from testbed.events.entry import Entry, only, plain
-from testbed.events.kinds import BroughtUp, LinksRead, RateMeasured, RoundTripMeasured, TornDown
+from testbed.events.kinds import (
+    BroughtUp,
+    Finished,
+    LinksRead,
+    RateMeasured,
+    RoundTripMeasured,
+    StateChanged,
+    TornDown,
+)
 from testbed.reports import measures
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
-from testbed.telemetry.folder import FORMAT
+from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
@@ -104,7 +112,7 @@ def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
 def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
     available = run.traffic["host_available_bytes"].dropna()
     return {
-        "busy_ratio": asdict(measures.busyness(run.traffic, seconds)),
+        "busy_ratio": measures.busyness(run.traffic, seconds),
         "available_bytes_min": int(available.min()) if len(available) else None,
     }
 
@@ -118,12 +126,12 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
     return Measurements(
         state=run.state.state,
         alive=run.alive,
-        attended=measures.is_attended(events),
-        stalled=measures.stalled(events),
+        attended=any(event.state in ENDED for event in only(events, StateChanged)),
+        stalled=next((event.reason for event in only(events, Finished) if event.stalled), ""),
         reason=run.state.reason,
         updates=len(run.updates),
         paced=run.scenario.is_paced,
-        busy_share_ratio=measures.busyness(run.traffic, seconds).share_above_limit,
+        busy_share_ratio=measures.busyness(run.traffic, seconds)["share_above_limit"],
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
         differences=[what for event in links for what in event.differences] if links else None,

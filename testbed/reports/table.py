@@ -72,17 +72,15 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if late.get("late_requests_ratio") is not None:
         yield "late requests", _percent(late["late_requests_ratio"])
     yield "host busy", _percent(summary["host"]["busy_ratio"]["mean"])
-    yield "memory", _memory(summary["memory"]["worker_private_bytes_median"])
+    median = summary["memory"]["worker_private_bytes_median"]
+    mebibytes = None if median is None else median / 2**20
+    yield "memory", _number(mebibytes, ".1f", " MiB of its own per worker (median)")
     yield "time", _times(summary)
 
 
 def _flow(flow: Mapping[str, Any]) -> str:
     names = ("payload", "tcp", "wire", "retransmitted")
     return ", ".join(f"{name} {describe_bytes(flow[f'{name}_bytes'])}" for name in names)
-
-
-def _memory(median: float | None) -> str:
-    return NOTHING if median is None else f"{median / 2**20:.1f} MiB of its own per worker (median)"
 
 
 def _times(summary: Mapping[str, Any]) -> str:

@@ -22,8 +22,7 @@ RECONCILIATION_LIMIT_RATIO = 0.01
 class Flow:
     """One direction of the PS's link; what was not measured is None."""
 
-    # of the updates applied when the kernel's counters were last read
-    payload_bytes: int | None = None
+    payload_bytes: int | None = None  # of the updates applied at the last reading
     tcp_bytes: int | None = None  # what the sockets carried, without headers and repetitions
     retransmitted_bytes: int | None = None  # what was sent again
     wire_bytes: int | None = None  # what the interface counted
@@ -40,22 +39,16 @@ class Measurements:
     reason: str = ""
     stalled: str = ""  # why the training could not go on, or empty
     updates: int | None = None  # how many were applied
-    # whether think times or class speeds pace the workers; else the host may be full
-    paced: bool = True
-    # share of the training during which the host was more than 90 % busy
-    busy_share_ratio: float | None = None
-    # share of the steps of paced classes that took longer than their class's
-    late_steps_ratio: float | None = None
-    # share of the requests that the PS served later than its service allows
-    late_requests_ratio: float | None = None
-    # qdiscs that the kernel has otherwise than configured; None if not read back
-    differences: Sequence[str] | None = None
+    paced: bool = True  # whether think times or speeds pace the workers; else the host may be full
+    busy_share_ratio: float | None = None  # of the training, with the host over 90 % busy
+    late_steps_ratio: float | None = None  # of the steps of classes that have a speed
+    late_requests_ratio: float | None = None  # of those that the PS served later than it should
+    differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
     lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
     rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
-    # what the kernel could not do and ``network.missing: warn`` let pass
-    left_out: Sequence[str] = ()
+    left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
     ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
     egress: Flow = field(default_factory=Flow)  # from the PS to the workers
 
@@ -66,8 +59,7 @@ class Verdict:
 
     valid: bool  # no rule speaks against it
     reasons: tuple[str, ...]  # what does; measured and allowed
-    # rules that could not be checked because nothing was measured for them
-    unchecked: tuple[str, ...]
+    unchecked: tuple[str, ...]  # rules for which nothing was measured
 
 
 def judge(measured: Measurements) -> Verdict:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +28,7 @@ class Ended:
     folder: Path | None  # its folder, or None where only its name was found on the host
     acted: bool  # whether there was anything to end
     failure: TestbedError | None = None  # why it could not be ended; None if nothing of it is left
-    # of a run that has ended: why nobody could be asked whether anything of it is left
-    unasked: TestbedError | None = None
+    unasked: TestbedError | None = None  # why nobody could be asked, of a run that has ended
 
 
 def end_run(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]) -> Ended:
@@ -51,12 +49,7 @@ def end_all(
     A run that is not known here and goes on is somebody else's, and is left alone. A runtime whose
     engine does not answer keeps no other runtime's runs from being ended.
 
-    Args:
-        runs: folder of runs.
-        registry: of the user's runs elsewhere.
-        drivers: of every runtime, by name.
-        runtime_of: tells the name of a run's runtime.
-        clock: seconds since 1970.
+    The drivers are those of every runtime, by the name that ``runtime_of`` tells of a run.
     """
     folders = [RunFolder(path) for path in list_runs(runs, registry)]
     known = {folder.name for folder in folders}
@@ -130,8 +123,15 @@ def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
 def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
     """Returns whether there was anything; under the same name another run may go on elsewhere."""
     was_there = folder.name in driver.find()
-    with _requested(folder):
+    request = folder.control / REQUEST
+    heard = folder.alive()
+    if heard:
+        request.touch()
+    try:
         driver.stop(folder)
+    finally:
+        if heard:
+            request.unlink(missing_ok=True)
     return was_there and folder.name not in driver.find()
 
 
@@ -147,16 +147,3 @@ def _clear(folder: RunFolder, driver: RuntimeDriver, *, orphan: bool) -> Ended:
         return orphan or folder.name not in driver.find()
 
     return _ended(folder, clear, exists=False)
-
-
-@contextmanager
-def _requested(folder: RunFolder) -> Iterator[None]:
-    request = folder.control / REQUEST
-    if not folder.alive():  # nobody is there to be told
-        yield
-        return
-    request.touch()
-    try:
-        yield
-    finally:
-        request.unlink(missing_ok=True)

@@ -59,11 +59,8 @@ class Links:
     ) -> str:
         """Change a class's links; returns what was done, in a sentence.
 
-        Args:
-            device_class: whose.
-            up: a rate, or fields like ``rate=1mbit,loss=0.01``; None to leave that direction.
-            down: likewise.
-            duration: for how long in emulated time, like ``2m``; None until it is reset.
+        A direction is given as a rate, or fields like ``rate=1mbit,loss=0.01``, or left as it is.
+        The duration is in emulated time, like ``2m``; without one the change is there to stay.
 
         Raises:
             ScenarioError: no such class, or no such shape.

@@ -172,11 +172,8 @@ def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
 def record_probe(recorder: Recorder, found: ClassProbe) -> None:
     """Write down what the verdict asks for, and what else was measured."""
     name = f"class {found.device_class}"
-    pairs = (
-        ("up", found.up, found.up_bits_per_second),
-        ("down", found.down, found.down_bits_per_second),
-    )
-    for direction, shape, measured in pairs:
+    up, down = (found.up, found.up_bits_per_second), (found.down, found.down_bits_per_second)
+    for direction, (shape, measured) in {"up": up, "down": down}.items():
         if shape.rate is not None and measured is not None:
             recorder.event(RateMeasured(f"{name} {direction}", float(shape.rate), measured))
     if found.round_trip_seconds is not None:

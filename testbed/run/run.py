@@ -54,8 +54,7 @@ class Execution:
     driver: RuntimeDriver
     recorder: Recorder
     interrupts: Interrupts
-    # whether the nodes of a run that was not interrupted stay until `testbed down`
-    keep: bool = False
+    keep: bool = False  # nodes of a run that was not interrupted stay until `testbed down`
     # called when the training has started, of a run that outlives this process from then on
     in_training: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic  # monotonic seconds

@@ -36,11 +36,9 @@ class Watch:
     agent: AgentClient
     removals: Removals
     clock: Callable[[], float]  # monotonic seconds
-    # the kinds of events that the PS has written down
-    seen: set[type[Event]] = field(default_factory=set)
+    seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
-    # the workers that have ended before the training, and how, in a sentence
-    lost: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
     ending: str = ""  # why the training has ended, in the PS's words
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS

@@ -39,14 +39,7 @@ class Circumstances:
 def write_environment(
     folder: RunFolder, circumstances: Circumstances, *, package: Path, proc: Path = PROC
 ) -> None:
-    """Write ``environment.json``.
-
-    Args:
-        folder: the run's folder.
-        circumstances: what it does not find out itself.
-        package: folder of the installed ``testbed`` package; its checkout's commit is recorded.
-        proc: where procfs is mounted.
-    """
+    """Write ``environment.json``, with the commit of the checkout that holds the ``package``."""
     software = {  # without importing any of it
         "testbed": _version(DISTRIBUTION),
         "commit": describe_commit(package.parent),

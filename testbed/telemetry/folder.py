@@ -99,12 +99,9 @@ class RunFolder:
         now: float,
         plan: str = "",
     ) -> RunFolder:
-        """Make the folder of a new run.
+        """Make the folder of a new run, and that of all runs where it is missing.
 
         Args:
-            runs: folder of all runs; made where it is missing.
-            name: the run's.
-            scenario: name of its scenario.
             text: the resolved scenario, as YAML.
             classes: device class of every worker, by index.
             now: seconds since 1970.

@@ -21,10 +21,8 @@ class CpuTimes:
 class HostSample:
     """The host since the last look."""
 
-    # share of its CPU time that was used, in [0, 1]; None if no tick has passed
-    busy_ratio: float | None
-    # memory that could be had without swapping; None if the kernel says not
-    available_bytes: int | None
+    busy_ratio: float | None  # share of CPU time used, in [0, 1]; None if no tick has passed
+    available_bytes: int | None  # to be had without swapping; None if the kernel says not
 
 
 class HostSampler:

@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
-from testbed.events.entry import FROM_PS, Entry, is_ps
-from testbed.events.kinds import Evaluated, Event, Started, StateChanged
+from testbed.events.entry import FROM_PS, Entry
+from testbed.events.kinds import PS, Evaluated, Event, Started, StateChanged
 from testbed.events.rows import EVALUATIONS, TRAFFIC, Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.telemetry.events import EventLog
@@ -58,11 +58,9 @@ class FolderSink(Sink):
             self._evaluations.append(evaluation_row(event, time_scale=self._time_scale))
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """See Sink."""
         self._parts.add(rows, now=now)
 
     def traffic(self, row: TrafficRow) -> None:
-        """See Sink."""
         self._traffic.append(row._asdict())
 
     def close(self) -> None:
@@ -107,7 +105,7 @@ class Recorder:
         """Something happened just now."""
         if isinstance(event, Started):
             self._start = self._clock.steady()
-        source = FROM_PS if is_ps(event) else None
+        source = FROM_PS if type(event) in PS.values() else None
         self._tell(Entry(self._clock.wall(), self.elapsed_seconds, event, source))
 
     def _tell(self, entry: Entry) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -57,12 +57,6 @@ class SpoolWriter:
         if not self._file.closed:
             self.flush()
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
 
 
 class SpoolReader:

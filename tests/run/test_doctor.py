@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.run.doctor import docker, kernel, resources, software
+from testbed.run.doctor import docker, kernel, resources
 from testbed.run.doctor.findings import Case
 from testbed.runtimes import Docker
 
@@ -79,14 +79,14 @@ def test_a_folder_of_runs_that_is_not_there_yet(case: Case, tmp_path: Path) -> N
 
 
 def test_data_that_is_named_but_not_there(case: Case, tmp_path: Path) -> None:
-    assert software.check_data(case).level == "ok"
+    assert resources.check_data(case).level == "ok"
     named = Case(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
-    assert software.check_data(named).level == "missing"
+    assert resources.check_data(named).level == "missing"
 
 
 def test_the_interpreter_and_its_packages() -> None:
-    assert software.check_python().level == "ok"
-    assert software.check_packages().level in ("ok", "warning")
+    assert resources.check_python().level == "ok"
+    assert resources.check_packages().level in ("ok", "warning")
 
 
 ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)

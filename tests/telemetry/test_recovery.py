@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def killed(tmp_path: Path) -> RunFolder:
     """Seven updates and three events at the parameter server, of which the controller wrote down
     four and one; it died in the middle of every file."""
     folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=0.0)
-    with SpoolWriter(folder.spool) as spool:
+    with closing(SpoolWriter(folder.spool)) as spool:
         for version in range(7):
             spool.append(row(version))
     with folder.spool.open("ab") as file:

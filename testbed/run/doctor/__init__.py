@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.run.doctor import kernel, resources, software
+from testbed.run.doctor import kernel, resources
 from testbed.run.doctor.docker import check_engine
 from testbed.run.doctor.findings import Case, Finding
 from testbed.run.doctor.trial import try_run
@@ -30,8 +30,8 @@ def examine(case: Case, runtime: Real) -> Iterator[Finding]:
     yield resources.check_memory(case)
     yield resources.check_cpus(case)
     yield resources.check_disk(case)
-    yield software.check_python()
-    yield software.check_packages()
-    yield software.check_data(case)
+    yield resources.check_python()
+    yield resources.check_packages()
+    yield resources.check_data(case)
     if usable:
         yield from try_run(runtime.driver(), case)

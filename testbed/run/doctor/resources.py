@@ -1,11 +1,14 @@
-"""Checks of what a run uses up: memory, CPUs, disk, addresses, files, processes."""
+"""Checks of what a run uses: memory, CPUs, disk, addresses, files, processes, packages, data."""
 
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import shutil
+import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from testbed.run.doctor.findings import Case, Finding
@@ -25,6 +28,8 @@ TASKS_AT_LEAST, TASKS_PER_WORKER = 200, 16
 """A worker has some ten threads: gRPC's."""
 
 LEAST_INOTIFY = 8
+
+PACKAGES = ("torch", "numpy", "grpcio", "protobuf", "pyroute2", "pandas", "pyarrow", "matplotlib")
 
 
 def check_memory(case: Case, *, available: int | None = None) -> Finding:
@@ -68,16 +73,6 @@ def check_disk(case: Case) -> Finding:
         mend = "Make room, or choose another place with --runs."
         return Finding("disk", "missing" if free < FULL_DISK_BYTES else "warning", text, mend)
     return Finding("disk", "ok", text)
-
-
-def _existing(path: Path) -> Path:
-    """The folder, or the nearest above it that there is."""
-    absolute = path.absolute()
-    return next(place for place in (absolute, *absolute.parents) if place.is_dir())
-
-
-def _mb(size: float) -> str:
-    return f"{size / 1e6:,.0f} MB"
 
 
 def check_address_space(*, limit_bytes: int | None = None, proc: Path = PROC) -> Finding:
@@ -134,6 +129,53 @@ def check_inotify(*, proc: Path = PROC) -> Finding:
         mend = "sudo sysctl -w fs.inotify.max_user_instances=128"
         return Finding("inotify", "warning", f"{instances} instances", mend)
     return Finding("inotify", "ok", f"{instances:,} instances, {watches:,} watches")
+
+
+def check_python() -> Finding:
+    """The interpreter that the nodes run as well; an older one cannot even ask."""
+    return Finding("Python", "ok", f"{platform.python_version()}, {sys.executable}")
+
+
+def check_packages() -> Finding:
+    """What is installed, without importing it; a torch for GPUs is larger and no faster here."""
+    found, lacking = {}, []
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            lacking.append(name)
+    if lacking:
+        mend = "Install the package with its dependencies: make install"
+        return Finding("packages", "missing", f"there is no {', '.join(lacking)}", mend)
+    listed = ", ".join(f"{name} {found[name]}" for name in ("torch", "numpy", "grpcio"))
+    if "+cu" in found["torch"]:
+        mend = "It works; the CPU build takes less disk: https://download.pytorch.org/whl/cpu"
+        return Finding("packages", "warning", f"{listed}: torch's build for GPUs", mend)
+    return Finding("packages", "ok", listed)
+
+
+def check_data(case: Case) -> Finding:
+    """Where raw data sets are looked for, and where prepared ones are kept."""
+    given = case.environment.get("TESTBED_DATA", "")
+    if given and not Path(given).is_dir():
+        mend = "Set TESTBED_DATA to a folder with the data sets, or unset it."
+        return Finding("data", "missing", f"TESTBED_DATA is {given}, which is no folder", mend)
+    place = _existing(case.cache)
+    if not os.access(place, os.W_OK):
+        mend = "Set XDG_CACHE_HOME to a folder that can be written to."
+        return Finding("data", "missing", f"the cache {place} cannot be written to", mend)
+    sources = f"TESTBED_DATA is {given}" if given else "TESTBED_DATA is not set"
+    return Finding("data", "ok", f"{sources}; prepared data sets are kept in {case.cache}")
+
+
+def _existing(path: Path) -> Path:
+    """The folder, or the nearest above it that there is."""
+    absolute = path.absolute()
+    return next(place for place in (absolute, *absolute.parents) if place.is_dir())
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB"
 
 
 def _number(path: Path) -> int | None:
