@@ -23,9 +23,7 @@ from typing import ClassVar
 class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is raised
     """A value that does not fit, raised where it is parsed; whoever knows the place adds it.
 
-    Args:
-        found: what was found, in words; empty where the value itself says enough.
-        expected: what would have been right, with an example.
+    ``found`` is empty where the value itself says enough; ``expected`` has an example.
     """
 
     def __init__(self, found: str, expected: str) -> None:
@@ -37,9 +35,7 @@ class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is rai
 class TestbedError(Exception):
     """Base of all errors that are shown as one message, without a traceback.
 
-    Args:
-        message: where it is, what was found and what was expected.
-        hint: what to type or change next; may be empty.
+    The message says where it is, what was found and what was expected; the hint what to do next.
     """
 
     __test__ = False  # the name starts with "Test"; pytest must not collect it
@@ -56,23 +52,14 @@ class TestbedError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong in an input file.
+    """One thing wrong in an input file."""
 
-    Attributes:
-        file: the file as the user named it.
-        line: 1-based line, or 0 where no line applies (a ``--set`` option, an unreadable file).
-        path: dotted path of the value inside the file, such as ``workers.classes.slow.link.up``.
-        found: what stood there, shortened for display; may be empty.
-        expected: what would have been right; empty where ``hint`` says it all.
-        hint: what to type next (the nearest valid key, an example); may be empty.
-    """
-
-    file: str
-    line: int
-    path: str
-    found: str
-    expected: str
-    hint: str = ""
+    file: str  # the file as the user named it
+    line: int  # 1-based line, or 0 where no line applies (a ``--set`` option, an unreadable file)
+    path: str  # dotted path of the value inside the file, such as ``workers.classes.slow.link.up``
+    found: str  # what stood there, shortened for display; may be empty
+    expected: str  # what would have been right; empty where ``hint`` says it all
+    hint: str = ""  # what to type next (the nearest valid key, an example); may be empty
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file

@@ -28,25 +28,17 @@ from testbed.values.units import Duration
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A scenario with its data and its network.
-
-    Attributes:
-        scenario: see Scenario.
-        data: the prepared data set, mapped into memory.
-        network: the model, without values.
-    """
+    """A scenario with its data and its network."""
 
     scenario: Scenario
-    data: Prepared
-    network: Network
+    data: Prepared  # the prepared data set, mapped into memory
+    network: Network  # the model, without values
 
     @classmethod
     def open(cls, folder: Path, *, data: Path | None = None) -> Experiment:
         """Read what the controller has put into a run's folder. Sets torch to one thread.
 
-        Args:
-            folder: holds ``scenario.yaml`` and, if used, ``custom``.
-            data: the prepared data set; by default ``data`` in the folder, as nodes see it.
+        The prepared data set is ``data`` in the folder, as nodes see it, unless it is given.
 
         Raises:
             TestbedError: something is missing or wrong there.
@@ -87,12 +79,7 @@ class Experiment:
         return ServiceQueue(float(self.scenario.ps.service or 0.0))
 
     def worker(self, index: int, *, shards: Sequence[Samples] | None = None) -> Worker:
-        """The loop of worker ``index``.
-
-        Args:
-            index: number of the worker.
-            shards: what ``shards`` returned, for whoever makes many workers.
-        """
+        """The loop of a worker; whoever makes many hands over what ``shards`` returned."""
         scenario, name = self.scenario, f"w{index}"
         half = scenario.algorithm.worker(
             self.network.layout,

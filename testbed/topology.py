@@ -21,7 +21,7 @@ End = Literal["fatal", "noticed", "expected"]
 """What a node's end before that of the training means: the run's end too; a notice, and the others
 go on; or nothing, if it has gone well."""
 
-Launch = Literal["warm", "cold"]
+LaunchMode = Literal["warm", "cold"]
 Missing = Literal["fail", "warn"]
 Offload = Literal["auto", "on", "off"]
 Distribution = Literal["normal", "uniform", "pareto", "paretonormal"]
@@ -31,26 +31,16 @@ THIS_HOST = "localhost"
 
 @dataclass(frozen=True)
 class Shape:
-    """One direction of a link; a field that is None is not shaped.
+    """One direction of a link; a field that is None is not shaped."""
 
-    Attributes:
-        rate: bits per second of Ethernet frames.
-        delay: one-way delay.
-        jitter: standard deviation of the delay.
-        loss: share of packets lost, in [0, 1].
-        queue: how long a full queue takes to drain at ``rate``; None for the default,
-            max(100 ms, round-trip time).
-        distribution: law of the jitter.
-        loss_correlation: between a packet's loss and the next one's, in [0, 1).
-    """
-
-    rate: Rate | None = None
+    rate: Rate | None = None  # bits per second of Ethernet frames
     delay: Duration | None = None
-    jitter: Duration | None = None
-    loss: float | None = None
+    jitter: Duration | None = None  # standard deviation of the delay
+    loss: float | None = None  # share of packets lost, in [0, 1]
+    # how long a full queue takes to drain at ``rate``; None for max(100 ms, round-trip time)
     queue: Duration | None = None
-    distribution: Distribution = "normal"
-    loss_correlation: float | None = None
+    distribution: Distribution = "normal"  # law of the jitter
+    loss_correlation: float | None = None  # between a packet's loss and the next one's, in [0, 1)
 
     @property
     def needs_netem(self) -> bool:
@@ -60,110 +50,63 @@ class Shape:
 
 @dataclass(frozen=True)
 class LinkSpec:
-    """A node's one link to the switch.
+    """A node's one link to the switch."""
 
-    Attributes:
-        address: IPv4 address of the node's ``eth0``.
-        mac: its MAC address, 02:00 followed by the address's four bytes.
-        up: from the node to the switch, shaped at the node's end.
-        down: from the switch to the node, shaped at the switch's end.
-        seed: from which the kernel draws the link's jitter and losses, where it can be given one.
-    """
-
-    address: str
-    mac: str
-    up: Shape = field(default_factory=Shape)
-    down: Shape = field(default_factory=Shape)
-    seed: int = 0
+    address: str  # IPv4 address of the node's ``eth0``
+    mac: str  # 02:00 followed by the address's four bytes
+    up: Shape = field(default_factory=Shape)  # from the node, shaped at the node's end
+    down: Shape = field(default_factory=Shape)  # to the node, shaped at the switch's end
+    seed: int = 0  # the kernel draws jitter and losses from it, where it can be given one
 
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One container.
+    """One container."""
 
-    Attributes:
-        name: unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``.
-        role: what kind of node it is, by the name that testbed.nodes has for it.
-        index: number of a worker, 0 for the others.
-        device_class: the worker's class; empty for the others.
-        link: None for a node without ``eth0``.
-        cpu: CPUs it may use, or None for no limit.
-        memory: memory it may use, or None for no limit.
-        cpu_weight: share of a busy CPU relative to the other nodes (a worker has 1).
-        uid: the unprivileged uid and gid the role runs under.
-        cpuset: the CPUs it may use, or None for all.
-        gpus: how many of the host's GPUs it has to itself.
-        host: name of the host that it runs on.
-        part: see Part.
-        end: see End.
-        command: what it executes, where its role has no entry point of ours.
-    """
-
-    name: str
-    role: str
-    index: int
-    device_class: str
-    link: LinkSpec | None
-    cpu: float | None
-    memory: Size | None
-    cpu_weight: int
-    uid: int
-    cpuset: CpuSet | None = None
-    gpus: int = 0
-    host: str = THIS_HOST
+    name: str  # unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``
+    role: str  # what kind of node it is, by the name that testbed.nodes has for it
+    index: int  # number of a worker, 0 for the others
+    device_class: str  # the worker's class; empty for the others
+    link: LinkSpec | None  # None for a node without ``eth0``
+    cpu: float | None  # CPUs it may use, or None for no limit
+    memory: Size | None  # memory it may use, or None for no limit
+    cpu_weight: int  # share of a busy CPU relative to the other nodes (a worker has 1)
+    uid: int  # the unprivileged uid and gid the role runs under
+    cpuset: CpuSet | None = None  # the CPUs it may use, or None for all
+    gpus: int = 0  # how many of the host's GPUs it has to itself
+    host: str = THIS_HOST  # name of the host that it runs on
     part: Part = "aside"
     end: End = "fatal"
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # what it executes, where its role has no entry point of ours
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """The switch that all links of a host meet in.
+    """The switch that all links of a host meet in."""
 
-    Attributes:
-        prefix: length of the subnet's prefix.
-        missing: what to do where the kernel lacks netem and a link needs it.
-        offload: segmentation offloads of the links (``auto``: off where a link has loss).
-    """
-
-    prefix: int = 16
-    missing: Missing = "fail"
-    offload: Offload = "auto"
+    prefix: int = 16  # length of the subnet's prefix
+    missing: Missing = "fail"  # what to do where the kernel lacks netem and a link needs it
+    offload: Offload = "auto"  # segmentation offloads; ``auto``: off where a link has loss
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A machine that nodes run on; there is one for now, which the user's command runs on too.
-
-    Attributes:
-        name: unique in the run.
-    """
+    """A machine that nodes run on; there is one for now, which the user's command runs on too."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a runtime needs to bring a run up, and nothing it has to compute itself.
+    """Everything a runtime needs to bring a run up, and nothing it has to compute itself."""
 
-    Attributes:
-        run: the run's name, unique among the user's runs.
-        nodes: in the order of their start: the PS first, the workers by index.
-        network: see NetworkSpec.
-        launch: how roles start: forked from a warm template, or as cold processes.
-        labels: shown by and searched in every runtime (``run``, ``scenario``).
-        runtime: what makes the containers: its name, and its options.
-        time_scale: emulated seconds per real second, by which everything here was scaled.
-        hosts: what the nodes run on.
-    """
-
-    run: str
-    nodes: tuple[NodeSpec, ...]
+    run: str  # the run's name, unique among the user's runs
+    nodes: tuple[NodeSpec, ...]  # in the order of their start: the PS first, the workers by index
     network: NetworkSpec
-    launch: Launch
-    labels: Mapping[str, str]
-    runtime: Mapping[str, str] = field(default_factory=dict)
-    time_scale: float = 1.0
+    launch: LaunchMode  # how roles start: forked from a warm template, or as cold processes
+    labels: Mapping[str, str]  # shown by and searched in every runtime (``run``, ``scenario``)
+    runtime: Mapping[str, str] = field(default_factory=dict)  # its name and options
+    time_scale: float = 1.0  # emulated seconds per real second, by which everything here was scaled
     hosts: tuple[HostSpec, ...] = (HostSpec(THIS_HOST),)
 
     def named(self, run: str) -> Plan:
@@ -176,10 +119,7 @@ class Plan:
         Raises:
             KeyError: there is none.
         """
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(name)
+        return {node.name: node for node in self.nodes}[name]
 
     @property
     def ps(self) -> NodeSpec:

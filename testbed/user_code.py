@@ -21,40 +21,35 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class UserCode:
-    """Something a scenario names in a file of the user's.
+    """Something a scenario names in a file of the user's."""
 
-    Attributes:
-        path: where the file lies.
-        name: the class or function in it.
-        path_in_scenario: the scenario's path of the member, such as ``model``; for errors.
-    """
-
-    path: Path
+    path: Path  # where the file lies
     name: str
-    path_in_scenario: str
+    path_in_scenario: str  # the scenario's path of the member, such as ``model``; for errors
 
     def load(self, expected: str) -> Any:
-        """Execute the file and return the object called ``name``.
-
-        Args:
-            expected: what the object should be, for errors: ``a subclass of torch.nn.Module``.
+        """Execute the file and return the object called ``name``, which should be what is expected.
 
         Raises:
             ScenarioError: no such file, not Python, it failed, or there is no such name in it.
         """
         module = self._execute()
         if not hasattr(module, self.name):
-            found = f"no {self.name!r} in it; it defines {_defined(module)}"
+            defined = [
+                name
+                for name, value in vars(module).items()
+                if callable(value) and getattr(value, "__module__", None) == module.__name__
+            ]
+            listed = ", ".join(defined[:10]) or "no class and no function"
+            found = f"no {self.name!r} in it; it defines {listed}"
             raise self.error(found, f"{self.name} to be {expected}")
         return getattr(module, self.name)
 
     def call(self, action: Callable[[], Result], *, doing: str, expected: str) -> Result:
         """Do something that runs the user's code, and turn whatever it raises into an error.
 
-        Args:
-            action: what to do.
-            doing: how an error names it, such as ``Net((1, 28, 28), 10)``.
-            expected: what should have happened instead of an exception.
+        The error says what it was ``doing``, such as ``Net((1, 28, 28), 10)``, and what was
+        expected instead.
 
         Raises:
             ScenarioError: the user's code raised; names the line in the user's file.
@@ -100,12 +95,3 @@ def _shown(error: BaseException) -> str:
     reason = error.msg if isinstance(error, SyntaxError) else str(error)
     first = reason.strip().split("\n", 1)[0][:300]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def _defined(module: ModuleType) -> str:
-    names = [
-        name
-        for name, value in vars(module).items()
-        if callable(value) and getattr(value, "__module__", None) == module.__name__
-    ]
-    return ", ".join(names[:10]) or "no class and no function"

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from testbed.errors import NodeError
 from testbed.network.counters import Traffic
 from testbed.network.ends import Neighbour
-from testbed.topology import Launch, NetworkSpec, NodeSpec
+from testbed.topology import LaunchMode, NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")
 
@@ -47,7 +47,7 @@ class LaunchSpec:
     arguments: Mapping[str, str]
     log: Path
     mounts: tuple[Mount, ...] = ()
-    mode: Launch = "warm"
+    mode: LaunchMode = "warm"
     neighbours: tuple[Neighbour, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     container: int | None = None

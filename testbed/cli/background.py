@@ -17,58 +17,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from testbed.run.interrupts import SIGNALS
+
 MODE = 0o644
 
 
 @dataclass(frozen=True)
-class Started:
-    """A run that goes on in the background."""
-
-    run: str
-    folder: Path
-
-
-@dataclass(frozen=True)
 class Foreground:
-    """The process that the user started.
+    """The process that the user started."""
 
-    Attributes:
-        child: the pid of the other one.
-        pipe: where it says that the run goes on.
-    """
+    child: int  # the pid of the other one
+    pipe: int  # where it says that the run goes on
 
-    child: int
-    pipe: int
+    def wait(self) -> Path | int:
+        """The run's folder, once it trains; or the status with which the other process ended."""
 
-    def wait(self) -> Started | int:
-        """The run, once it trains; or the exit status with which the other process has ended."""
-        for number in PASSED_ON:
-            signal.signal(number, self._pass_on)
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(self.child, number)
+
+        for number in SIGNALS:
+            signal.signal(number, pass_on)
         with os.fdopen(self.pipe, "rb") as pipe:
             said = pipe.readline()
         if said:
-            content = json.loads(said)
-            return Started(content["run"], Path(content["folder"]))
+            return Path(json.loads(said))
         status = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
         return status if status >= 0 else 128 - status
-
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.child, number)
 
 
 @dataclass(frozen=True)
 class Background:
-    """The process that controls the run.
+    """The process that controls the run."""
 
-    Attributes:
-        pipe: where the other one listens.
-    """
+    pipe: int  # where the other one listens
 
-    pipe: int
-
-    def go_on(self, started: Started, log: Path) -> None:
+    def go_on(self, folder: Path, log: Path) -> None:
         """Leave the terminal, write to ``log`` from now on, and let the other process return."""
         sys.stdout.flush()
         target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, MODE)
@@ -76,9 +60,8 @@ class Background:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(line_buffering=True)
-        said = json.dumps({"run": started.run, "folder": str(started.folder)})
         with suppress(BrokenPipeError):  # it was killed: all the more the run goes on
-            os.write(self.pipe, f"{said}\n".encode())
+            os.write(self.pipe, f"{json.dumps(str(folder))}\n".encode())
         os.close(self.pipe)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rich import console
+from collections.abc import Iterable
+
+from rich import box, console
+from rich.table import Table
 
 
 class Console(console.Console):
@@ -12,5 +15,15 @@ class Console(console.Console):
     """
 
     def on_broken_pipe(self) -> None:
-        """See rich."""
         raise BrokenPipeError
+
+
+def span(words: Iterable[str]) -> str:
+    """Neighbours in a list, by the first and the last of them."""
+    first, *rest = words
+    return f"{first} - {rest[-1]}" if rest else first
+
+
+def table(*columns: str) -> Table:
+    """An empty table with a line below the names of its columns."""
+    return Table(*columns, box=box.SIMPLE_HEAD)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import runs_option, runtime_option
+from testbed.cli.options import overrides, print_json, runs_option, runtime_option
 
 if TYPE_CHECKING:
     from testbed.run.doctor.findings import Case, Finding
@@ -32,17 +32,16 @@ def command(
     Starts a container and a link, measures them, and removes them. Exits with 3 if something is
     missing that `testbed up` cannot do without.
     """
-    import json
     from dataclasses import asdict
 
     from testbed.cli.host import require_linux
-    from testbed.run.doctor.examine import examine
+    from testbed.run.doctor import examine
 
     require_linux("doctor")
     case, taken, findings = _case(file, runtime, workers=workers, runs=runs)
     findings += examine(case, taken)
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print_json([asdict(finding) for finding in findings])
     else:
         _print(findings)
     return MISSING if any(finding.level == "missing" for finding in findings) else 0
@@ -54,7 +53,6 @@ def _case(
     """What is examined, for which runtime, and how that was found where the host decides it."""
     import os
 
-    from testbed.cli.overrides import overrides
     from testbed.datasets import user_cache
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
@@ -104,19 +102,17 @@ def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
 
 
 def _print(findings: list[Finding]) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, table
 
-    table = Table("check", "", "found", box=box.SIMPLE_HEAD)
+    shown = table("check", "", "found")
     for finding in findings:
         found = Text(finding.found)
         if finding.level != "ok" and finding.mend:
             found.append(f"\n{finding.mend}", style="italic")
         level = Text(finding.level, style=COLOURS[finding.level])
-        table.add_row(Text(finding.check), level, found)
-    Console().print(table)
+        shown.add_row(Text(finding.check), level, found)
+    Console().print(shown)
     missing = sum(finding.level == "missing" for finding in findings)
     click.echo(f"{missing} missing: `testbed up` would fail" if missing else "`testbed up` can run")

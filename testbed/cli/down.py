@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, print_json, runs_option
 
 if TYPE_CHECKING:
     from testbed.run.down import Ended
@@ -24,37 +24,43 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
 
     Works after a crash of the command that started the run, without the scenario, and twice.
     """
-    import json
     import os
     import time
 
     from testbed.cli.host import require_linux
-    from testbed.run.down import end_all, end_runs
+    from testbed.run.down import end_all, end_run
     from testbed.run.runtime import runtime_of
     from testbed.runtimes.choose import drivers
-    from testbed.telemetry.registry import Registry, find_run
+    from testbed.telemetry.registry import Registry
 
     if bool(run) == everything:
         raise click.UsageError("Name the runs to end, or give --all.")
     require_linux("down")
-    registry = Registry.of_user(os.environ, Path.home())
     if everything:
         ended = end_all(
             runs,
-            registry,
+            Registry.of_user(os.environ, Path.home()),
             drivers=drivers(),
             runtime_of=lambda folder: runtime_of(folder).name,
             clock=time.time,
         )
     else:
-        folders = [find_run(text, runs=runs, registry=registry) for text in run]
+        folders = [find(text, runs) for text in run]
         ended = [
-            one
-            for folder in folders
-            for one in end_runs([folder], runtime_of(folder).driver(), clock=time.time)
+            end_run(folder, runtime_of(folder).driver(), clock=time.time) for folder in folders
         ]
     if as_json:
-        click.echo(json.dumps([_as_dict(one) for one in ended], indent=2))
+        print_json(
+            [
+                {
+                    "run": one.run,
+                    "folder": one.folder and str(one.folder),
+                    "acted": one.acted,
+                    "failure": one.failure and one.failure.message,
+                }
+                for one in ended
+            ]
+        )
     else:
         _print(ended, everything=everything)
     failures = [one.failure for one in ended if one.failure is not None]
@@ -62,15 +68,6 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
         click.echo(failure, err=True)
     if failures:
         raise failures[-1]
-
-
-def _as_dict(one: Ended) -> dict[str, Any]:
-    return {
-        "run": one.run,
-        "folder": None if one.folder is None else str(one.folder),
-        "acted": one.acted,
-        "failure": None if one.failure is None else one.failure.message,
-    }
 
 
 def _print(ended: Sequence[Ended], *, everything: bool) -> None:

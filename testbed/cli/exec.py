@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, runs_option
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True})
@@ -20,17 +20,12 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     It sees the node's files, network and processes, has the node's uid and limits, and no
     capabilities; input and output are this terminal's.
     """
-    import os
-
     from testbed.cli.host import require_linux
     from testbed.plan.selection import find_node
     from testbed.plan.written import read_plan
     from testbed.run.runtime import driver_for
-    from testbed.telemetry.registry import Registry, find_run
 
     require_linux("exec")
-    registry = Registry.of_user(os.environ, Path.home())
-    folder = find_run(run, runs=runs, registry=registry)
+    folder = find(run, runs)
     plan = read_plan(folder)
-    driver = driver_for(folder, plan)
-    return driver.exec(folder, find_node(node, plan).name, words)
+    return driver_for(folder, plan).exec(folder, find_node(node, plan).name, words)

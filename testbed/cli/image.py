@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
+
+from testbed.cli.options import json_option, print_json
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -62,10 +63,9 @@ def check(gpu: bool) -> None:
 
 
 @command.command("show")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def show(as_json: bool) -> None:
     """List the engine's images of testbed: those in use now, and old ones."""
-    import json
     from dataclasses import asdict
 
     from testbed.runtimes.docker.build import current_images
@@ -75,8 +75,7 @@ def show(as_json: bool) -> None:
     with _engine() as engine:
         images = list_images(engine)
     if as_json:
-        rows = [{**asdict(image), "current": is_current(image)} for image in images]
-        click.echo(json.dumps(rows, indent=2))
+        print_json([{**asdict(image), "current": is_current(image)} for image in images])
     elif images:
         _print(images, is_current)
     else:
@@ -94,17 +93,12 @@ def prune() -> None:
             click.echo(f"kept {image.reference}: {kept}" if kept else f"removed {image.reference}")
 
 
-@contextmanager
-def _engine() -> Iterator[APIClient]:
+def _engine() -> APIClient:
     from testbed.cli.host import require_linux
     from testbed.runtimes.docker.engine import connect
 
     require_linux("image")
-    engine = connect()
-    try:
-        yield engine
-    finally:
-        engine.close()
+    return connect()
 
 
 def _print(images: list[OwnImage], is_current: Callable[[OwnImage], bool]) -> None:

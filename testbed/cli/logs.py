@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runs_option
-
-if TYPE_CHECKING:
-    from testbed.run.logs import Line
+from testbed.cli.options import find, runs_option
 
 
 @click.command("logs")
@@ -26,27 +22,19 @@ def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_js
     SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, or controller (of a run in the
     background); without one, all nodes.
     """
-    import os
-
     from testbed.plan.selection import select
     from testbed.plan.written import read_plan
-    from testbed.run.logs import follow_logs, read_logs
-    from testbed.telemetry.registry import Registry, find_run
+    from testbed.run.follow import follow_logs, read_logs
 
-    registry = Registry.of_user(os.environ, Path.home())
-    folder = find_run(run, runs=runs, registry=registry)
+    folder = find(run, runs)
     nodes = select(selector, read_plan(folder))
     width = max(len(node) for node in nodes)
     printed = False
     for line in follow_logs(folder, nodes) if follow else read_logs(folder, nodes):
-        _print(line, width=width, as_json=as_json)
+        if as_json:
+            click.echo(json.dumps({"node": line.node, "line": line.text}))
+        else:
+            click.echo(f"{line.node:<{width}} | {line.text}")
         printed = True
     if not printed:
         click.echo(f"nothing was printed by {', '.join(selector) or 'any node'}", err=True)
-
-
-def _print(line: Line, *, width: int, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"node": line.node, "line": line.text}))
-    else:
-        click.echo(f"{line.node:<{width}} | {line.text}")

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, json_option, print_json, runs_option
 
-if TYPE_CHECKING:
-    from testbed.run.net import Links
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-class_option = click.option(
-    "--class", "device_class", metavar="NAME", required=True, help="The device class."
-)
+Rows = list[dict[str, Any]]
 
 
 @click.group("net")
@@ -31,14 +23,14 @@ def command() -> None:
 @json_option
 def show(run: str, runs: Path, as_json: bool) -> None:
     """Show every link of RUN, as it was asked for and as the kernel has it."""
-    with _links(run, runs) as links:
+    from testbed.run.net import open_links
+
+    with open_links(find(run, runs)) as links:
         rows = links.show()
     if as_json:
-        _print_json(rows)
-        return
-    from testbed.cli.net_tables import print_links
-
-    print_links(rows)
+        print_json(rows)
+    else:
+        _print_links(rows)
 
 
 @command.command("probe")
@@ -47,19 +39,19 @@ def show(run: str, runs: Path, as_json: bool) -> None:
 @json_option
 def probe(run: str, runs: Path, as_json: bool) -> None:
     """Measure the links of RUN's classes with spare nodes, which are removed again."""
-    with _links(run, runs) as links:
+    from testbed.run.net import open_links
+
+    with open_links(find(run, runs)) as links:
         rows = links.probe()
     if as_json:
-        _print_json(rows)
-        return
-    from testbed.cli.net_tables import print_probes
-
-    print_probes(rows)
+        print_json(rows)
+    else:
+        _print_probes(rows)
 
 
 @command.command("set")
 @click.argument("run")
-@class_option
+@click.option("--class", "device_class", metavar="NAME", required=True, help="The device class.")
 @click.option("--up", metavar="SHAPE", help="What the class sends through, from now on.")
 @click.option("--down", metavar="SHAPE", help="What it receives through.")
 @click.option("--for", "duration", metavar="TIME", help="Emulated time; until reset without it.")
@@ -74,7 +66,9 @@ def change(
     """
     if up is None and down is None:
         raise click.UsageError("Nothing to change: give --up, --down or both.")
-    with _links(run, runs) as links:
+    from testbed.run.net import open_links
+
+    with open_links(find(run, runs)) as links:
         click.echo(links.change(device_class, up=up, down=down, duration=duration))
 
 
@@ -84,23 +78,53 @@ def change(
 @runs_option
 def reset(run: str, device_class: str | None, runs: Path) -> None:
     """Give the links of RUN the shapes of its scenario again."""
-    with _links(run, runs) as links:
+    from testbed.run.net import open_links
+
+    with open_links(find(run, runs)) as links:
         click.echo(links.reset(device_class))
 
 
-@contextmanager
-def _links(run: str, runs: Path) -> Iterator[Links]:
-    import os
+def _print_links(rows: Rows) -> None:
+    """One row a direction; alike links of a class stand in one."""
+    from testbed.cli.console import Console, span, table
 
-    from testbed.run.net import open_links
-    from testbed.telemetry.registry import Registry, find_run
+    shown = table("nodes", "class", "", "configured", "the kernel has")
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        for direction in ("up", "down"):
+            differs = any(text.startswith(direction) for text in row["differences"])
+            found = row[f"{direction}_found"] if differs else "the same"
+            key = (row["class"] or "-", direction, row[direction], found)
+            groups.setdefault(key, []).append(row["node"])
+    for (device_class, direction, configured, found), nodes in groups.items():
+        shown.add_row(span(nodes), device_class, direction, configured, found)
+    Console().print(shown)
+    for row in rows:
+        for text in (*row["differences"], *row["left_out"]):
+            Console().print(f"{row['node']}: {text}", style="yellow")
 
-    folder = find_run(run, runs=runs, registry=Registry.of_user(os.environ, Path.home()))
-    with open_links(folder) as links:
-        yield links
+
+def _print_probes(rows: Rows) -> None:
+    """Configured and measured values of every class."""
+    from testbed.cli.console import Console, table
+
+    shown = table("class", "", "configured", "measured")
+    for row in rows:
+        name = row["class"]
+        for direction in ("up", "down"):
+            fields = (f"{direction}_configured_bits_per_second", f"{direction}_bits_per_second")
+            shown.add_row(name, f"rate {direction}", *(_megabits(row[field]) for field in fields))
+        trips = (row["round_trip_configured_seconds"], row["round_trip_seconds"])
+        shown.add_row(name, "round trip", *(_milliseconds(trip) for trip in trips))
+        for direction in ("up", "down"):
+            seconds = row[f"message_{direction}_seconds"]
+            shown.add_row(name, f"17 KB {direction}", "", _milliseconds(seconds))
+    Console().print(shown)
 
 
-def _print_json(rows: list[dict[str, Any]]) -> None:
-    import json
+def _megabits(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate / 1e6:.4g} mbit"
 
-    click.echo(json.dumps(rows, indent=2))
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"

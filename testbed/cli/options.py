@@ -1,20 +1,84 @@
-"""Options that several verbs have, spelled and explained alike."""
+"""What several verbs have alike: options, what they mean, and JSON as output."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-runtime_option = click.option(
-    "--runtime", metavar="NAME", help="Short for --set runtime=NAME: native, docker, auto ..."
-)
+if TYPE_CHECKING:
+    from testbed.scenario import Override
+    from testbed.telemetry.folder import RunFolder
 
-runs_option = click.option(
+_runs = partial(
+    click.option,
     "--runs",
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
     metavar="DIR",
-    help="Where runs are looked for first.",
 )
+runs_option = _runs(help="Where runs are looked for first.")
+new_runs_option = _runs(help="Where the run's folder is made.")
+
+runtime_option = click.option(
+    "--runtime", metavar="NAME", help="Short for --set runtime=NAME: native, docker, auto ..."
+)
+workers_option = click.option(
+    "--workers", type=int, metavar="N", help="Short for --set workers.count=N."
+)
+settings_option = click.option(
+    "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+
+
+def find(run: str, runs: Path) -> RunFolder:
+    """The folder of the run that a user means by a name or a path; see ``find_run``."""
+    from testbed.telemetry.registry import Registry, find_run
+
+    return find_run(run, runs=runs, registry=Registry.of_user(os.environ, Path.home()))
+
+
+def check_name(name: str | None) -> None:
+    """Refuse a name that could not name a folder, a control group and a container.
+
+    Raises:
+        ScenarioError: the name has other characters, or is too long.
+    """
+    from testbed.errors import Problem, ScenarioError
+
+    if name is not None and not _NAME.fullmatch(name):
+        expected = "1 to 60 lower-case letters, digits and dashes, the first no dash"
+        raise ScenarioError([Problem("--name", 0, "", repr(name), expected)])
+
+
+def overrides(
+    settings: Iterable[str], *, workers: int | None = None, runtime: str | None = None
+) -> list[Override]:
+    """What ``--set`` (each ``path=value``), ``--workers`` and ``--runtime`` ask for; these two win.
+
+    Raises:
+        ScenarioError: a ``--set`` that is no ``path=value``.
+    """
+    from testbed.scenario import Override
+
+    asked = [Override.parse(text) for text in settings]
+    if workers is not None:
+        asked.append(Override(f"--workers {workers}", ("workers", "count"), workers))
+    if runtime is not None:
+        asked.append(Override(f"--runtime {runtime}", ("runtime",), runtime))
+    return asked
+
+
+def print_json(data: Any) -> None:
+    """What ``--json`` prints."""
+    click.echo(json.dumps(data, indent=2))

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import runtime_option
+from testbed.cli.options import (
+    overrides,
+    print_json,
+    runtime_option,
+    settings_option,
+    workers_option,
+)
 
 if TYPE_CHECKING:
     from testbed.cli.host import Capacity
     from testbed.plan.budget import Budget
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
+    from testbed.simulate.outline import Outline
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
 DATA, TOKEN = Path("/prepared by up"), "drawn by up"
@@ -27,40 +34,82 @@ DATA, TOKEN = Path("/prepared by up"), "drawn by up"
 @click.command("plan")
 @click.argument("file")
 @runtime_option
-@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value.")
-@click.option("--workers", type=int, metavar="N", help="Short for --set workers.count=N.")
+@settings_option
+@workers_option
 @click.option("--json", "as_json", is_flag=True, help="Print every node as JSON.")
 def command(
-    file: str,
-    runtime: str | None,
-    settings: tuple[str, ...],
-    workers: int | None,
-    as_json: bool,
+    file: str, runtime: str | None, settings: tuple[str, ...], workers: int | None, as_json: bool
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
     from testbed.cli.host import capacity
-    from testbed.cli.overrides import overrides
-    from testbed.cli.virtual import print_simulation
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.scenario import load
 
     scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
     if scenario.simulated:
-        print_simulation(scenario, capacity(), as_json=as_json)
+        _print_simulation(scenario, capacity(), as_json=as_json)
         return
     made = plan(scenario, scenario.name)
     needs = budget(scenario, made, count_parameters(scenario))
     requests = _requests(scenario, made)
     if as_json:
-        data = _as_data(made, needs, capacity()) | {
-            "runtime": scenario.runtime.name,
-            "requests": [asdict(request) for request in requests],
-        }
-        click.echo(json.dumps(data, indent=2))
+        print_json(
+            {
+                "run": made.run,
+                "launch": made.launch,
+                "network": asdict(made.network),
+                "nodes": [_node_as_data(node) for node in made.nodes],
+                "budget": {**asdict(needs), "host": asdict(capacity())},
+                "runtime": scenario.runtime.name,
+                "requests": [asdict(request) for request in requests],
+            }
+        )
     else:
         _print(made, needs, capacity())
         _print_requests(scenario, made, requests)
+
+
+def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
+    """Show what a simulation of the scenario will model; touches nothing."""
+    from testbed.plan.budget import count_parameters
+    from testbed.simulate.outline import outline
+
+    made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
+    if as_json:
+        print_json({"run": scenario.name, "runtime": scenario.runtime.name, **asdict(made)})
+    else:
+        _print_outline(scenario, made, host)
+
+
+def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
+    from rich.table import Table
+
+    from testbed.cli.console import Console
+
+    table = Table(
+        *("class", "workers", "a step", "up", "down"), title=f"{scenario.name}, SIMULATED"
+    )
+    table.add_row("(the PS)", "", "", made.ps_up, made.ps_down)
+    for one in made.classes:
+        step = f"{one.step_seconds:g} s"
+        table.add_row(one.name, f"{one.workers:,}", step, one.up, one.down)
+    console = Console()
+    console.print(table)
+    most = f"at most {made.updates_per_second:,.1f} updates/s, transfers not counted"
+    lines = [
+        ("think", made.think),
+        ("the PS", made.ps_service),
+        ("pace", f"{most} (emulated time)"),
+    ]
+    if made.memory_bytes is not None:
+        needed, there = (f"{size / 1e6:,.0f} MB" for size in (made.memory_bytes, host.memory_bytes))
+        lines.append(("memory", f"about {needed} of {there}"))
+    lines += [("modelled", text) for text in made.modelled]
+    lines += [("left out", text) for text in made.left_out]
+    for (name, text), before in zip(lines, [("", ""), *lines], strict=False):
+        shown = "" if name == before[0] else name
+        console.print(f"{shown:8}  {text}", highlight=False, soft_wrap=True)
 
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
@@ -75,16 +124,6 @@ def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     folder = RunFolder((Path("runs") / made.run).absolute())
     setup = Setup(scenario, made, folder, DATA, TOKEN, Users("root"))
     return setup.requests(scenario.runtime.driver())
-
-
-def _as_data(plan: Plan, needs: Budget, host: Capacity) -> dict[str, Any]:
-    return {
-        "run": plan.run,
-        "launch": plan.launch,
-        "network": asdict(plan.network),
-        "nodes": [_node_as_data(node) for node in plan.nodes],
-        "budget": {**asdict(needs), "host": asdict(host)},
-    }
 
 
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:
@@ -116,13 +155,17 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
     from rich.table import Table
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, span
+    from testbed.network.qdiscs import describe, qdiscs_of
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
     links = Table("node", "class", "up", "down", title="links")
     for group in _groups(plan):
-        nodes.add_row(*_node_row(group))
-        links.add_row(*_link_row(group))
+        first, names = group[0], span(node.name for node in group)
+        device_class = first.device_class or "-"
+        nodes.add_row(names, device_class, *_place(group))
+        up, down = ("-", "-") if first.link is None else map(describe, qdiscs_of(first.link))
+        links.add_row(names, device_class, up, down)
     console = Console()
     console.print(nodes, links)
     for line in _budget_lines(needs, host):
@@ -167,29 +210,16 @@ def _groups(plan: Plan) -> list[list[NodeSpec]]:
     return [list(neighbours) for _, neighbours in by_class]
 
 
-def _node_row(nodes: list[NodeSpec]) -> tuple[str, ...]:
-    """One row for neighbours of a class: they differ in name, address and uid only."""
+def _place(nodes: list[NodeSpec]) -> tuple[str, ...]:
+    """The addresses, uids and limits of neighbours of a class."""
+    from testbed.cli.console import span
+
     first = nodes[0]
-    addresses = _range(node.link.address if node.link else "no eth0" for node in nodes)
+    addresses = span(node.link.address if node.link else "no eth0" for node in nodes)
     cpu = f"weight {first.cpu_weight}" if first.cpu is None else f"{first.cpu:g}"
     cpu += "" if first.cpuset is None else f" on {first.cpuset}"
     memory = "no limit" if first.memory is None else str(first.memory)
-    names = _range(node.name for node in nodes)
-    uids = _range(str(node.uid) for node in nodes)
-    return names, first.device_class or "-", addresses, uids, cpu, memory
-
-
-def _link_row(nodes: list[NodeSpec]) -> tuple[str, ...]:
-    from testbed.network.qdiscs import describe, qdiscs_of
-
-    link = nodes[0].link
-    up, down = ("-", "-") if link is None else map(describe, qdiscs_of(link))
-    return _range(node.name for node in nodes), nodes[0].device_class or "-", up, down
-
-
-def _range(words: Iterable[str]) -> str:
-    first, *rest = words
-    return f"{first} - {rest[-1]}" if rest else first
+    return addresses, span(str(node.uid) for node in nodes), cpu, memory
 
 
 def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, json_option, print_json, runs_option
 
 if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder
@@ -17,21 +17,20 @@ if TYPE_CHECKING:
 @click.argument("run", required=False)
 @click.option("--all", "everything", is_flag=True, help="List runs that have ended too.")
 @runs_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
     """List the runs that go on, or the nodes of RUN."""
-    import json
     import os
 
-    from testbed.telemetry.registry import Registry, find_run, list_runs
+    from testbed.telemetry.registry import Registry, list_runs
 
-    registry = Registry.of_user(os.environ, Path.home())
     if run is not None:
-        rows = _nodes(find_run(run, runs=runs, registry=registry))
+        rows = _nodes(find(run, runs))
     else:
-        rows = _runs(list_runs(runs, registry), everything=everything)
+        known = list_runs(runs, Registry.of_user(os.environ, Path.home()))
+        rows = _runs(known, everything=everything)
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
     elif rows:
         _print(rows)
     else:
@@ -46,19 +45,21 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
     for path in paths:
         folder = RunFolder(path)
         alive = folder.alive()
-        row: dict[str, Any] = dict.fromkeys(("run", "state", "workers", "created", "folder"))
-        row |= {"run": path.name, "folder": str(path)}
+        workers, created = None, None
         try:
             state = folder.state()
         except TestbedError as error:  # one that cannot be read does not hide the others
-            row |= {"state": error.message}
+            shown = error.message
         else:
             ended = state.state in ENDED
             if ended and not alive and not everything:
                 continue
-            row |= {"state": _describe(state.state, ended=ended, alive=alive)}
-            row |= {"workers": len(state.classes), "created": state.created}
-        rows.append(row)
+            shown = _describe(state.state, ended=ended, alive=alive)
+            workers, created = len(state.classes), state.created
+        values = (path.name, shown, workers, created, str(path))
+        rows.append(
+            dict(zip(("run", "state", "workers", "created", "folder"), values, strict=True))
+        )
     return rows
 
 
@@ -74,27 +75,21 @@ def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
 
     plan = read_plan(folder)
     host = {node.node: node for node in real_runtime(plan).driver().state(folder).nodes}
-    rows = []
-    for node in plan.nodes:
-        found = host.get(node.name)
-        rows.append(
-            {
-                "node": node.name,
-                "class": node.device_class or None,
-                "condition": "ended" if found is None else found.condition,
-                "pid": None if found is None else found.pid,
-            }
-        )
-    return rows
+    return [
+        {
+            "node": node.name,
+            "class": node.device_class or None,
+            "condition": host[node.name].condition if node.name in host else "ended",
+            "pid": host[node.name].pid if node.name in host else None,
+        }
+        for node in plan.nodes
+    ]
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
+    from testbed.cli.console import Console, table
 
-    from testbed.cli.console import Console
-
-    table = Table(*rows[0], box=box.SIMPLE_HEAD)
+    shown = table(*rows[0])
     for row in rows:
-        table.add_row(*("-" if value is None else str(value) for value in row.values()))
-    Console().print(table)
+        shown.add_row(*("-" if value is None else str(value) for value in row.values()))
+    Console().print(shown)

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runtime_option
+from testbed.cli.options import (
+    check_name,
+    new_runs_option,
+    overrides,
+    runtime_option,
+    settings_option,
+    workers_option,
+)
 
 if TYPE_CHECKING:
-    from testbed.cli.background import Background, Started
+    from testbed.cli.background import Background
     from testbed.cli.live import LiveDisplay
     from testbed.run.prepare import Request
     from testbed.scenario.override import Override
@@ -26,17 +33,10 @@ NO_CONTAINERS = "A simulated run has no containers to --detach from or to --keep
 @click.command("up")
 @click.argument("scenario", type=click.Path(path_type=Path))
 @runtime_option
-@click.option("--workers", type=int, metavar="N", help="Short for --set workers.count=N.")
-@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value.")
+@workers_option
+@settings_option
 @click.option("--name", metavar="NAME", help="The run's name; by default made from the scenario's.")
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    metavar="DIR",
-    help="Where the run's folder is made.",
-)
+@new_runs_option
 @click.option("--detach", is_flag=True, help="Return when it trains; it goes on by itself.")
 @click.option("--keep", is_flag=True, help="Keep the containers after the end, until `down`.")
 def command(
@@ -56,11 +56,8 @@ def command(
     from testbed.cli.background import Foreground, split
     from testbed.cli.console import Console
     from testbed.cli.host import require_linux
-    from testbed.cli.live import LiveDisplay
-    from testbed.cli.names import check_name
-    from testbed.cli.overrides import overrides
+    from testbed.cli.live import LiveDisplay, Progress
     from testbed.run.up import up, up_simulated
-    from testbed.telemetry.status import Progress
 
     require_linux("up")
     check_name(name)
@@ -84,11 +81,7 @@ def command(
 
 @dataclass(frozen=True)
 class Terminal:
-    """Whoever has typed the command; see testbed.run.up.Audience.
-
-    Attributes:
-        sink: shows the run while it goes on.
-    """
+    """Whoever has typed the command; see testbed.run.up.Audience."""
 
     sink: LiveDisplay
 
@@ -111,11 +104,10 @@ class Terminal:
 
     def leaving(self, background: Background) -> Callable[[RunFolder], None]:
         """What to do when a run trains that is to go on in the background."""
-        from testbed.cli.background import Started
 
         def leave(folder: RunFolder) -> None:
             self.sink.close()
-            background.go_on(Started(folder.name, folder.path), folder.log("controller"))
+            background.go_on(folder.path, folder.log("controller"))
 
         return leave
 
@@ -157,14 +149,15 @@ def _explained(scenario: Path, runs: Path) -> Iterator[None]:
         raise
 
 
-def _announce(outcome: Started | int) -> int:
+def _announce(outcome: Path | int) -> int:
     """What to do with a run in the background; of one that does not train, how it ended."""
     if isinstance(outcome, int):
         return outcome
-    click.echo(f"{outcome.run} goes on in the background, in {outcome.folder}")
-    click.echo(f"  testbed logs {outcome.run} --follow    what its nodes print")
-    click.echo(f"  testbed wait {outcome.run}             until its end, with its exit status")
-    click.echo(f"  testbed down {outcome.run}             end it now")
+    run = outcome.name
+    click.echo(f"{run} goes on in the background, in {outcome}")
+    click.echo(f"  testbed logs {run} --follow    what its nodes print")
+    click.echo(f"  testbed wait {run}             until its end, with its exit status")
+    click.echo(f"  testbed down {run}             end it now")
     return 0
 
 

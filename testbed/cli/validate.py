@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
+from testbed.cli.options import print_json
 
 
 @click.command("validate")
@@ -18,11 +17,9 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
 
     The exit code is 2 if a file is wrong.
     """
-    import json
-
     results = [_check(file) for file in files]
     if as_json:
-        click.echo(json.dumps(results, indent=2))
+        print_json(results)
     else:
         for result in results:
             _show(result)
@@ -43,14 +40,13 @@ def _check(file: str) -> dict[str, Any]:
     except ScenarioError as error:
         problems = [{**asdict(problem), "message": str(problem)} for problem in error.problems]
         return {"file": shown, "ok": False, "problems": problems}
-    return {"file": shown, "ok": True, **_summary(scenario)}
-
-
-def _summary(scenario: Scenario) -> dict[str, Any]:
+    workers, updates = scenario.workers.count, scenario.stop.updates
     return {
+        "file": shown,
+        "ok": True,
         "name": scenario.name,
-        "workers": scenario.workers.count,
-        "updates": scenario.stop.updates,
+        "workers": workers,
+        "updates": updates,
     }
 
 

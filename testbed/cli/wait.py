@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import find, runs_option
 
 if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder, RunState
@@ -26,13 +26,9 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
 
     Exits with 124 if it still goes on after the timeout.
     """
-    import os
+    from testbed.run.follow import wait_for_end
 
-    from testbed.run.wait import wait_for_end
-    from testbed.telemetry.registry import Registry, find_run
-
-    registry = Registry.of_user(os.environ, Path.home())
-    folder = find_run(run, runs=runs, registry=registry)
+    folder = find(run, runs)
     state = wait_for_end(folder, timeout_seconds=timeout)
     if state is None:
         click.echo(f"{folder.name} still goes on", err=True)
@@ -44,6 +40,7 @@ def _status(folder: RunFolder, state: RunState) -> int:
     """What the run's `up` exited with; of one that was killed, what it would have."""
     from testbed.errors import NodeError
     from testbed.reports.frames import Run
+    from testbed.run.down import own_end
 
     match state.state:
         case "finished":
@@ -57,13 +54,5 @@ def _status(folder: RunFolder, state: RunState) -> int:
         f"`testbed report {folder.name}`",
         err=True,
     )
-    return INVALID if _came_to_its_end(folder) else NodeError.exit_code
-
-
-def _came_to_its_end(folder: RunFolder) -> bool:
-    """Whether the nodes went on without their controller until the parameter server was done."""
-    from testbed.events.entry import only
-    from testbed.events.kinds import Done
-    from testbed.telemetry.events import read_events
-
-    return bool(only(read_events(folder.ps_events), Done))
+    went_on_to_its_end = own_end(folder) is not None
+    return INVALID if went_on_to_its_end else NodeError.exit_code

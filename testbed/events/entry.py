@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.events.kinds import EVENTS, PS, Event, Unknown
+from testbed.events.kinds import EVENTS, Event, Unknown
 
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"
@@ -23,20 +23,13 @@ Kind = TypeVar("Kind", bound=Event)
 
 @dataclass(frozen=True)
 class Entry:
-    """An event and when it happened.
+    """An event and when it happened."""
 
-    Attributes:
-        time: seconds since 1970.
-        elapsed_seconds: real seconds since the training started, or None before.
-        event: what happened.
-        source: ``ps`` for an event of the parameter server's in the controller's record.
-        others: fields of the event that only another version of testbed knows; they are kept.
-    """
-
-    time: float
-    elapsed_seconds: float | None
-    event: Event
-    source: str | None = None
+    time: float  # seconds since 1970
+    elapsed_seconds: float | None  # real seconds since the training started, or None before
+    event: Event  # what happened
+    source: str | None = None  # ``ps``, of an event of its in the controller's record
+    # fields of the event that only another version of testbed knows; they are kept
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -50,9 +43,8 @@ class Entry:
         stamp = {"time": self.time, "elapsed_seconds": self.elapsed_seconds, "event": self.name}
         own = dict(event.fields if isinstance(event, Unknown) else vars(event))
         source = {} if self.source is None else {"source": self.source}
-        return {
-            name: plain(value) for name, value in (stamp | own | dict(self.others) | source).items()
-        }
+        made: dict[str, Any] = plain(stamp | own | dict(self.others) | source)
+        return made
 
     def line(self) -> str:
         """The line; numbers that JSON has no word for (NaN, infinity) become null."""
@@ -81,11 +73,6 @@ class Entry:
         others = {} if kind is None else own
         entry: Entry = _checked("", {**stamp, "event": event, "others": others})
         return entry
-
-
-def is_ps(event: Event) -> bool:
-    """Whether it is one of those that the parameter server writes."""
-    return NAMES.get(type(event)) in PS
 
 
 def only(entries: Iterable[Entry], kind: type[Kind]) -> list[Kind]:

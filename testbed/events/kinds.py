@@ -20,15 +20,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Unknown(Event):
-    """An event that another version of testbed wrote; it is kept as it is, and acted on by nobody.
-
-    Attributes:
-        name: its name.
-        fields: everything else in its line but time and source.
-    """
+    """An event that another version of testbed wrote: it is kept, and nobody acts on it."""
 
     name: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any]  # everything else in its line but time and source
 
 
 # What the controller sees and does.

@@ -35,21 +35,13 @@ HOST = "the host's /proc"
 
 @dataclass(frozen=True)
 class Column:
-    """What is to be known of a column.
+    """What is to be known of a column."""
 
-    Attributes:
-        type: numpy's, or pandas' ``Int64`` for whole numbers that may be missing.
-        meaning: in a few words.
-        source: where it is read.
-        unit: its unit, where its name does not say it.
-        default: what folders have that were written before there was such a column.
-    """
-
-    type: str
-    meaning: str
-    source: str
-    unit: str = ""
-    default: Any = REQUIRED
+    type: str  # numpy's, or pandas' ``Int64`` for whole numbers that may be missing
+    meaning: str  # in a few words
+    source: str  # where it is read
+    unit: str = ""  # its unit, where its name does not say it
+    default: Any = REQUIRED  # what folders have that were written before there was such a column
 
 
 class UpdateRow(NamedTuple):
@@ -210,11 +202,7 @@ def conform(
     """Columns of another version's record of updates as rows of today's layout.
 
     A column that only that version knows is left out; one that was added since gets its default.
-
-    Args:
-        stored: the columns, each of shape (count,).
-        count: how many rows.
-        columns: those of today.
+    Those that are stored have the shape (count,).
 
     Raises:
         KeyError: a column without a default is missing.

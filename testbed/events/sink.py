@@ -13,11 +13,9 @@ class Sink:
         """Something has happened."""
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """New rows of the record of updates, in their order; none lets time pass.
+        """New rows of the record of updates, in their order, at ``now`` steady seconds.
 
-        Args:
-            rows: see ``rows.UpdateRow``.
-            now: steady seconds, from any origin.
+        None of them lets time pass.
         """
 
     def traffic(self, row: TrafficRow) -> None:

@@ -1,18 +1,28 @@
-"""What every role of nodes has to say, and what most of them say alike."""
+"""What every role of nodes has to say, what most say alike, and where nodes are on the switch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import ClassVar
 
 from testbed.agent.launch import Mount
 from testbed.events.kinds import Event, Finished, Started
-from testbed.scenario.schema import Scenario
+from testbed.scenario.links import link_spec
+from testbed.scenario.schema import Link, Scenario
+from testbed.seeds import stream
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import End, Launch, NodeSpec, Part, Plan
+from testbed.topology import End, LaunchMode, LinkSpec, NodeSpec, Part, Plan
+
+PREFIX = 16
+FIRST_ADDRESS = IPv4Address("10.77.0.1")
+
+PS_UID = 20000
+EVALUATOR_UID = 20001
+FIRST_WORKER_UID = 20010
 
 INSIDE = Path("/run/testbed")
 """Where a node finds what it needs."""
@@ -20,94 +30,85 @@ INSIDE = Path("/run/testbed")
 SERVICE_WEIGHT = 10
 """CPU weight of what all workers wait for."""
 
-PYTHON_BYTES: dict[Launch, int] = {"warm": 20_000_000, "cold": 150_000_000}
+PYTHON_BYTES: dict[LaunchMode, int] = {"warm": 20_000_000, "cold": 150_000_000}
 """Memory of its own that a process of ours has beside its vectors: forked from one that has
 imported everything, or having done so itself. Measured."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run has on the host for its nodes to read.
-
-    Attributes:
-        folder: the run's.
-        data: folder of the prepared data set.
-        own_files: whether there are files of the user's own, a model or a data set.
-    """
+    """What a run has on the host for its nodes to read."""
 
     folder: RunFolder
-    data: Path
-    own_files: bool
+    data: Path  # folder of the prepared data set
+    own_files: bool  # whether there are files of the user's own, a model or a data set
 
 
 class Role(ABC):
-    """One kind of node.
+    """One kind of node."""
 
-    Attributes:
-        name: unique among the roles.
-        part: what it is to the training.
-        entry: what its process calls, as ``module:function``; empty where the node says a command.
-        cpu_weight: share of a busy CPU relative to a worker.
-        end: what it means when a node of the role ends before the training has.
-        needs: roles whose nodes have to be ready before a node of this one is started.
-        reports: the event of the parameter server's that says that a node is ready: one that names
-            the node, or one for all; None where it is ready as soon as it runs.
-        vectors: how many copies of the model it holds.
-        other_bytes: memory of its own beside them and its interpreter.
-    """
-
-    name: ClassVar[str]
-    part: ClassVar[Part] = "aside"
+    name: ClassVar[str]  # unique among the roles
+    part: ClassVar[Part] = "aside"  # what it is to the training
+    # what its process calls, as ``module:function``; empty where the node says a command
     entry: ClassVar[str] = ""
-    cpu_weight: ClassVar[int] = 1
-    end: ClassVar[End] = "fatal"
-    needs: ClassVar[tuple[str, ...]] = ()
+    cpu_weight: ClassVar[int] = 1  # share of a busy CPU relative to a worker
+    end: ClassVar[End] = "fatal"  # what its node's end before the training's means
+    needs: ClassVar[tuple[str, ...]] = ()  # roles whose nodes have to be ready before
+    # what the parameter server writes down when a node is ready; None: it is as soon as it runs
     reports: ClassVar[type[Event] | None] = None
-    vectors: ClassVar[int] = 0
-    other_bytes: ClassVar[int] = 0
+    vectors: ClassVar[int] = 0  # how many copies of the model it holds
+    other_bytes: ClassVar[int] = 0  # memory of its own beside them and its interpreter
+    reads_run: ClassVar[bool] = True  # whether it is shown the scenario and the data
+    opens_socket: ClassVar[bool] = False  # of the PS, in the PS's folder, where that one writes
 
     @abstractmethod
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Those that a run of the scenario has, with addresses, uids, limits and links."""
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """What a node sees of the run: by default what every Python entry reads."""
+        """What a node sees of the run: what every Python entry reads."""
+        if not self.reads_run:
+            return ()
         mounts = [
             Mount(inputs.folder.scenario, INSIDE / "scenario.yaml", writable=False),
             Mount(inputs.data, INSIDE / "data", writable=False),
         ]
         if inputs.own_files:
-            mounts.append(Mount(inputs.folder.path / "custom", INSIDE / "custom", writable=False))
+            mounts.append(Mount(inputs.folder.custom, INSIDE / "custom", writable=False))
+        if self.opens_socket:
+            writes = self.part == "server"
+            mounts.append(Mount(inputs.folder.ps, INSIDE / "ps", writable=writes))
         return tuple(mounts)
 
     def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
-        """Whom a node talks to over its link: by default all but the workers."""
+        """Whom a node may talk to over its link: everybody there, but no worker to another."""
         if node.link is None:
             return ()
-        others = (other for other in plan.nodes if other.part != "client" and other != node)
-        return tuple(other for other in others if other.link is not None)
+        linked = (other for other in plan.nodes if other.link is not None and other != node)
+        return tuple(other for other in linked if not (node.part == other.part == "client"))
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
-        """Private memory that a node is expected to need.
-
-        Args:
-            node: the node.
-            plan: the run's nodes.
-            vector: bytes of one copy of the model.
-        """
+        """Private memory that a node is expected to need, where a ``vector`` takes these bytes."""
         return PYTHON_BYTES[plan.launch] + self.vectors * vector + self.other_bytes
 
 
 def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> End:
-    """What it means that a node has ended.
-
-    Args:
-        node: the node.
-        status: what it has ended with.
-        seen: the kinds of events that the parameter server has written down so far.
-    """
+    """What it means that a node has ended, after what the parameter server has written down."""
     if status == 0 and (Finished in seen or node.end == "expected"):
         return "expected"
     if node.end == "fatal" or Started not in seen:
         return "fatal"
     return "noticed"
+
+
+def address_of(number: int) -> tuple[str, str]:
+    """IPv4 and MAC address of the ``number``-th node on the switch; the PS is number 0."""
+    address = FIRST_ADDRESS + number
+    return str(address), ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *address.packed))
+
+
+def link_at(number: int, scenario: Scenario, link: Link) -> LinkSpec:
+    """The link of the ``number``-th node on the switch, in real units."""
+    address, mac = address_of(number)
+    seed = int(stream(scenario.seed, "link", address).integers(2**53))  # exact in any JSON
+    return link_spec(link, address=address, mac=mac, time_scale=scenario.time_scale, seed=seed)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.agent.launch import Mount
-from testbed.nodes.base import INSIDE, SERVICE_WEIGHT, Inputs, Role
-from testbed.nodes.places import EVALUATOR_UID
+from testbed.nodes.base import EVALUATOR_UID, SERVICE_WEIGHT, Role
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
@@ -18,6 +16,7 @@ class Evaluator(Role):
     entry = "testbed.roles.evaluator:main"
     cpu_weight = SERVICE_WEIGHT
     needs = ("ps",)
+    opens_socket = True
     vectors = 3
     other_bytes = 20_000_000  # an evaluation's activations
 
@@ -34,7 +33,3 @@ class Evaluator(Role):
             cpu_weight=self.cpu_weight,
             uid=EVALUATOR_UID,
         )
-
-    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """And the PS's folder, for the socket in there."""
-        return (*super().mounts(inputs), Mount(inputs.folder.ps, INSIDE / "ps", writable=False))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.agent.launch import Mount
-from testbed.nodes.base import Inputs, Role
+from testbed.nodes.base import Role
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
@@ -16,11 +15,7 @@ class Probe(Role):
     name = "probe"
     entry = "testbed.roles.prober:main"
     end = "expected"
+    reads_run = False
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """None."""
         return iter(())
-
-    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """It needs nothing."""
-        return ()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.agent.launch import Mount
-from testbed.nodes.base import Inputs, Role
-from testbed.nodes.places import FIRST_WORKER_UID, address_of, link_at
+from testbed.nodes.base import FIRST_WORKER_UID, Role, address_of, link_at
 from testbed.scenario.commands import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
@@ -16,6 +14,7 @@ class Program(Role):
     """What it executes and what its end means says the scenario; it sees nothing of the run."""
 
     name = "program"
+    reads_run = False
     needs = ("ps",)
     other_bytes = 10_000_000  # of a small one; a limit of its own says more
 
@@ -38,14 +37,6 @@ class Program(Role):
                 end=program.end,
                 command=resolve(program.command, addresses),
             )
-
-    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """None."""
-        return ()
-
-    def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
-        """Whomever it may name."""
-        return tuple(other for other in plan.nodes if other.link is not None and other != node)
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """Its limit, if it has one."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.agent.launch import Mount
 from testbed.events.kinds import Listening
-from testbed.nodes.base import INSIDE, SERVICE_WEIGHT, Inputs, Role
-from testbed.nodes.places import PS_UID, link_at
+from testbed.nodes.base import PS_UID, SERVICE_WEIGHT, Role, link_at
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
 
@@ -22,10 +20,10 @@ class ParameterServer(Role):
     entry = "testbed.roles.ps:main"
     cpu_weight = SERVICE_WEIGHT
     reports = Listening
+    opens_socket = True
     vectors = 6
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """The one."""
         yield NodeSpec(
             name="ps",
             role=self.name,
@@ -39,14 +37,6 @@ class ParameterServer(Role):
             uid=PS_UID,
             part=self.part,
         )
-
-    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """And its own folder, where it writes."""
-        return (*super().mounts(inputs), Mount(inputs.folder.ps, INSIDE / "ps", writable=True))
-
-    def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
-        """Everybody else on the switch."""
-        return tuple(other for other in plan.nodes if other.link is not None and other != node)
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """One vector more for every worker: what it had when it pulled."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.events.kinds import Joined
-from testbed.nodes.base import Role
-from testbed.nodes.places import FIRST_WORKER_UID, link_at
+from testbed.nodes.base import FIRST_WORKER_UID, Role, link_at
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
@@ -24,7 +23,8 @@ class Worker(Role):
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Dealt to the classes in their order: the first class has w0, w1, ..."""
-        dealt = deal_classes(scenario.workers.class_counts())
+        counts = scenario.workers.class_counts()
+        dealt = (name for name, count in counts.items() for _ in range(count))
         for index, device_class in enumerate(dealt):
             device = scenario.workers.classes[device_class]
             yield NodeSpec(
@@ -42,8 +42,3 @@ class Worker(Role):
                 part=self.part,
                 end=self.end,
             )
-
-
-def deal_classes(counts: dict[str, int]) -> list[str]:
-    """The class of each worker by index."""
-    return [name for name, count in counts.items() for _ in range(count)]

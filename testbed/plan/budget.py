@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from testbed.errors import HostError
 from testbed.nodes import role_of
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
@@ -23,25 +24,15 @@ BYTES_PER_PARAMETER = 4
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run needs; bytes are private memory, estimated.
+    """What a run needs; bytes are private memory, estimated."""
 
-    Attributes:
-        parameters: of the model; None where only the user's own code knows.
-        node_bytes: of one node of each role.
-        agent_bytes: of the agent, where workers are forked warm.
-        total_bytes: of all nodes.
-        cpu_limits: sum of the CPUs that nodes are limited to.
-        unlimited_nodes: nodes without a CPU limit.
-        updates_per_second: the most, in real time, that the scenario's pace allows; None where some
-            workers are not paced.
-    """
-
-    parameters: int | None
-    node_bytes: Mapping[str, int]
-    agent_bytes: int
-    total_bytes: int
-    cpu_limits: float
-    unlimited_nodes: int
+    parameters: int | None  # of the model; None where only the user's own code knows
+    node_bytes: Mapping[str, int]  # of one node of each role
+    agent_bytes: int  # of the agent, where workers are forked warm
+    total_bytes: int  # of all nodes
+    cpu_limits: float  # sum of the CPUs that nodes are limited to
+    unlimited_nodes: int  # nodes without a CPU limit
+    # the most, in real time, that the scenario's pace allows; None where a worker is not paced
     updates_per_second: float | None
 
 
@@ -62,6 +53,29 @@ def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
         cpu_limits=sum(node.cpu or 0 for node in plan.nodes),
         unlimited_nodes=sum(node.cpu is None for node in plan.nodes),
         updates_per_second=_pace(scenario, plan.workers),
+    )
+
+
+def require_memory(scenario: Scenario, plan: Plan, *, available: int) -> None:
+    """Refuse a run that takes more than the bytes of memory that are available.
+
+    Raises:
+        HostError: it is not enough; says for how many workers it would be.
+    """
+    workers = scenario.workers.count
+    needs = budget(scenario, plan, count_parameters(scenario))
+    if needs.total_bytes <= available:
+        return
+    worker = needs.node_bytes["worker"]
+    one_more = worker + BYTES_PER_PARAMETER * (needs.parameters or 0)
+    fixed = needs.total_bytes - workers * one_more
+    most = max(0, (available - fixed) // one_more)
+    hint = f"Take fewer workers: --workers {most}" if most else "Use a host with more memory"
+    raise HostError(
+        f"this host has not the memory for {workers:,} workers: about "
+        f"{needs.total_bytes / 1e6:,.0f} MB needed ({worker / 1e6:,.0f} MB a worker), "
+        f"{available / 1e6:,.0f} MB available.",
+        hint=f"{hint}; `testbed plan` shows what takes it.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.errors import Problem, ScenarioError
 from testbed.nodes import ROLES
-from testbed.nodes.places import PREFIX
+from testbed.nodes.base import PREFIX
 from testbed.scenario.checks import MOST_WORKERS
 from testbed.scenario.schema import Scenario
 from testbed.topology import NetworkSpec, Plan
@@ -16,26 +16,17 @@ def plan(scenario: Scenario, run: str) -> Plan:
     Raises:
         ScenarioError: more workers than a switch has ports.
     """
-    _check_ports(scenario)
+    count = scenario.workers.count + len(scenario.programs)
+    if count > MOST_WORKERS and not scenario.simulated:
+        expected = f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's"
+        where = f"scenario {scenario.name}"
+        raise ScenarioError([Problem(where, 0, "workers.count", f"{count:,}", expected)])
     return Plan(
         run=run,
         nodes=tuple(node for role in ROLES for node in role.nodes(scenario)),
-        network=NetworkSpec(
-            prefix=PREFIX,
-            missing=scenario.network.missing,
-            offload=scenario.network.offload,
-        ),
+        network=NetworkSpec(PREFIX, scenario.network.missing, scenario.network.offload),
         launch=scenario.launch,
         labels={"run": run, "scenario": scenario.name},
         runtime=scenario.runtime.model_dump(mode="json", exclude_none=True),
         time_scale=scenario.time_scale,
     )
-
-
-def _check_ports(scenario: Scenario) -> None:
-    count = scenario.workers.count + len(scenario.programs)
-    if count > MOST_WORKERS and not scenario.simulated:
-        expected = f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's"
-        raise ScenarioError(
-            [Problem(f"scenario {scenario.name}", 0, "workers.count", f"{count:,}", expected)]
-        )

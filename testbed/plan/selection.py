@@ -21,16 +21,18 @@ def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
     names = [node.name for node in plan.nodes]
     if not selectors:
         return tuple(names)
-    chosen: set[str] = set()
-    problems = []
-    for selector in selectors:
-        found = {selector} if selector in OTHERS else _matching(selector, plan.nodes)
-        chosen |= found
-        if not found:
-            expected = f"{_expected(plan)}, agent or controller"
-            problems.append(Problem("selector", 0, "", repr(selector), expected))
-    if problems:
+    found = {
+        selector: {selector} if selector in OTHERS else _matching(selector, plan.nodes)
+        for selector in selectors
+    }
+    expected = (
+        f"a node ({_names(plan)}), a pattern like 'w[0-9]', class=NAME with a class of this run "
+        f"({', '.join(classes_of(plan))}), agent or controller"
+    )
+    if unknown := [selector for selector, nodes in found.items() if not nodes]:
+        problems = [Problem("selector", 0, "", repr(selector), expected) for selector in unknown]
         raise ScenarioError(problems)
+    chosen = set().union(*found.values())
     return tuple(name for name in (*names, *OTHERS) if name in chosen)
 
 
@@ -50,15 +52,6 @@ def find_node(name: str, plan: Plan) -> NodeSpec:
 def classes_of(plan: Plan) -> tuple[str, ...]:
     """The device classes, in their order."""
     return tuple(dict.fromkeys(node.device_class for node in plan.workers))
-
-
-def _expected(plan: Plan) -> str:
-    """What a selector may be."""
-    classes = ", ".join(classes_of(plan))
-    return (
-        f"a node ({_names(plan)}), a pattern like 'w[0-9]', "
-        f"class=NAME with a class of this run ({classes})"
-    )
 
 
 def _matching(selector: str, nodes: Sequence[NodeSpec]) -> set[str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -47,7 +45,7 @@ def read_plan(folder: RunFolder) -> Plan:
     try:
         content = _read(folder.plan)
     except FileNotFoundError:
-        scenario = load(folder.scenario, custom_files=folder.path / "custom")
+        scenario = load(folder.scenario, custom_files=folder.custom)
         return plan(scenario, folder.name)
     version = content.pop("plan", None)
     if isinstance(version, int) and version > VERSION:
@@ -71,18 +69,6 @@ def read_plan(folder: RunFolder) -> Plan:
 
 def _read(path: Path) -> dict[str, Any]:
     """The object in the file; follows no link, and waits for no pipe."""
-    with _regular(path) as file:
-        try:
-            content = json.loads(file.read(MOST_BYTES))
-        except (ValueError, RecursionError) as error:
-            raise _damaged(path, f"no JSON, or cut short ({error})") from None
-    if not isinstance(content, dict):
-        raise _damaged(path, "no JSON object")
-    return content
-
-
-@contextmanager
-def _regular(path: Path) -> Iterator[BinaryIO]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -98,9 +84,14 @@ def _regular(path: Path) -> Iterator[BinaryIO]:
         if found.st_size > MOST_BYTES:
             raise _damaged(path, f"{found.st_size:,} bytes, expected at most {MOST_BYTES:,}")
         with open(descriptor, "rb", closefd=False) as file:
-            yield file
+            content = json.loads(file.read(MOST_BYTES))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"no JSON, or cut short ({error})") from None
     finally:
         os.close(descriptor)
+    if not isinstance(content, dict):
+        raise _damaged(path, "no JSON object")
+    return content
 
 
 def _damaged(path: Path, what: str) -> TestbedError:

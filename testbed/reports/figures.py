@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.reports.measures import WINDOW
-from testbed.reports.words import describe_algorithm, describe_think
+from testbed.reports.table import describe_algorithm, describe_think
 from testbed.telemetry.files import write_atomically
 
 if TYPE_CHECKING:
@@ -67,24 +67,24 @@ def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, An
     axes = figure.add_axes((0.095, 0.195, 0.875, 0.685))
     scale, unit = _unit(float(evaluations["payload_up_bytes"].max()))
     during = evaluations[~evaluations["final"]]
-    _draw_curve(axes, during["payload_up_bytes"] / scale, during["top1"] * 100)
+    ingress, percent = during["payload_up_bytes"] / scale, during["top1"] * 100
+    axes.plot(
+        ingress, percent, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
+    )
+    smooth = percent.rolling(WINDOW, min_periods=1).mean()  # at first of as many as there are
+    axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=f"mean of the last {WINDOW}")
     last = evaluations[evaluations["final"]]
     if len(last):
         _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last["top1"].iloc[-1] * 100)
-    _label(axes, unit=unit)
+    axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
+    axes.set_ylabel("top-1 accuracy (%)", color=INK)
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
+    axes.legend(loc="best", frameon=False, labelcolor=INK)
     dress(axes)
     figure.text(0.095, 0.925, _title(summary), color=INK, size=14, weight="bold")
     figure.text(0.095, 0.085, _caption(summary), color=SOFT, size=9, va="top", linespacing=1.5)
     return figure
-
-
-def _draw_curve(axes: Axes, ingress: pd.Series[float], percent: pd.Series[float]) -> None:
-    """The line begins at once: at first it averages as many evaluations as there are."""
-    smooth = percent.rolling(WINDOW, min_periods=1).mean()
-    axes.plot(
-        ingress, percent, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
-    )
-    axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=f"mean of the last {WINDOW}")
 
 
 def _draw_final(axes: Axes, ingress: float, percent: float) -> None:
@@ -92,14 +92,6 @@ def _draw_final(axes: Axes, ingress: float, percent: float) -> None:
         [ingress], [percent], "D", color=ORANGE, markersize=8, mec="white", mew=1.2, zorder=5,
         label=f"all test images, after the end: {percent:.2f} %",
     )  # fmt: skip
-
-
-def _label(axes: Axes, *, unit: str) -> None:
-    axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
-    axes.set_ylabel("top-1 accuracy (%)", color=INK)
-    axes.set_xlim(left=0)
-    axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
-    axes.legend(loc="best", frameon=False, labelcolor=INK)
 
 
 def _title(summary: Mapping[str, Any]) -> str:

@@ -14,11 +14,10 @@ from testbed.events.entry import plain
 from testbed.events.rows import EVALUATIONS, REQUIRED, TRAFFIC, Column
 from testbed.reports.summary import summarise
 from testbed.telemetry.events import read_events
-from testbed.telemetry.files import read_json
+from testbed.telemetry.files import LineReader, read_json
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.recovery import spooled_rows
-from testbed.telemetry.tables import complete_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +132,7 @@ def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
 
     import pandas as pd
 
-    lines = complete_lines(path) or [",".join(columns).encode()]
+    lines = LineReader(path).read() or [",".join(columns).encode()]
     try:
         file = io.BytesIO(b"\n".join(lines) + b"\n")
         types = {name: column.type for name, column in columns.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,21 +35,6 @@ HEADER_BYTES = 66
 """Ethernet (14), IPv4 (20) and TCP with time stamps (32), in front of every packet."""
 
 
-@dataclass(frozen=True)
-class Busyness:
-    """How busy the host was during the training, weighted by time.
-
-    Attributes:
-        mean: mean share of its CPU time that was used.
-        highest: the highest share between two readings.
-        share_ratio: share of the training during which it was above the verdict's limit.
-    """
-
-    mean: float
-    highest: float
-    share_ratio: float
-
-
 def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Series[float]:
     """Mean of each value and those before it; NaN until ``window`` values are there."""
     return values.rolling(window).mean()
@@ -60,11 +44,10 @@ def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
     """Top-1 shares: of the evaluation after the end (all test images), the best, the last, and the
     best mean of ten evaluations in a row during the training."""
     during = evaluations.loc[~evaluations["final"], "top1"]
-    last = evaluations["top1"].iloc[-1] if len(evaluations) else None
     return {
         "best": number(evaluations["top1"].max()),
         "final": final(evaluations, "top1"),
-        "last": number(last),
+        "last": number(evaluations["top1"].iloc[-1]) if len(evaluations) else None,
         "best_moving_average": number(moving_average(during).max()),
     }
 
@@ -135,23 +118,29 @@ def last_reading(traffic: pd.DataFrame) -> Mapping[str, Any] | None:
     return {str(name): value for name, value in rows.iloc[-1].items()}
 
 
-def busyness(traffic: pd.DataFrame, seconds: float | None) -> Busyness | None:
-    """How busy the host was during the first ``seconds`` (real) of the training."""
+def busyness(traffic: pd.DataFrame, seconds: float | None) -> dict[str, float | None]:
+    """How busy the host was in the first ``seconds`` (real) of the training, weighted by time.
+
+    The share of its CPU time that was used, on the mean and at most between two readings, and the
+    share of the time during which that was above the verdict's limit.
+    """
     rows = traffic[traffic["wall_seconds"].notna() & traffic["host_busy_ratio"].notna()]
+    unknown: dict[str, float | None] = dict.fromkeys(("mean", "max", "share_above_limit"))
     if seconds is None or rows.empty:
-        return None
+        return unknown
     until: NDArray[np.float64] = rows["wall_seconds"].clip(upper=seconds).to_numpy()
     weights = np.diff(until, prepend=0.0)
     ratios = rows["host_busy_ratio"].to_numpy()[weights > 0]
     weights = weights[weights > 0]
     if not len(weights):
-        return None
+        return unknown
     shares = weights / weights.sum()
-    return Busyness(
-        mean=float(shares @ ratios),
-        highest=float(ratios.max()),
-        share_ratio=float(shares[ratios > BUSY_LIMIT_RATIO].sum()),
-    )
+    above = float(shares[ratios > BUSY_LIMIT_RATIO].sum())
+    return {
+        "mean": float(shares @ ratios),
+        "max": float(ratios.max()),
+        "share_above_limit": above,
+    }
 
 
 def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | None:
@@ -165,11 +154,8 @@ def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | 
 def private_bytes_median(events: Sequence[Entry]) -> float | None:
     """Median over the workers of the memory that each had to itself when it was last looked at."""
     readings = only(events, MemoryRead)
-    return (
-        median(readings[-1].private_bytes.values())
-        if readings and readings[-1].private_bytes
-        else None
-    )
+    last = readings[-1].private_bytes if readings else {}
+    return median(last.values()) if last else None
 
 
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -186,18 +172,9 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
             case Left(node) if node not in explained:
                 lost.setdefault(node, "the parameter server saw it leave")
             case Exited(node, status, planned=False) if node not in explained:
-                lost[node] = _how(status)
+                killed = f"killed by signal {-status}"
+                lost[node] = killed if status < 0 else f"ended with status {status}"
     return list(lost.items())
-
-
-def stalled(events: Sequence[Entry]) -> str:
-    """Why the training could not go on, in the PS's words; empty if it could."""
-    return next((event.reason for event in only(events, Finished) if event.stalled), "")
-
-
-def is_attended(events: Sequence[Entry]) -> bool:
-    """Whether the run's controller lived to write down how it ended."""
-    return any(event.state in ENDED for event in only(events, StateChanged))
 
 
 def number(value: Any) -> float | None:
@@ -213,7 +190,3 @@ def _until_the_end(events: Sequence[Entry]) -> Iterator[Event]:
             case StateChanged(state) if state in ENDED:
                 return
         yield entry.event
-
-
-def _how(status: int) -> str:
-    return f"killed by signal {-status}" if status < 0 else f"ended with status {status}"

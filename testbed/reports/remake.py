@@ -16,27 +16,17 @@ from testbed.telemetry.recovery import Recovered, recover
 
 @dataclass(frozen=True)
 class Report:
-    """What is there to show of a run.
+    """What is there to show of a run."""
 
-    Attributes:
-        summary: what ``summary.json`` holds, or would hold for a run that is still going on.
-        figure: the figure, or None if there was nothing to draw or no right to write it.
-        recovered: what a controller that died had left for us to add.
-    """
-
-    summary: Mapping[str, Any]
-    figure: Path | None
-    recovered: Recovered
+    summary: Mapping[str, Any]  # what ``summary.json`` holds, or would, of a run that goes on
+    figure: Path | None  # the figure, or None if there was nothing to draw or no right to write it
+    recovered: Recovered  # what a controller that died had left for us to add
 
 
 def remake(path: Path, *, write: bool = True) -> Report:
-    """Complete a run's folder, then make its summary and figure.
+    """Complete a run's folder, then make its summary and figure; ``write`` nothing if one may not.
 
     The summary of a run that is still going on is not written: its end will do so.
-
-    Args:
-        path: the run folder.
-        write: whether anything may be written to it.
 
     Raises:
         RunNotFound: there is no run folder at ``path``.

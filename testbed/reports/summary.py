@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from testbed.events.entry import Entry, only, plain
 from testbed.events.kinds import (
     BroughtUp,
+    Finished,
     LinksRead,
     RateMeasured,
     RoundTripMeasured,
+    StateChanged,
     TornDown,
 )
 from testbed.reports import measures
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
-from testbed.telemetry.folder import FORMAT
+from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
@@ -41,12 +44,8 @@ def summarise(run: Run) -> dict[str, Any]:
         "format": FORMAT,
         "run": run.name,
         **_conditions(run),
-        **_ending(run),
-        "verdict": {
-            "valid": verdict.valid,
-            "reasons": verdict.reasons,
-            "unchecked": verdict.unchecked,
-        },
+        **{key: getattr(run.state, key) for key in ("state", "reason", "started", "ended")},
+        "verdict": asdict(verdict),
         "real_seconds": seconds,
         "emulated_seconds": None if seconds is None else seconds * run.scenario.time_scale,
         "bring_up_seconds": _last_seconds(only(events, BroughtUp)),
@@ -83,16 +82,6 @@ def _conditions(run: Run) -> dict[str, Any]:
     }
 
 
-def _ending(run: Run) -> dict[str, Any]:
-    state = run.state
-    return {
-        "state": state.state,
-        "reason": state.reason,
-        "started": state.started,
-        "ended": state.ended,
-    }
-
-
 def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
     """Totals and rates; a rate is over emulated seconds unless its name says otherwise."""
     total = len(run.updates)
@@ -121,21 +110,15 @@ def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
 
 
 def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
-    busy = measures.busyness(run.traffic, seconds)
     available = run.traffic["host_available_bytes"].dropna()
     return {
-        "busy_ratio": {
-            "mean": None if busy is None else busy.mean,
-            "max": None if busy is None else busy.highest,
-            "share_above_limit": None if busy is None else busy.share_ratio,
-        },
+        "busy_ratio": measures.busyness(run.traffic, seconds),
         "available_bytes_min": int(available.min()) if len(available) else None,
     }
 
 
 def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -> Measurements:
     """What the verdict looks at."""
-    busy = measures.busyness(run.traffic, seconds)
     reading = measures.last_reading(run.traffic)
     links = only(events, LinksRead)
     left_out = [*run.environment.get("left_out", ())]
@@ -143,12 +126,12 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
     return Measurements(
         state=run.state.state,
         alive=run.alive,
-        attended=measures.is_attended(events),
-        stalled=measures.stalled(events),
+        attended=any(event.state in ENDED for event in only(events, StateChanged)),
+        stalled=next((event.reason for event in only(events, Finished) if event.stalled), ""),
         reason=run.state.reason,
         updates=len(run.updates),
         paced=run.scenario.is_paced,
-        busy_share_ratio=None if busy is None else busy.share_ratio,
+        busy_share_ratio=measures.busyness(run.traffic, seconds)["share_above_limit"],
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
         differences=[what for event in links for what in event.differences] if links else None,

@@ -1,21 +1,16 @@
-"""The closing table of a run: its summary for people."""
+"""A summary for people: the closing table of a run, and its parts in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.words import (
-    NOTHING,
-    describe_algorithm,
-    describe_bytes,
-    describe_ending,
-    describe_think,
-)
-
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+
+NOTHING = "not measured"
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
@@ -77,20 +72,15 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if late.get("late_requests_ratio") is not None:
         yield "late requests", _percent(late["late_requests_ratio"])
     yield "host busy", _percent(summary["host"]["busy_ratio"]["mean"])
-    yield "memory", _memory(summary["memory"]["worker_private_bytes_median"])
+    median = summary["memory"]["worker_private_bytes_median"]
+    mebibytes = None if median is None else median / 2**20
+    yield "memory", _number(mebibytes, ".1f", " MiB of its own per worker (median)")
     yield "time", _times(summary)
 
 
 def _flow(flow: Mapping[str, Any]) -> str:
-    parts = [
-        f"{name} {describe_bytes(flow[f'{name}_bytes'])}"
-        for name in ("payload", "tcp", "wire", "retransmitted")
-    ]
-    return ", ".join(parts)
-
-
-def _memory(median: float | None) -> str:
-    return NOTHING if median is None else f"{median / 2**20:.1f} MiB of its own per worker (median)"
+    names = ("payload", "tcp", "wire", "retransmitted")
+    return ", ".join(f"{name} {describe_bytes(flow[f'{name}_bytes'])}" for name in names)
 
 
 def _times(summary: Mapping[str, Any]) -> str:
@@ -115,3 +105,42 @@ def _percent(ratio: float | None) -> str:
 
 def _number(value: float | None, form: str, unit: str = "") -> str:
     return NOTHING if value is None else f"{value:{form}}{unit}"
+
+
+def describe_ending(summary: Mapping[str, Any]) -> str:
+    """How far the run came, in a sentence that hides nothing."""
+    reason = f": {summary['reason']}" if summary["reason"] else ""
+    state = summary["state"]
+    endings = {
+        "finished": f"finished{reason}",
+        "failed": f"FAILED{reason}",
+        "interrupted": f"INTERRUPTED{reason}",
+    }
+    ending = endings.get(state, f"NOT FINISHED (last state: {state})")
+    simulated = summary["runtime"] == "simulated"
+    return f"SIMULATED on a virtual clock; {ending}" if simulated else ending
+
+
+def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
+    """The algorithm's name and options."""
+    options = [
+        f"{key.replace('_', ' ')} {value}" for key, value in algorithm.items() if key != "name"
+    ]
+    return f"{algorithm['name']} ({', '.join(options)})" if options else str(algorithm["name"])
+
+
+def describe_think(think: Mapping[str, Any] | None) -> str:
+    """The law of the waits between computing and pushing."""
+    if think is None:
+        return "no think time"
+    return f"think {think['law']} x {think['mean_seconds']:g} s"
+
+
+def describe_bytes(count: float | None) -> str:
+    """Bytes in the decimal unit that suits them."""
+    if count is None:
+        return NOTHING
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.4g} {unit}"
+    return f"{count:.0f} B"

@@ -20,81 +20,46 @@ RECONCILIATION_LIMIT_RATIO = 0.01
 
 @dataclass(frozen=True)
 class Flow:
-    """One direction of the PS's link; what was not measured is None.
+    """One direction of the PS's link; what was not measured is None."""
 
-    Attributes:
-        payload_bytes: of the updates applied when the kernel's counters were last read.
-        tcp_bytes: what the sockets carried, without headers and repetitions.
-        retransmitted_bytes: what was sent again.
-        wire_bytes: what the interface counted.
-        expected_wire_bytes: what it should have counted, by the sockets.
-    """
-
-    payload_bytes: int | None = None
-    tcp_bytes: int | None = None
-    retransmitted_bytes: int | None = None
-    wire_bytes: int | None = None
-    expected_wire_bytes: int | None = None
+    payload_bytes: int | None = None  # of the updates applied at the last reading
+    tcp_bytes: int | None = None  # what the sockets carried, without headers and repetitions
+    retransmitted_bytes: int | None = None  # what was sent again
+    wire_bytes: int | None = None  # what the interface counted
+    expected_wire_bytes: int | None = None  # what it should have counted, by the sockets
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What the verdict is about; None for what was not measured.
+    """What the verdict is about; None for what was not measured."""
 
-    Attributes:
-        state: the run's last state, ``finished`` if all went well.
-        alive: whether the run is still going on.
-        attended: whether its controller lived to its end.
-        reason: why it ended.
-        stalled: why the training could not go on, or empty.
-        updates: how many were applied.
-        paced: whether think times or class speeds pace the workers; else the host may be full.
-        busy_share_ratio: share of the training during which the host was more than 90 % busy.
-        late_steps_ratio: share of the steps of paced classes that took longer than their class's.
-        late_requests_ratio: share of the requests that the PS served later than its service allows.
-        differences: qdiscs that the kernel has otherwise than configured; None if not read back.
-        rates: rates that were measured.
-        round_trips: round trips that were measured.
-        lost: nodes that ended before their time, and how.
-        rejected: nodes whose push was refused, and why.
-        left_out: what the kernel could not do and ``network.missing: warn`` let pass.
-        ingress: from the workers to the PS.
-        egress: from the PS to the workers.
-    """
-
-    state: str
-    alive: bool = False
-    attended: bool = True
+    state: str  # the run's last state, ``finished`` if all went well
+    alive: bool = False  # whether the run is still going on
+    attended: bool = True  # whether its controller lived to its end
     reason: str = ""
-    stalled: str = ""
-    updates: int | None = None
-    paced: bool = True
-    busy_share_ratio: float | None = None
-    late_steps_ratio: float | None = None
-    late_requests_ratio: float | None = None
-    differences: Sequence[str] | None = None
+    stalled: str = ""  # why the training could not go on, or empty
+    updates: int | None = None  # how many were applied
+    paced: bool = True  # whether think times or speeds pace the workers; else the host may be full
+    busy_share_ratio: float | None = None  # of the training, with the host over 90 % busy
+    late_steps_ratio: float | None = None  # of the steps of classes that have a speed
+    late_requests_ratio: float | None = None  # of those that the PS served later than it should
+    differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
-    lost: Sequence[tuple[str, str]] = ()
-    rejected: Sequence[tuple[str, str]] = ()
-    left_out: Sequence[str] = ()
-    ingress: Flow = field(default_factory=Flow)
-    egress: Flow = field(default_factory=Flow)
+    lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
+    rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
+    left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
+    ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
+    egress: Flow = field(default_factory=Flow)  # from the PS to the workers
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the run may be believed.
+    """Whether the run may be believed."""
 
-    Attributes:
-        valid: no rule speaks against it.
-        reasons: what does; measured and allowed.
-        unchecked: rules that could not be checked because nothing was measured for them.
-    """
-
-    valid: bool
-    reasons: tuple[str, ...]
-    unchecked: tuple[str, ...]
+    valid: bool  # no rule speaks against it
+    reasons: tuple[str, ...]  # what does; measured and allowed
+    unchecked: tuple[str, ...]  # rules for which nothing was measured
 
 
 def judge(measured: Measurements) -> Verdict:
@@ -107,7 +72,8 @@ def judge(measured: Measurements) -> Verdict:
 def _end(measured: Measurements) -> Iterator[str]:
     why = f": {measured.reason}" if measured.reason else ""
     if measured.state in ("failed", "interrupted"):
-        yield f"The run {_PASSIVE[measured.state]} before its end{why}."
+        how = "failed" if measured.state == "failed" else "was interrupted"
+        yield f"The run {how} before its end{why}."
     elif measured.alive:
         yield "The run is still going on."
     elif measured.state != "finished":
@@ -121,9 +87,6 @@ def _end(measured: Measurements) -> Iterator[str]:
         yield f"No update was applied{why}."
     if measured.stalled:
         yield f"The training {measured.stalled}."
-
-
-_PASSIVE = {"failed": "failed", "interrupted": "was interrupted"}
 
 
 def _nodes(measured: Measurements) -> Iterator[str]:
@@ -184,30 +147,21 @@ def _lateness(measured: Measurements) -> Iterator[str]:
 
 def _traffic(measured: Measurements) -> Iterator[str]:
     for name, flow in (("ingress", measured.ingress), ("egress", measured.egress)):
-        yield from _retransmissions(name, flow)
-        yield from _payload(name, flow)
+        if flow.tcp_bytes is None:
+            continue
+        again, payload = flow.retransmitted_bytes or 0, flow.payload_bytes or 0
+        ratio = again / flow.tcp_bytes if flow.tcp_bytes else 0.0
+        if ratio > RETRANSMITTED_LIMIT_RATIO:
+            yield (
+                f"{name}: {again:,} of {flow.tcp_bytes:,} tcp bytes were retransmitted, "
+                f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed)."
+            )
+        if payload > flow.tcp_bytes:
+            yield (
+                f"{name}: {payload:,} payload bytes do not fit into the {flow.tcp_bytes:,} bytes "
+                "that the sockets carried."
+            )
     yield from _reconciliation(measured.ingress)
-
-
-def _retransmissions(name: str, flow: Flow) -> Iterator[str]:
-    if not flow.tcp_bytes or flow.retransmitted_bytes is None:
-        return
-    ratio = flow.retransmitted_bytes / flow.tcp_bytes
-    if ratio > RETRANSMITTED_LIMIT_RATIO:
-        yield (
-            f"{name}: {flow.retransmitted_bytes:,} of {flow.tcp_bytes:,} tcp bytes were "
-            f"retransmitted, {ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed)."
-        )
-
-
-def _payload(name: str, flow: Flow) -> Iterator[str]:
-    if flow.payload_bytes is None or flow.tcp_bytes is None:
-        return
-    if flow.payload_bytes > flow.tcp_bytes:
-        yield (
-            f"{name}: {flow.payload_bytes:,} payload bytes do not fit into the "
-            f"{flow.tcp_bytes:,} bytes that the sockets carried."
-        )
 
 
 def _reconciliation(flow: Flow) -> Iterator[str]:

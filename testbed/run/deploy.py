@@ -15,29 +15,21 @@ from testbed.run.probe import Prober, record_probe, shaped_links
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch, quote_log
 from testbed.runtimes.base import RuntimeDriver
-from testbed.topology import Launch, NodeSpec
+from testbed.topology import LaunchMode, NodeSpec
 
 LOOK_SECONDS = 0.05
 ENDING_SECONDS = 5.0
 BASE_SECONDS = 60.0
 """Bring-up may take this long, and so much longer for every node:"""
-NODE_SECONDS: Mapping[Launch, float] = {"warm": 0.5, "cold": 4.0}
+NODE_SECONDS: Mapping[LaunchMode, float] = {"warm": 0.5, "cold": 4.0}
 
-MOST_STARTING: Mapping[Launch, int] = {"warm": 16, "cold": 4}
+MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
 """So many workers may be on their way at once: more would only get in each other's way."""
 
 
 @dataclass
 class Deployment:
-    """The bring-up of one run.
-
-    Attributes:
-        setup: what is brought up.
-        driver: the runtime.
-        agent: the run's agent, which takes orders already.
-        watch: sees the nodes' own reports.
-        clock: monotonic seconds.
-    """
+    """The bring-up of one run, whose agent answers already; the clock counts monotonic seconds."""
 
     setup: Setup
     driver: RuntimeDriver
@@ -76,19 +68,17 @@ class Deployment:
         if not links:
             return
         self.watch.recorder.event(Phase(f"measuring the links of {', '.join(links)}"))
-        for found in self._prober().probe(links):
+        prober = Prober(self.setup.plan, self.setup.folder, self.driver, self.agent)
+        for found in prober.probe(links):
             record_probe(self.watch.recorder, found)
-
-    def _prober(self) -> Prober:
-        return Prober(self.setup.plan, self.setup.folder, self.driver, self.agent)
 
     def _contain(self) -> None:
         """Have the containers of all nodes made, where the agent does not do it at a launch."""
         plan = self.setup.plan
         if self.setup.scenario.runtime.capabilities.engine:
             self.watch.recorder.event(Phase(f"creating {len(plan.nodes)} containers"))
-        cells = [self.setup.cell(node) for node in plan.nodes]
-        self._containers = self.driver.contain(plan, self.setup.folder, cells)
+        specs = [self.setup.container(node) for node in plan.nodes]
+        self._containers = self.driver.contain(plan, self.setup.folder, specs)
 
     def _start(self, node: NodeSpec) -> None:
         launch = replace(self.setup.launch(node), container=self._containers.get(node.name))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,32 +22,18 @@ REQUEST = "down"
 
 @dataclass(frozen=True)
 class Ended:
-    """A run after ``down``.
-
-    Attributes:
-        run: its name.
-        folder: its folder, or None where only its name was found on the host.
-        acted: whether there was anything to end.
-        failure: why it could not be ended; None if nothing of it is left.
-        unasked: why nobody could be asked whether anything of it is left, of a run that has ended;
-            None if somebody was.
-    """
+    """A run after ``down``."""
 
     run: str
-    folder: Path | None
-    acted: bool
-    failure: TestbedError | None = None
-    unasked: TestbedError | None = None
+    folder: Path | None  # its folder, or None where only its name was found on the host
+    acted: bool  # whether there was anything to end
+    failure: TestbedError | None = None  # why it could not be ended; None if nothing of it is left
+    unasked: TestbedError | None = None  # why nobody could be asked, of a run that has ended
 
 
-def end_runs(
-    folders: Iterable[RunFolder], driver: RuntimeDriver, *, clock: Callable[[], float]
-) -> list[Ended]:
-    """End these runs, and say so in the folder of each that had not come to an end by itself.
-
-    One that cannot be ended does not keep the next from being ended; its failure is in the list.
-    """
-    return [_end(folder, driver, clock=clock) for folder in folders]
+def end_run(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]) -> Ended:
+    """End a run, and say so in its folder if it had not come to an end by itself."""
+    return _ended(folder, lambda: _end(folder, driver, clock))
 
 
 def end_all(
@@ -64,12 +49,7 @@ def end_all(
     A run that is not known here and goes on is somebody else's, and is left alone. A runtime whose
     engine does not answer keeps no other runtime's runs from being ended.
 
-    Args:
-        runs: folder of runs.
-        registry: of the user's runs elsewhere.
-        drivers: of every runtime, by name.
-        runtime_of: the name of the runtime that a run has.
-        clock: seconds since 1970.
+    The drivers are those of every runtime, by the name that ``runtime_of`` tells of a run.
     """
     folders = [RunFolder(path) for path in list_runs(runs, registry)]
     known = {folder.name for folder in folders}
@@ -87,11 +67,12 @@ def end_all(
         except HostError as unreachable:
             ended += [_unreached(folder, unreachable) for folder in mine]
             continue
-        ended += end_runs(mine, driver, clock=clock)
+        ended += [end_run(folder, driver, clock=clock) for folder in mine]
         orphans = driver.find_orphans()
-        ended += [_clear_orphan(folder, driver) for folder in orphans]
+        ended += [_clear(folder, driver, orphan=True) for folder in orphans]
         handled = known | {folder.name for folder in orphans}
-        ended += [_clear(run, runs, driver) for run in driver.find() if run not in handled]
+        others = [RunFolder((runs / run).absolute()) for run in driver.find() if run not in handled]
+        ended += [_clear(folder, driver, orphan=False) for folder in others]
     return ended
 
 
@@ -100,20 +81,26 @@ def asked_to_end(folder: RunFolder) -> bool:
     return (folder.control / REQUEST).exists()
 
 
-def _end(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]) -> Ended:
+def _ended(folder: RunFolder, end: Callable[[], bool], *, exists: bool = True) -> Ended:
+    """What came of it: one run that cannot be ended keeps no other from being ended."""
+    path = folder.path if exists else None
     try:
-        acted = _stop(folder, driver)
-        if folder.state().state not in ENDED:  # an attached controller has written it by now
-            reason = _own_end(folder)
-            state: State = "interrupted" if reason is None else "finished"
-            folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
-            acted = True
+        return Ended(folder.name, path, acted=end())
     except TestbedError as failure:
-        return Ended(folder.name, folder.path, acted=False, failure=failure)
-    return Ended(folder.name, folder.path, acted=acted)
+        return Ended(folder.name, path, acted=False, failure=failure)
 
 
-def _own_end(folder: RunFolder) -> str | None:
+def _end(folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]) -> bool:
+    acted = _stop(folder, driver)
+    if folder.state().state in ENDED:  # an attached controller has written it by now
+        return acted
+    reason = own_end(folder)
+    state: State = "interrupted" if reason is None else "finished"
+    folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
+    return True
+
+
+def own_end(folder: RunFolder) -> str | None:
     """Why the training of a run had ended before, if it did to the last evaluation; else None.
 
     Its controller may have died on the way: to its end a run needs the parameter server alone.
@@ -136,37 +123,27 @@ def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
 def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
     """Returns whether there was anything; under the same name another run may go on elsewhere."""
     was_there = folder.name in driver.find()
-    with _requested(folder):
+    request = folder.control / REQUEST
+    heard = folder.alive()
+    if heard:
+        request.touch()
+    try:
         driver.stop(folder)
+    finally:
+        if heard:
+            request.unlink(missing_ok=True)
     return was_there and folder.name not in driver.find()
 
 
-def _clear_orphan(folder: RunFolder, driver: RuntimeDriver) -> Ended:
-    """End a run whose folder was deleted, wherever that was: nobody can look after it any more."""
-    try:
+def _clear(folder: RunFolder, driver: RuntimeDriver, *, orphan: bool) -> Ended:
+    """Remove what a run without a folder has left.
+
+    Nobody can look after an orphan any more, whose folder was deleted; any other may be somebody
+    else's that goes on, and is left alone.
+    """
+
+    def clear() -> bool:
         driver.stop(folder)
-    except TestbedError as failure:
-        return Ended(folder.name, None, acted=False, failure=failure)
-    return Ended(folder.name, None, acted=True)
+        return orphan or folder.name not in driver.find()
 
-
-def _clear(name: str, runs: Path, driver: RuntimeDriver) -> Ended:
-    """Remove what a run without a folder has left."""
-    try:
-        driver.stop(RunFolder((runs / name).absolute()))
-    except TestbedError as failure:
-        return Ended(name, None, acted=False, failure=failure)
-    return Ended(name, None, acted=name not in driver.find())
-
-
-@contextmanager
-def _requested(folder: RunFolder) -> Iterator[None]:
-    request = folder.control / REQUEST
-    if not folder.alive():  # nobody is there to be told
-        yield
-        return
-    request.touch()
-    try:
-        yield
-    finally:
-        request.unlink(missing_ok=True)
+    return _ended(folder, clear, exists=False)

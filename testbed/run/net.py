@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -28,19 +28,10 @@ from testbed.values.units import Duration
 CONNECT_SECONDS = 2.0
 NUMBERS = ("loss", "loss_correlation")
 
-Way = Literal["up", "down"]
-
 
 @dataclass(frozen=True)
 class Links:
-    """The links of one run.
-
-    Attributes:
-        plan: its nodes.
-        folder: its folder.
-        driver: its runtime.
-        agent: its agent.
-    """
+    """The links of one run."""
 
     plan: Plan
     folder: RunFolder
@@ -66,16 +57,10 @@ class Links:
     def change(
         self, device_class: str, *, up: str | None, down: str | None, duration: str | None
     ) -> str:
-        """Change a class's links.
+        """Change a class's links; returns what was done, in a sentence.
 
-        Args:
-            device_class: its name.
-            up: a rate, or fields like ``rate=1mbit,loss=0.01``; None to leave that direction.
-            down: likewise.
-            duration: for how long in emulated time, like ``2m``; None until it is reset.
-
-        Returns:
-            What was done, in a sentence.
+        A direction is given as a rate, or fields like ``rate=1mbit,loss=0.01``, or left as it is.
+        The duration is in emulated time, like ``2m``; without one the change is there to stay.
 
         Raises:
             ScenarioError: no such class, or no such shape.
@@ -83,11 +68,11 @@ class Links:
         """
         nodes = self._nodes(device_class)
         shapes = {
-            way: None if text is None else self._shape(device_class, way, text)
-            for way, text in {"up": up, "down": down}.items()
+            direction: None if text is None else self._shape(nodes[0], direction, text)
+            for direction, text in {"up": up, "down": down}.items()
         }
         seconds = None if duration is None else _duration(duration) / self.plan.time_scale
-        done = self.agent.reshape(nodes, up=shapes["up"], down=shapes["down"], seconds=seconds)
+        done = self.agent.reshape(nodes, **shapes, seconds=seconds)
         until = "until it is reset" if seconds is None else f"for {seconds:g} s"
         return f"changed {len(done.nodes)} links of class {device_class} {until}"
 
@@ -107,11 +92,11 @@ class Links:
             raise ScenarioError([Problem("--class", 0, "", repr(device_class), expected)])
         return nodes
 
-    def _shape(self, device_class: str, way: str, text: str) -> Shape:
-        """The plan's direction with the fields that ``text`` gives, in real units."""
-        link = self.plan.node(self._nodes(device_class)[0]).link
+    def _shape(self, node: str, direction: str, text: str) -> Shape:
+        """What the node's link has in the plan, with the fields that ``text`` gives; real units."""
+        link = self.plan.node(node).link
         assert link is not None, "every worker has one"
-        planned = direction_of(link.up if way == "up" else link.down, self.plan.time_scale)
+        planned = direction_of(link.up if direction == "up" else link.down, self.plan.time_scale)
         try:
             given = {**planned.model_dump(exclude_none=True), **_fields(text)}
             shape = shape_of(Direction.model_validate(given), self.plan.time_scale)
@@ -120,12 +105,13 @@ class Links:
             found = "; ".join(
                 ".".join((*map(str, each["loc"]), each["msg"])) for each in error.errors()
             )
-            raise ScenarioError([Problem(f"--{way}", 0, "", f"{text!r}: {found}", "")]) from None
+            problem = Problem(f"--{direction}", 0, "", f"{text!r}: {found}", "")
         except ValueError as error:
-            raise ScenarioError(
-                [Problem(f"--{way}", 0, "", repr(text), "", str(error).removeprefix("up: "))]
-            ) from None
-        return shape
+            reason = str(error).removeprefix("up: ")
+            problem = Problem(f"--{direction}", 0, "", repr(text), "", reason)
+        else:
+            return shape
+        raise ScenarioError([problem])
 
     def _current(self, device_class: str, planned: LinkSpec) -> LinkSpec:
         """As changed, if a node of the class is there to tell; else as planned."""
@@ -144,22 +130,19 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
     """
     plan = read_plan(folder)
     driver = driver_for(folder, plan)
-    deadline = time.monotonic() + CONNECT_SECONDS
-    if not (folder.control / "agent.sock").exists():
-        raise _ended(folder)
-    try:
-        agent = AgentClient.connect(folder.control / "agent.sock", deadline=deadline)
-    except NodeError as error:
-        raise _ended(folder) from error
-    with agent:
-        yield Links(plan, folder, driver, agent)
-
-
-def _ended(folder: RunFolder) -> NodeError:
-    return NodeError(
+    ended = NodeError(
         f"{folder.name} does not go on: it has no links any more.",
         hint="`testbed ps` lists the runs that go on.",
     )
+    if not folder.agent_socket.exists():
+        raise ended
+    deadline = time.monotonic() + CONNECT_SECONDS
+    try:
+        agent = AgentClient.connect(folder.agent_socket, deadline=deadline)
+    except NodeError as error:
+        raise ended from error
+    with agent:
+        yield Links(plan, folder, driver, agent)
 
 
 def _fields(text: str) -> dict[str, Any]:

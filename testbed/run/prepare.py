@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from secrets import token_hex
 
 import testbed
 from testbed.datasets import user_cache
-from testbed.errors import HostError, ScenarioError
+from testbed.errors import HostError, Problem, ScenarioError
 from testbed.host.users import Users
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
-from testbed.run.setup import Setup, custom_files, new_token, run_name
+from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario import dump
 from testbed.scenario.schema import Scenario
@@ -26,27 +30,16 @@ from testbed.topology import Plan
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
-
-    Attributes:
-        scenario: what is to be run.
-        beside: folder of the scenario file.
-        runs: folder of all runs.
-        name: the run's name, or None for one made from the scenario's.
-        argv: the command line, for the record.
-        environment: of this process.
-        home: the user's home.
-        now: seconds since 1970.
-    """
+    """What the user asked for."""
 
     scenario: Scenario
-    beside: Path
-    runs: Path
-    name: str | None
-    argv: tuple[str, ...]
+    beside: Path  # folder of the scenario file
+    runs: Path  # folder of all runs
+    name: str | None  # the run's name, or None for one made from the scenario's
+    argv: tuple[str, ...]  # the command line, for the record
     environment: Mapping[str, str]
     home: Path
-    now: float
+    now: float  # seconds since 1970
 
 
 def prepare_data(request: Request) -> Path:
@@ -63,14 +56,7 @@ def prepare_data(request: Request) -> Path:
 def prepare(
     request: Request, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
 ) -> Setup:
-    """Make the run's folder; nothing is started.
-
-    Args:
-        request: what the user asked for.
-        planned: the scenario's plan, under any name.
-        data: folder of the prepared data set.
-        driver: the runtime that will be asked for everything.
-        users: where the nodes' uids will come from.
+    """Make the folder of a run, which takes a plan under a name of its own; nothing is started.
 
     Raises:
         ScenarioError: the name is taken, or the user's own files do not fit together.
@@ -81,11 +67,9 @@ def prepare(
     own = custom_files(scenario, request.beside)
     driver.check(planned.nodes)
     left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
-    folder, made = _make_folder(request, planned)
-    _fill_folder(request, folder, own)
-    _write_circumstances(request, folder, uid_mode=users.mode, left_out=left_out)
+    folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(
-        scenario=scenario, plan=made, folder=folder, data=data, token=new_token(), users=users
+        scenario=scenario, plan=made, folder=folder, data=data, token=token_hex(16), users=users
     )
 
 
@@ -97,28 +81,15 @@ def prepare_simulation(request: Request) -> RunFolder:
         HostError: the folder cannot be made.
     """
     own = custom_files(request.scenario, request.beside)
-    folder, _ = _make_folder(request, plan(request.scenario, request.scenario.name))
-    _fill_folder(request, folder, own)
-    _write_circumstances(request, folder, uid_mode="the user's own", left_out=())
-    return folder
-
-
-def _fill_folder(request: Request, folder: RunFolder, own: tuple[Path, ...]) -> None:
-    """Make the run known, and copy the user's own files into it."""
-    Registry.of_user(request.environment, request.home).add(folder.path)
-    if own:
-        (folder.path / "custom").mkdir()
-        for file in own:
-            shutil.copy(file, folder.path / "custom" / file.name)
+    planned = plan(request.scenario, request.scenario.name)
+    return _make_folder(request, planned, own, uid_mode="the user's own", left_out=())[0]
 
 
 def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
     """What the links will do without; asked of the kernel only where one needs netem.
 
-    Args:
-        made: the plan.
-        tried_here: whether a user who cannot try it will have no links either; where an engine
-            starts the agent, that one can, and refuses what the kernel has not.
+    Where that cannot be ``tried_here`` there will be no links either; but where an engine starts
+    the agent, that one can, and refuses what the kernel has not.
     """
     links = [node.link for node in made.nodes if node.link is not None]
     if not any(link.up.needs_netem or link.down.needs_netem for link in links):
@@ -132,7 +103,36 @@ def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
     return check_netem(made.nodes, missing=made.network.missing, present=present)
 
 
-def _make_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
+def _make_folder(
+    request: Request,
+    planned: Plan,
+    own: tuple[Path, ...],
+    *,
+    uid_mode: str,
+    left_out: tuple[str, ...],
+) -> tuple[RunFolder, Plan]:
+    """The folder, known to the registry, with the user's own files and what the run runs on."""
+    scenario = request.scenario
+    folder, made = _new_folder(request, planned)
+    Registry.of_user(request.environment, request.home).add(folder.path)
+    if own:
+        folder.custom.mkdir()
+        for file in own:
+            shutil.copy(file, folder.custom / file.name)
+    circumstances = Circumstances(
+        argv=request.argv,
+        time_scale=scenario.time_scale,
+        launch=scenario.launch,
+        runtime=scenario.runtime.name,
+        uid_mode=uid_mode,
+        offload=scenario.network.offload,
+        left_out=left_out,
+    )
+    write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
+    return folder, made
+
+
+def _new_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
     """The folder; under another name if a run that starts now as well was faster."""
     scenario = request.scenario
     while True:
@@ -155,17 +155,23 @@ def _make_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
             return folder, made
 
 
-def _write_circumstances(
-    request: Request, folder: RunFolder, *, uid_mode: str, left_out: tuple[str, ...]
-) -> None:
-    scenario = request.scenario
-    circumstances = Circumstances(
-        argv=request.argv,
-        time_scale=scenario.time_scale,
-        launch=scenario.launch,
-        runtime=scenario.runtime.name,
-        uid_mode=uid_mode,
-        offload=scenario.network.offload,
-        left_out=left_out,
-    )
-    write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
+def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
+    """The user's own files that a scenario in a folder names, to be copied into the run's folder.
+
+    Raises:
+        ScenarioError: two of them have the same name.
+    """
+    members = (scenario.model, scenario.dataset)
+    files = [beside / member.file for member in members if member.name == "custom"]
+    distinct = {file.resolve() for file in files}
+    if len({file.name for file in distinct}) < len(distinct):
+        expected = "another name than the model's file has: both are copied into one folder"
+        raise ScenarioError([Problem("scenario", 0, "dataset.file", str(files[1]), expected)])
+    return tuple(sorted(distinct))
+
+
+def run_name(scenario: str, *, now: float, taken: Path) -> str:
+    """A name for a run: the scenario's, the time, and a number where that is taken."""
+    moment = datetime.fromtimestamp(now, UTC).strftime("%m%d-%H%M%S")
+    names = (f"{scenario}-{moment}{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(name for name in names if not os.path.lexists(taken / name))

@@ -19,7 +19,7 @@ from testbed.events.kinds import MessagesTimed, RateMeasured, RoundTripMeasured
 from testbed.network.ends import Neighbour
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import needs_packets
-from testbed.nodes.places import address_of
+from testbed.nodes.base import address_of
 from testbed.nodes.probe import Probe
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver
 from testbed.telemetry.folder import RunFolder
@@ -37,30 +37,17 @@ MEDIAN_ERROR = 1.2533
 
 @dataclass(frozen=True)
 class ClassProbe:
-    """What came out for one device class, in real units; None for what was not measured.
-
-    Attributes:
-        device_class: its name.
-        up: configured, from the node.
-        down: configured, to the node.
-        up_bits_per_second: measured, of Ethernet frames.
-        down_bits_per_second: likewise.
-        round_trip_seconds: median.
-        round_trips: of how many.
-        message_up_seconds: a push of 17 KB and the word that it has come; median of three,
-            or the only one where it takes seconds.
-        message_down_seconds: a word and a pull of 17 KB.
-    """
+    """What came out for one device class, in real units; None for what was not measured."""
 
     device_class: str
-    up: Shape
-    down: Shape
-    up_bits_per_second: float | None
-    down_bits_per_second: float | None
-    round_trip_seconds: float | None
-    round_trips: int
-    message_up_seconds: float
-    message_down_seconds: float
+    up: Shape  # configured, from the node
+    down: Shape  # configured, to the node
+    up_bits_per_second: float | None  # measured, of Ethernet frames
+    down_bits_per_second: float | None  # likewise
+    round_trip_seconds: float | None  # median
+    round_trips: int  # of how many
+    message_up_seconds: float  # a push of 17 KB and the word that it has come; median of 3 or 1
+    message_down_seconds: float  # a word and a pull of 17 KB
 
     @property
     def expected_round_trip_seconds(self) -> float:
@@ -76,14 +63,7 @@ class ClassProbe:
 
 @dataclass(frozen=True)
 class Prober:
-    """Probes the classes of one run.
-
-    Attributes:
-        plan: the run's nodes.
-        folder: its folder, for the probes' logs.
-        driver: its runtime.
-        agent: its agent.
-    """
+    """Probes the classes of one run."""
 
     plan: Plan
     folder: RunFolder
@@ -91,10 +71,7 @@ class Prober:
     agent: AgentClient
 
     def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
-        """Measure all of them at once.
-
-        Args:
-            links: by device class, with the shapes that are to be measured.
+        """Measure a link of each device class, with the shapes that are given, all at once.
 
         Raises:
             NodeError, HostError: a probe could not be brought up or came to no result; names it.
@@ -110,31 +87,21 @@ class Prober:
 
     def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
         """The reflector and a prober for each class, at addresses that no node has."""
-        first = sum(node.link is not None for node in self.plan.nodes)
-        spare = [_at(LinkSpec("", ""), first)]
-        spare += [_at(link, first + 1 + index) for index, link in enumerate(links.values())]
-        reflector = replace(_unlimited(self.plan.ps), name=REFLECTOR, link=spare[0])
-        return [
-            reflector,
-            *(
-                replace(self._like(name), name=f"{REFLECTOR}{index}", link=link)
-                for index, (name, link) in enumerate(zip(links, spare[1:], strict=True))
-            ),
-        ]
-
-    def _like(self, device_class: str) -> NodeSpec:
-        """The first worker of a class: a prober has its uid, and none of its limits."""
-        first = next(node for node in self.plan.workers if node.device_class == device_class)
-        return _unlimited(first)
+        spare = sum(node.link is not None for node in self.plan.nodes)
+        nodes = [_spare(self.plan.ps, REFLECTOR, LinkSpec("", ""), spare)]
+        for index, (name, link) in enumerate(links.items()):
+            first = next(node for node in self.plan.workers if node.device_class == name)
+            nodes.append(_spare(first, f"{REFLECTOR}{index}", link, spare + 1 + index))
+        return nodes
 
     def _start(
         self, node: NodeSpec, *, others: list[NodeSpec], containers: Mapping[str, int]
     ) -> None:
-        server = "" if node.name == REFLECTOR else _address(others[0])
         assert node.link is not None
+        links = [other.link for other in others if other.link is not None]
+        server = "" if node.name == REFLECTOR else links[0].address
         rates = {"up": node.link.up.rate, "down": node.link.down.rate}
         texts = {name: "" if rate is None else repr(float(rate)) for name, rate in rates.items()}
-        links = [other.link for other in others if other.link is not None]
         self.agent.launch(
             LaunchSpec(
                 node=node,
@@ -195,18 +162,16 @@ def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
     return {
         node.device_class: node.link
         for node in plan.workers
-        if node.link is not None and any(_is_shaped(s) for s in (node.link.up, node.link.down))
+        if node.link is not None
+        and any(s.rate is not None or s.needs_netem for s in (node.link.up, node.link.down))
     }
 
 
 def record_probe(recorder: Recorder, found: ClassProbe) -> None:
     """Write down what the verdict asks for, and what else was measured."""
     name = f"class {found.device_class}"
-    pairs = (
-        ("up", found.up, found.up_bits_per_second),
-        ("down", found.down, found.down_bits_per_second),
-    )
-    for direction, shape, measured in pairs:
+    up, down = (found.up, found.up_bits_per_second), (found.down, found.down_bits_per_second)
+    for direction, (shape, measured) in {"up": up, "down": down}.items():
         if shape.rate is not None and measured is not None:
             recorder.event(RateMeasured(f"{name} {direction}", float(shape.rate), measured))
     if found.round_trip_seconds is not None:
@@ -220,30 +185,18 @@ def record_probe(recorder: Recorder, found: ClassProbe) -> None:
     recorder.event(MessagesTimed(name, found.message_up_seconds, found.message_down_seconds))
 
 
-def _is_shaped(shape: Shape) -> bool:
-    return shape.rate is not None or shape.needs_netem
-
-
 def _median_delay(shape: Shape) -> float:
     deviations = table(shape.distribution)
     median = deviations[len(deviations) // 2] / SCALE
     return float(shape.delay or 0) + median * float(shape.jitter or 0)
 
 
-def _at(link: LinkSpec, number: int) -> LinkSpec:
+def _spare(node: NodeSpec, name: str, link: LinkSpec, number: int) -> NodeSpec:
+    """A probe with the node's uid and none of its limits: what is measured is the link."""
     address, mac = address_of(number)
-    return replace(link, address=address, mac=mac)
-
-
-def _unlimited(node: NodeSpec) -> NodeSpec:
-    """A probe like the node, and without its limits: what is measured is the link."""
-    free = replace(node, cpu=None, cpuset=None, memory=None, gpus=0)
-    return replace(free, role=PROBE.name, part=PROBE.part, end=PROBE.end)
-
-
-def _address(node: NodeSpec) -> str:
-    assert node.link is not None
-    return node.link.address
+    free = replace(node, name=name, cpu=None, cpuset=None, memory=None, gpus=0)
+    placed = replace(link, address=address, mac=mac)
+    return replace(free, link=placed, role=PROBE.name, part=PROBE.part, end=PROBE.end)
 
 
 def _last_json(log: Path) -> dict[str, Any] | None:

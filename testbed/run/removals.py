@@ -21,17 +21,11 @@ ANSWER_SECONDS = 1.0
 
 @dataclass
 class Removals:
-    """What has become of workers' processes, as far as the parameter server does not know it yet.
+    """What has become of workers' processes, and the parameter server does not know yet."""
 
-    Attributes:
-        socket: where it answers whoever controls the run.
-        token: of the run.
-        answer_seconds: for which an answer is waited.
-    """
-
-    socket: Path
+    socket: Path  # where it answers whoever controls the run
     token: str
-    answer_seconds: float = ANSWER_SECONDS
+    answer_seconds: float = ANSWER_SECONDS  # how long to wait for an answer
     _untold: dict[int, str] = field(default_factory=dict)
     _frozen: set[int] = field(default_factory=set)
     _changed: dict[int, bool] = field(default_factory=dict)

@@ -27,14 +27,7 @@ from testbed.run.removals import Removals
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
-from testbed.telemetry.breakage import (
-    MEND,
-    UNREAD,
-    breakage,
-    deletion,
-    find_gone,
-    shortage,
-)
+from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
 from testbed.telemetry.record import Recorder
 
 FINAL_SECONDS = 720.0
@@ -48,13 +41,6 @@ class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its mess
     """A run has ended, and not everything that it had on this host could be removed."""
 
     def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
-        """
-        Args:
-            run: its name.
-            state: how it has ended.
-            reason: why.
-            failure: why something is left.
-        """
         message = f"the run has ended ({state}: {reason}), but not all of it is gone from this host"
         hint = f"{failure.hint} Then: testbed down {run}".strip()
         super().__init__(f"{message}: {failure.message}", hint=hint)
@@ -62,26 +48,16 @@ class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its mess
 
 @dataclass
 class Execution:
-    """The life of one run.
-
-    Attributes:
-        setup: what is run.
-        driver: the runtime.
-        recorder: is told everything.
-        interrupts: keeps Ctrl-C from doing harm.
-        keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
-        in_training: called when the training has started, of a run that is to outlive this process
-            from then on; None for one that is not.
-        clock: monotonic seconds.
-    """
+    """The life of one run."""
 
     setup: Setup
     driver: RuntimeDriver
     recorder: Recorder
     interrupts: Interrupts
-    keep: bool = False
+    keep: bool = False  # nodes of a run that was not interrupted stay until `testbed down`
+    # called when the training has started, of a run that outlives this process from then on
     in_training: Callable[[], None] | None = None
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.monotonic  # monotonic seconds
     _followed: Watch | None = field(default=None, init=False)
 
     def carry_out(self) -> None:
@@ -132,10 +108,12 @@ class Execution:
 
     def _train(self, begun: float, lifeline: Lifeline) -> str:
         """From the agent's first order to the last reading; returns why the training ended."""
-        socket = self.setup.folder.control / "agent.sock"
+        setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
-        with AgentClient.connect(socket, deadline=deadline) as agent:
-            watch = self._followed = self._watch(agent)
+        with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
+            removals = Removals(folder.ps_socket, setup.token)
+            watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
+            self._followed = watch
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
             probed = self.clock()
             deployment.probe_links()
@@ -149,21 +127,11 @@ class Execution:
             self._await(watch, Finished, within=None)
             self._await(watch, Done, within=FINAL_SECONDS)
             watch.count()
-            workers = {node.name for node in self.setup.plan.workers}
+            workers = {node.name for node in setup.plan.workers}
             alive = workers.intersection(agent.running())
             private_bytes = {name: agent.private_bytes(name) for name in sorted(alive)}
             self.recorder.event(MemoryRead(private_bytes))
             return watch.ending
-
-    def _watch(self, agent: AgentClient) -> Watch:
-        return Watch(
-            plan=self.setup.plan,
-            folder=self.setup.folder,
-            recorder=self.recorder,
-            agent=agent,
-            removals=Removals(self.setup.folder.ps_socket, self.setup.token),
-            clock=self.clock,
-        )
 
     def _await(self, watch: Watch, event: type[Event], *, within: float | None) -> None:
         deadline = None if within is None else self.clock() + within
@@ -190,7 +158,8 @@ class Execution:
         """
         left: NotTornDown | None = None
         try:
-            if not (self._is_kept(state) and _keep(lifeline)):
+            kept = self.keep and state != "interrupted" and _keep(lifeline)
+            if not kept:
                 self._tear_down(lifeline)
         except TestbedError as failure:
             left = NotTornDown(self.setup.folder.name, state, reason, failure)
@@ -224,10 +193,11 @@ class Execution:
         lack = shortage(self.setup.folder)
         if lack:
             return HostError(f"No space left on device: {lack}. {error.message}", hint=MEND)
-        return _explained(error, lifeline) if isinstance(error, NodeError) else error
-
-    def _is_kept(self, state: State) -> bool:
-        return self.keep and state != "interrupted"
+        found = lifeline.explain() if lifeline and isinstance(error, NodeError) else None
+        if found is None:
+            return error
+        hint = f"{found.hint} {error.hint}".strip()  # what was done to the run from outside
+        return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
 
     def _tear_down(self, lifeline: Lifeline | None) -> None:
         begun = self.clock()
@@ -238,15 +208,6 @@ class Execution:
                 self._followed.catch_up()
         finally:
             self.recorder.event(TornDown(self.clock() - begun))
-
-
-def _explained(error: NodeError, lifeline: Lifeline | None) -> TestbedError:
-    """The error with what was done to the run from outside, if anything was."""
-    found = None if lifeline is None else lifeline.explain()
-    if found is None:
-        return error
-    hint = f"{found.hint} {error.hint}".strip()
-    return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
 
 
 def _keep(lifeline: Lifeline | None) -> bool:

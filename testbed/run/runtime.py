@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.plan.written import read_plan
@@ -15,25 +15,13 @@ from testbed.telemetry.folder import RunFolder
 from testbed.topology import Plan
 
 
-class Choose(Protocol):
-    """What ``auto`` asks: see testbed.runtimes.choose.choose."""
-
-    def __call__(self, *, gpu: bool) -> Choice: ...
-
-
 @dataclass(frozen=True)
 class Settled:
-    """A scenario whose runtime is settled.
+    """A scenario whose runtime is settled."""
 
-    Attributes:
-        scenario: with ``native`` or ``docker`` as its runtime.
-        runtime: that one.
-        choice: how it was found; None where the scenario named it.
-    """
-
-    scenario: Scenario
+    scenario: Scenario  # with ``native`` or ``docker`` as its runtime
     runtime: Real
-    choice: Choice | None
+    choice: Choice | None  # how it was found; None where the scenario named it
 
     @property
     def driver(self) -> RuntimeDriver:
@@ -41,12 +29,8 @@ class Settled:
         return self.runtime.driver()
 
 
-def settle(scenario: Scenario, *, choose: Choose = choose) -> Settled:
-    """Settle the runtime of a scenario that makes containers.
-
-    Args:
-        scenario: one that is not simulated.
-        choose: what ``auto`` asks.
+def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled:
+    """Settle the runtime of a scenario that makes containers; ``auto`` has it chosen.
 
     Raises:
         HostError: ``auto`` came to native, which cannot give what the scenario asks for.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from testbed.agent.launch import LAUNCH, LaunchSpec
 from testbed.agent.settings import Template
-from testbed.errors import Problem, ScenarioError
 from testbed.host.users import Users
 from testbed.network.ends import Neighbour
 from testbed.network.offloads import network_for
@@ -27,29 +23,20 @@ WARM_UP = "testbed.roles.warm_up:main"
 
 @dataclass(frozen=True)
 class Setup:
-    """One run, ready to be started.
-
-    Attributes:
-        scenario: what is to be run.
-        plan: its nodes and links.
-        folder: the run's folder.
-        data: folder of the prepared data set.
-        token: what every message to the PS must carry.
-        users: where the nodes' uids come from.
-    """
+    """One run, ready to be started."""
 
     scenario: Scenario
     plan: Plan
     folder: RunFolder
-    data: Path
-    token: str
-    users: Users
+    data: Path  # folder of the prepared data set
+    token: str  # what every message to the PS must carry
+    users: Users  # where the nodes' uids come from
 
     def start(self) -> Start:
         """How the run's agent is to be started."""
         return Start(template=self.template(), users=self.users, reads=(self.data,))
 
-    def cell(self, node: NodeSpec) -> ContainerSpec:
+    def container(self, node: NodeSpec) -> ContainerSpec:
         """What a node's container has to have."""
         mounts = role_of(node).mounts(self._inputs)
         return ContainerSpec(node, mounts, self.folder.log(node.name))
@@ -58,11 +45,19 @@ class Setup:
         """How the agent is to start a node."""
         role = role_of(node)
         links = [peer.link for peer in role.neighbours(node, self.plan)]
+        assert self.plan.ps.link is not None
+        arguments = {
+            "node": node.name,
+            "index": str(node.index),
+            "folder": str(INSIDE),
+            "server": f"{self.plan.ps.link.address}:{PORT}",
+            "token": self.token,
+        }
         return LaunchSpec(
             node=node,
             network=network_for(node, self.plan),
             entry=role.entry,
-            arguments=self._arguments(node) if role.entry else {},
+            arguments=arguments if role.entry else {},
             mounts=role.mounts(self._inputs),
             log=self.folder.log(node.name),
             mode=self.plan.launch,
@@ -74,7 +69,7 @@ class Setup:
     def requests(self, driver: RuntimeDriver) -> tuple[Request, ...]:
         """All that a bring-up sends, word by word but for pids: to the engine, and to the agent."""
         nodes = self.plan.nodes
-        specs = [self.cell(node) for node in nodes]
+        specs = [self.container(node) for node in nodes]
         launches = (LAUNCH.dump_python(self.launch(node), mode="json") for node in nodes)
         return (
             *driver.requests(self.plan, self.folder, self.start(), specs),
@@ -90,17 +85,6 @@ class Setup:
         own_files = any(member.name == "custom" for member in members)
         return Inputs(self.folder, self.data, own_files)
 
-    def _arguments(self, node: NodeSpec) -> dict[str, str]:
-        """What a Python entry is called with."""
-        assert self.plan.ps.link is not None
-        return {
-            "node": node.name,
-            "index": str(node.index),
-            "folder": str(INSIDE),
-            "server": f"{self.plan.ps.link.address}:{PORT}",
-            "token": self.token,
-        }
-
     def template(self) -> Template:
         """What warm nodes are forked from; cold ones need no template."""
         if self.plan.launch == "cold":
@@ -112,38 +96,3 @@ class Setup:
             warm_up=WARM_UP,
             arguments={"scenario": str(self.folder.scenario), "data": str(self.data)},
         )
-
-
-def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
-    """The user's own files that a scenario names, which are copied into the run's folder.
-
-    Args:
-        scenario: the scenario.
-        beside: folder of the scenario file, which the names are relative to.
-
-    Raises:
-        ScenarioError: two of them have the same name.
-    """
-    members = (scenario.model, scenario.dataset)
-    files = [beside / member.file for member in members if member.name == "custom"]
-    distinct = {file.resolve() for file in files}
-    if len({file.name for file in distinct}) < len(distinct):
-        expected = "another name than the model's file has: both are copied into one folder"
-        raise ScenarioError([Problem("scenario", 0, "dataset.file", str(files[1]), expected)])
-    return tuple(sorted(distinct))
-
-
-def new_token() -> str:
-    """A token that nobody guesses."""
-    return secrets.token_hex(16)
-
-
-def run_name(scenario: str, *, now: float, taken: Path) -> str:
-    """A name for a run: the scenario's, the time, and a number where that is taken."""
-    moment = datetime.fromtimestamp(now, UTC).strftime("%m%d-%H%M%S")
-    name = f"{scenario}-{moment}"
-    number = 1
-    while os.path.lexists(taken / name):
-        number += 1
-        name = f"{scenario}-{moment}-{number}"
-    return name

@@ -11,9 +11,9 @@ from testbed.errors import RunNotFound
 from testbed.events.kinds import RuntimeChosen
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
+from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
 from testbed.run.interrupts import Interrupts
-from testbed.run.memory import available_bytes, require_memory
 from testbed.run.prepare import Request, prepare, prepare_data, prepare_simulation
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle
@@ -21,6 +21,7 @@ from testbed.runtimes.choose import users_of
 from testbed.simulate.agenda import Agenda
 from testbed.simulate.run import record_simulation
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Recorder
 
 

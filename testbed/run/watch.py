@@ -11,15 +11,7 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import NodeError
-from testbed.events.kinds import (
-    Event,
-    Exited,
-    Finished,
-    Joined,
-    LinkChanged,
-    Phase,
-    Started,
-)
+from testbed.events.kinds import Event, Exited, Finished, Joined, LinkChanged, Phase, Started
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
 from testbed.telemetry.breakage import deletion, find_gone
@@ -36,31 +28,18 @@ COUNT_INTERVAL_SECONDS = 1.0
 
 @dataclass
 class Watch:
-    """Looks at a run now and then, and writes down what is new.
-
-    Attributes:
-        plan: the run's nodes.
-        folder: the run's folder.
-        recorder: is told everything.
-        agent: asked for ended nodes and counters.
-        removals: told of workers that have ended, for the parameter server.
-        clock: monotonic seconds.
-        seen: the kinds of events that the PS has written down.
-        joined: the workers that have joined.
-        lost: the workers that have ended before the training, and how, in a sentence.
-        ending: why the training has ended, in the PS's words.
-    """
+    """Looks at a run now and then, and writes down what is new."""
 
     plan: Plan
     folder: RunFolder
     recorder: Recorder
     agent: AgentClient
     removals: Removals
-    clock: Callable[[], float]
-    seen: set[type[Event]] = field(default_factory=set)
-    joined: set[str] = field(default_factory=set)
-    lost: dict[str, str] = field(default_factory=dict)
-    ending: str = ""
+    clock: Callable[[], float]  # monotonic seconds
+    seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
+    joined: set[str] = field(default_factory=set)  # the workers that have joined
+    lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
+    ending: str = ""  # why the training has ended, in the PS's words
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 
@@ -92,24 +71,19 @@ class Watch:
         Workers that have been told of the end leave one by one, as their turn comes; and a training
         that is broken off goes on until the PS is ended.
         """
-        for entry in self._events.read():
-            self.recorder.from_ps(entry)
-        if self.folder.spool.exists():
-            self.recorder.updates(self._spool.read())
+        self._read_spool()
 
     def count(self) -> None:
         """Read the kernel's counters and the host's load into the traffic record."""
         self._counted = self.clock()
-        self._record_link_changes()
-        self._take_frozen()
+        for change in self.agent.link_changes():
+            self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
+        frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
+        self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
-
-    def _record_link_changes(self) -> None:
-        for change in self.agent.link_changes():
-            self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
 
     def _read_spool(self) -> None:
         for entry in self._events.read():
@@ -123,11 +97,6 @@ class Watch:
         if self.folder.spool.exists():
             self.recorder.updates(self._spool.read())
 
-    def _take_frozen(self) -> None:
-        """Nobody gets anything from a worker that stands still, though it has not ended."""
-        frozen = set(self.agent.frozen())
-        self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
-
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}
         for ended in exits:
@@ -136,10 +105,7 @@ class Watch:
             node = self.plan.node(ended.node)
             means = meaning(node, ended.status, seen=self.seen)
             planned = means == "expected" or (means == "noticed" and node.part == "aside")
-            if means == "expected":
-                self.recorder.event(Exited(node.name, ended.status, planned=True))
-                continue
-            what = describe_exit(node, ended)
+            what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
             self.recorder.event(
                 Exited(node.name, ended.status, planned=planned, how=what, ends_run=fatal)

@@ -23,7 +23,7 @@ from testbed.datasets import Dataset
 from testbed.errors import Unfit
 from testbed.models import Model
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.topology import Distribution, End, Launch, Missing, Offload
+from testbed.topology import Distribution, End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.laws import Law
 from testbed.values.units import Duration, Quantity, Rate, Size
@@ -326,7 +326,7 @@ class Scenario(Part):
     network: Network = Network()
     stop: Stop
     evaluate: Evaluate = Evaluate()
-    launch: Launch = "warm"
+    launch: LaunchMode = "warm"
     time_scale: Annotated[
         float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(_not_auto)
     ] = 1.0

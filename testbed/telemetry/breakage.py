@@ -20,8 +20,9 @@ def breakage(folder: RunFolder, error: OSError) -> HostError:
     be any of them, and its ``run.json`` may still be there.
     """
     if isinstance(error, FileNotFoundError):
-        gone = find_gone(folder) or _inside(folder, error)
-        if gone is not None:
+        missing = Path(error.filename or "")
+        inside = missing if missing.is_relative_to(folder.path) else None
+        if gone := find_gone(folder) or inside:
             return deletion(gone)
     place = error.filename or folder.path
     return HostError(f"the run cannot go on: {place}: {error.strerror}.", hint=MEND)
@@ -49,8 +50,3 @@ def shortage(folder: RunFolder) -> str:
     except FileNotFoundError:  # deleted just now
         return ""
     return f"{folder.path} has {free:,} bytes" if free <= FULL_BYTES else ""
-
-
-def _inside(folder: RunFolder, error: OSError) -> Path | None:
-    path = Path(error.filename or "")
-    return path if path.is_relative_to(folder.path) else None

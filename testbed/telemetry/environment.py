@@ -10,7 +10,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,50 +25,30 @@ GIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What only whoever starts the run knows of it.
+    """What only whoever starts the run knows of it."""
 
-    Attributes:
-        argv: the command line.
-        time_scale: emulated seconds per real second.
-        launch: ``warm`` or ``cold``.
-        runtime: name of the runtime.
-        uid_mode: under which uids the roles run, such as ``own uid per worker``.
-        offload: the links' segmentation offloads, as configured.
-        left_out: what the network runs without because the kernel lacks netem.
-    """
-
-    argv: Sequence[str]
-    time_scale: float
-    launch: str
+    argv: Sequence[str]  # the command line
+    time_scale: float  # emulated seconds per real second
+    launch: str  # ``warm`` or ``cold``
     runtime: str
-    uid_mode: str
-    offload: str
-    left_out: Sequence[str] = ()
+    uid_mode: str  # under which uids the roles run, such as ``own uid per worker``
+    offload: str  # the links' segmentation offloads, as configured
+    left_out: Sequence[str] = ()  # what the network runs without because the kernel lacks netem
 
 
 def write_environment(
     folder: RunFolder, circumstances: Circumstances, *, package: Path, proc: Path = PROC
 ) -> None:
-    """Write ``environment.json``.
-
-    Args:
-        folder: the run's folder.
-        circumstances: see Circumstances.
-        package: folder of the installed ``testbed`` package; its checkout's commit is recorded.
-        proc: where procfs is mounted.
-    """
-    content = {
-        "format": FORMAT,
-        "host": describe_host(proc),
-        "software": describe_software(package),
-        "argv": list(circumstances.argv),
-        "time_scale": circumstances.time_scale,
-        "launch": circumstances.launch,
-        "runtime": circumstances.runtime,
-        "uid_mode": circumstances.uid_mode,
-        "offload": circumstances.offload,
-        "left_out": list(circumstances.left_out),
+    """Write ``environment.json``, with the commit of the checkout that holds the ``package``."""
+    software = {  # without importing any of it
+        "testbed": _version(DISTRIBUTION),
+        "commit": describe_commit(package.parent),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in LIBRARIES},
+        "torch_build": torch_build(),
     }
+    host = describe_host(proc)
+    content = {"format": FORMAT, "host": host, "software": software, **asdict(circumstances)}
     write_atomically(folder.environment, json.dumps(content, indent=2) + "\n")
 
 
@@ -83,17 +63,6 @@ def describe_host(proc: Path = PROC) -> Mapping[str, Any]:
         "kernel": platform.release(),
         "machine": platform.machine(),
         "system": _distribution(),
-    }
-
-
-def describe_software(package: Path) -> Mapping[str, Any]:
-    """Versions of Python, this package and its libraries, without importing any of them."""
-    return {
-        "testbed": _version(DISTRIBUTION),
-        "commit": describe_commit(package.parent),
-        "python": platform.python_version(),
-        **{name: _version(name) for name in LIBRARIES},
-        "torch_build": torch_build(),
     }
 
 

@@ -9,15 +9,13 @@ from pathlib import Path
 from testbed.errors import TestbedError
 from testbed.events.entry import Entry
 from testbed.events.kinds import Event
+from testbed.telemetry.files import LineReader
 
 
 class EventLog:
     """Appends to a file; every line is on disk before the next is written.
 
-    Args:
-        path: the file.
-        elapsed: real seconds since the training started, or None before.
-        wall: seconds since 1970.
+    The clocks tell the real seconds since the training started (None before) and since 1970.
     """
 
     def __init__(
@@ -45,15 +43,10 @@ class EventLog:
 
 
 class EventReader:
-    """Follows a file of events that may still grow, or that does not exist yet.
-
-    Args:
-        path: the file.
-    """
+    """Follows a file of events that may still grow, or that does not exist yet."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
+        self._lines = LineReader(path)
         self._number = 0
 
     def read(self) -> list[Entry]:
@@ -62,15 +55,7 @@ class EventReader:
         Raises:
             TestbedError: a line is damaged; names it.
         """
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return [self._parse(line) for line in whole.splitlines()]
+        return [self._parse(line) for line in self._lines.read()]
 
     def _parse(self, line: bytes) -> Entry:
         self._number += 1
@@ -78,7 +63,7 @@ class EventReader:
             return Entry.parse(line)
         except ValueError as error:
             raise TestbedError(
-                f"{self._path}:{self._number}: found {line[:60]!r}, {error}.",
+                f"{self._lines.path}:{self._number}: found {line[:60]!r}, {error}.",
                 hint="The file is damaged; remove that line to read the rest.",
             ) from None
 

@@ -1,4 +1,4 @@
-"""Small files of a run folder: written whole or not at all, read with errors that name them."""
+"""Files of a run folder: written whole or not at all, followed as they grow, read with errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,33 @@ def moment(seconds: float) -> str:
     """Seconds since 1970 as UTC in ISO 8601, to the millisecond."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+@dataclass
+class LineReader:
+    """The lines of a file that only grows, as they come; it need not exist yet."""
+
+    path: Path
+    _offset: int = 0
+    _rest: bytes = b""
+
+    def read(self, *, whole: bool = False) -> list[bytes]:
+        """The complete lines that are new.
+
+        A line still being written is kept for the next call; with ``whole`` it is returned too.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if whole and self._rest:
+            lines.append(self._rest)
+            self._rest = b""
+        return lines
 
 
 @contextmanager

@@ -37,20 +37,7 @@ def is_gone(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class RunState:
-    """What ``run.json`` holds; times are UTC in ISO 8601.
-
-    Attributes:
-        format: version of the run folder's layout.
-        run: the run's name.
-        scenario: name of its scenario.
-        state: how far it has come.
-        created: when the folder was made.
-        started: when the training began, or None.
-        ended: when it reached one of the last three states, or None.
-        reason: why it ended.
-        exit_code: of the error that it failed with, or None.
-        classes: device class of every worker, by index.
-    """
+    """What ``run.json`` holds; times are UTC in ISO 8601, ``classes`` those of workers by index."""
 
     format: int
     run: str
@@ -65,14 +52,40 @@ class RunState:
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """Paths of a run's files, and its state.
+class Inside:
+    """The path of something that lies within a run's folder, relative to it."""
 
-    Attributes:
-        path: the folder.
-    """
+    path: str
+
+    def __get__(self, folder: RunFolder, owner: type[RunFolder]) -> Path:
+        return folder.path / self.path
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run's files, and its state."""
 
     path: Path
+
+    run_file = Inside("run.json")  # the state
+    scenario = Inside("scenario.yaml")  # resolved
+    plan = Inside("plan.json")  # the nodes, links, hosts and the runtime
+    environment = Inside("environment.json")  # host, versions, command line
+    events = Inside("events.jsonl")  # what happened, one JSON object a line
+    updates = Inside("updates")  # Parquet parts with a row for every applied update
+    evaluations = Inside("evaluations.csv")
+    traffic = Inside("traffic.csv")  # a row for every reading of the kernel's counters
+    summary = Inside("summary.json")  # the run in numbers, and its verdict
+    figure = Inside("accuracy-ingress.png")
+    logs = Inside("logs")  # what every node printed
+    custom = Inside("custom")  # the user's own files, of a run that has some
+    ps = Inside("ps")  # the parameter server's own folder
+    spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them
+    ps_events = Inside("ps/events.jsonl")
+    ps_socket = Inside("ps/ps.sock")  # where it answers the evaluator and the controller
+    control = Inside("control")  # the agent's pid, its socket, and the lock
+    agent_socket = Inside("control/agent.sock")
+    lock = Inside("control/lock")  # locked while any process of the run's control lives
 
     @classmethod
     def create(
@@ -86,16 +99,13 @@ class RunFolder:
         now: float,
         plan: str = "",
     ) -> RunFolder:
-        """Make the folder of a new run.
+        """Make the folder of a new run, and that of all runs where it is missing.
 
         Args:
-            runs: folder of all runs; made where it is missing.
-            name: the run's name.
-            scenario: name of its scenario.
             text: the resolved scenario, as YAML.
             classes: device class of every worker, by index.
             now: seconds since 1970.
-            plan: its nodes and links, as JSON; empty for a folder without any.
+            plan: as JSON; empty for a folder without any.
 
         Raises:
             ScenarioError: there is a run of that name already.
@@ -143,94 +153,9 @@ class RunFolder:
         """The folders within it, which are there from its beginning on."""
         return (self.updates, self.logs, self.ps, self.control)
 
-    @property
-    def run_file(self) -> Path:
-        """``run.json``: the state."""
-        return self.path / "run.json"
-
-    @property
-    def scenario(self) -> Path:
-        """``scenario.yaml``: the resolved scenario."""
-        return self.path / "scenario.yaml"
-
-    @property
-    def plan(self) -> Path:
-        """``plan.json``: the nodes, links, hosts and the runtime."""
-        return self.path / "plan.json"
-
-    @property
-    def environment(self) -> Path:
-        """``environment.json``: host, versions, command line."""
-        return self.path / "environment.json"
-
-    @property
-    def events(self) -> Path:
-        """``events.jsonl``: what happened, one JSON object a line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def updates(self) -> Path:
-        """``updates/``: Parquet parts with a row for every applied update."""
-        return self.path / "updates"
-
-    @property
-    def evaluations(self) -> Path:
-        """``evaluations.csv``: a row for every evaluation."""
-        return self.path / "evaluations.csv"
-
-    @property
-    def traffic(self) -> Path:
-        """``traffic.csv``: a row for every reading of the kernel's counters."""
-        return self.path / "traffic.csv"
-
-    @property
-    def summary(self) -> Path:
-        """``summary.json``: the run in numbers, and its verdict."""
-        return self.path / "summary.json"
-
-    @property
-    def figure(self) -> Path:
-        """``accuracy-ingress.png``."""
-        return self.path / "accuracy-ingress.png"
-
-    @property
-    def logs(self) -> Path:
-        """``logs/``: what every node printed."""
-        return self.path / "logs"
-
     def log(self, node: str) -> Path:
         """What one node printed."""
         return self.logs / f"{node}.log"
-
-    @property
-    def ps(self) -> Path:
-        """``ps/``: the parameter server's own folder."""
-        return self.path / "ps"
-
-    @property
-    def spool(self) -> Path:
-        """``ps/updates.bin``: the applied updates as the parameter server writes them."""
-        return self.ps / "updates.bin"
-
-    @property
-    def ps_events(self) -> Path:
-        """``ps/events.jsonl``: the parameter server's own events."""
-        return self.ps / "events.jsonl"
-
-    @property
-    def ps_socket(self) -> Path:
-        """``ps/ps.sock``: where the parameter server answers the evaluator and the controller."""
-        return self.ps / "ps.sock"
-
-    @property
-    def control(self) -> Path:
-        """``control/``: the agent's socket and pid, and the lock."""
-        return self.path / "control"
-
-    @property
-    def lock(self) -> Path:
-        """``control/lock``: locked while any process of the run's control lives."""
-        return self.control / "lock"
 
     def state(self) -> RunState:
         """How far the run has come.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +11,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Ticks of all CPUs since the host started.
-
-    Attributes:
-        busy: spent on anything at all, by this host's guests and stolen from it included.
-        total: busy and idle together.
-    """
+    """Ticks of all CPUs since the host started; busy with guests, or stolen, is busy too."""
 
     busy: int
     total: int
@@ -23,23 +19,14 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class HostSample:
-    """The host since the last look.
+    """The host since the last look."""
 
-    Attributes:
-        busy_ratio: share of its CPU time that was used, in [0, 1]; None if no tick has passed.
-        available_bytes: memory that could be had without swapping; None if the kernel says not.
-    """
-
-    busy_ratio: float | None
-    available_bytes: int | None
+    busy_ratio: float | None  # share of CPU time used, in [0, 1]; None if no tick has passed
+    available_bytes: int | None  # to be had without swapping; None if the kernel says not
 
 
 class HostSampler:
-    """Measures the host between two calls.
-
-    Args:
-        proc: where procfs is mounted.
-    """
+    """Measures the host between two calls."""
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
@@ -56,6 +43,13 @@ class HostSampler:
 
     def _times(self) -> CpuTimes:
         return parse_stat((self._proc / "stat").read_text())
+
+
+def available_bytes(proc: Path = PROC) -> int:
+    """Memory that could be had now without pushing anything out; all there is on old kernels."""
+    sizes = parse_meminfo((proc / "meminfo").read_text())
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return sizes.get("MemAvailable", total)
 
 
 def parse_stat(text: str) -> CpuTimes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,11 +26,7 @@ PART_SECONDS = 5.0
 
 @dataclass
 class PartWriter:
-    """Collects rows and writes them out as parts.
-
-    Attributes:
-        folder: the ``updates`` folder; what it holds already is continued.
-    """
+    """Collects rows and writes them out as parts, after those that the folder holds already."""
 
     folder: Path
     _pending: list[Rows] = field(default_factory=list)
@@ -40,11 +36,9 @@ class PartWriter:
         self._next = len(part_paths(self.folder))
 
     def add(self, rows: Rows, *, now: float) -> None:
-        """Take rows over, in the order of their application; none just lets time pass.
+        """Take rows over in the order of their application, at ``now`` steady seconds.
 
-        Args:
-            rows: shape (n,), dtype ``UPDATE``.
-            now: steady seconds, from any origin.
+        None of them just lets time pass.
         """
         if not self._pending:
             self._opened = now
@@ -139,16 +133,11 @@ def _table(rows: Rows) -> pyarrow.Table:
         for name in UPDATE.names or ()
     ]
     schema = pyarrow.schema(fields, metadata={"format": str(FORMAT)})
-    columns = [_column(rows[field.name], field.type) for field in fields]
+    columns = []
+    for one in fields:  # as it lies in memory; pyarrow.array would import pandas to look at it
+        values = pyarrow.py_buffer(np.ascontiguousarray(rows[one.name]))
+        columns.append(pyarrow.Array.from_buffers(one.type, len(rows), [None, values]))
     return pyarrow.Table.from_arrays(columns, schema=schema)
-
-
-def _column(values: np.ndarray[Any, np.dtype[Any]], kind: pyarrow.DataType) -> pyarrow.Array:
-    """Values as they lie in memory; ``pyarrow.array`` would import pandas to look at them."""
-    import pyarrow
-
-    buffer = pyarrow.py_buffer(np.ascontiguousarray(values))
-    return pyarrow.Array.from_buffers(kind, len(values), [None, buffer])
 
 
 def _damaged(path: Path, what: str) -> TestbedError:

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Self
 
-from testbed.events.entry import FROM_PS, Entry, is_ps
-from testbed.events.kinds import Evaluated, Event, Started, StateChanged
+from testbed.events.entry import FROM_PS, Entry
+from testbed.events.kinds import PS, Evaluated, Event, Started, StateChanged
 from testbed.events.rows import EVALUATIONS, TRAFFIC, Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.telemetry.events import EventLog
@@ -25,12 +24,7 @@ LATEST_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Clock:
-    """The two clocks of a recording.
-
-    Attributes:
-        wall: seconds since 1970.
-        steady: seconds from any origin, never set back.
-    """
+    """The two clocks of a recording: since 1970, and one that is never set back; in seconds."""
 
     wall: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
@@ -39,12 +33,8 @@ class Clock:
 class FolderSink(Sink):
     """Appends to a run folder.
 
-    Everything is on its way to the disk when a method returns, except the last few seconds of
-    updates, which the parameter server's spool holds too.
-
-    Args:
-        folder: the run's folder; what it holds already is continued.
-        time_scale: emulated seconds per real second.
+    What the folder holds already is continued. Everything is on its way to the disk when a method
+    returns, except the last few seconds of updates, which the parameter server's spool holds too.
     """
 
     def __init__(self, folder: RunFolder, *, time_scale: float) -> None:
@@ -57,18 +47,20 @@ class FolderSink(Sink):
 
     def event(self, entry: Entry) -> None:
         """See Sink. A new state stands in ``run.json`` too, an evaluation in its table."""
-        if isinstance(entry.event, StateChanged):
-            self._move(entry.event, now=entry.time)
+        event = entry.event
+        if isinstance(event, StateChanged):
+            if event.state == "finished":  # a run that says so has all its updates in their place
+                self._parts.close()
+            reason, exit_code = event.reason, event.exit_code
+            self._folder.move(event.state, now=entry.time, reason=reason, exit_code=exit_code)
         self._events.append(entry)
-        if isinstance(entry.event, Evaluated):
-            self._evaluations.append(evaluation_row(entry.event, time_scale=self._time_scale))
+        if isinstance(event, Evaluated):
+            self._evaluations.append(evaluation_row(event, time_scale=self._time_scale))
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """See Sink."""
         self._parts.add(rows, now=now)
 
     def traffic(self, row: TrafficRow) -> None:
-        """See Sink."""
         self._traffic.append(row._asdict())
 
     def close(self) -> None:
@@ -76,23 +68,11 @@ class FolderSink(Sink):
         with closing(self._traffic), closing(self._evaluations), closing(self._events):
             self._parts.close()
 
-    def _move(self, event: StateChanged, *, now: float) -> None:
-        """A run that says it is finished has all its updates in their place."""
-        if event.state == "finished":
-            self._parts.close()
-        self._folder.move(event.state, now=now, reason=event.reason, exit_code=event.exit_code)
-
 
 class Recorder:
     """Says when things happened, and tells every sink; the one process that controls a run has one.
 
-    Attributes:
-        time_scale: emulated seconds per real second.
-
-    Args:
-        sinks: whom to tell, one after the other.
-        time_scale: emulated seconds per real second.
-        clock: see Clock.
+    ``time_scale`` is emulated seconds per real second; the clock is the host's by default.
     """
 
     def __init__(
@@ -125,8 +105,12 @@ class Recorder:
         """Something happened just now."""
         if isinstance(event, Started):
             self._start = self._clock.steady()
-        source = FROM_PS if is_ps(event) else None
+        source = FROM_PS if type(event) in PS.values() else None
         self._tell(Entry(self._clock.wall(), self.elapsed_seconds, event, source))
+
+    def _tell(self, entry: Entry) -> None:
+        for sink in self._sinks:
+            sink.event(entry)
 
     def from_ps(self, entry: Entry) -> None:
         """An event of the parameter server's, as it wrote it."""
@@ -171,16 +155,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # After a failure the folder may take nothing any more; what went wrong first is told.
         with suppress(OSError) if error is not None else nullcontext():
             self.close()
-
-    def _tell(self, entry: Entry) -> None:
-        for sink in self._sinks:
-            sink.event(entry)

@@ -12,26 +12,16 @@ from testbed.events.entry import FROM_PS, only
 from testbed.events.kinds import Evaluated
 from testbed.events.rows import EVALUATIONS, UPDATE, Rows
 from testbed.telemetry.events import EventLog, read_events
+from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import PartWriter, count_rows
 from testbed.telemetry.spool import SpoolReader
-from testbed.telemetry.tables import (
-    Table,
-    complete_lines,
-    drop_torn_line,
-    evaluation_row,
-)
+from testbed.telemetry.tables import Table, drop_torn_line, evaluation_row
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """How much was added to a run folder.
-
-    Attributes:
-        updates: rows of the update record.
-        evaluations: rows of evaluations.csv.
-        events: lines of events.jsonl.
-    """
+    """How much was added to a run folder: rows of its tables, and lines of events.jsonl."""
 
     updates: int = 0
     evaluations: int = 0
@@ -80,7 +70,7 @@ def _recover_updates(folder: RunFolder) -> int:
 
 def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
     drop_torn_line(folder.evaluations)
-    rows = max(0, len(complete_lines(folder.evaluations)) - 1)
+    rows = max(0, len(LineReader(folder.evaluations).read()) - 1)
     missing = only(read_events(folder.ps_events), Evaluated)[rows:]
     with closing(Table(folder.evaluations, tuple(EVALUATIONS))) as table:
         for event in missing:

@@ -19,11 +19,7 @@ from testbed.telemetry.folder import RunFolder
 
 @dataclass(frozen=True)
 class Registry:
-    """The known runs.
-
-    Attributes:
-        folder: where the links lie; made when the first is added.
-    """
+    """The known runs: links to them in a folder, which is made when the first is added."""
 
     folder: Path
 
@@ -43,10 +39,6 @@ class Registry:
         link = self._link(run)
         if not link.is_symlink():
             link.symlink_to(run.absolute(), target_is_directory=True)
-
-    def remove(self, run: Path) -> None:
-        """Forget a run folder; one that is not known is none the worse."""
-        self._link(run).unlink(missing_ok=True)
 
     def runs(self) -> list[Path]:
         """The run folders that are still there, by name."""
@@ -69,12 +61,7 @@ def list_runs(runs: Path, registry: Registry) -> list[Path]:
 
 
 def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
-    """The run that a user means.
-
-    Args:
-        text: a run's name, or the path of its folder.
-        runs: where runs are looked for first.
-        registry: where else.
+    """The run that a user means by its name, or the path of its folder.
 
     Raises:
         RunNotFound: there is none; names the nearest.

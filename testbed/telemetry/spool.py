@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -27,11 +26,9 @@ HEADLESS = np.dtype(
 
 
 class SpoolWriter:
-    """Appends rows; the one process that applies updates has one.
+    """Appends rows to a file; the one process that applies updates has one.
 
-    Args:
-        path: the file; what it holds is kept.
-        rows: how many rows are gathered in memory before they are written.
+    Some rows are gathered in memory before they are written.
     """
 
     def __init__(self, path: Path, *, rows: int = 256) -> None:
@@ -61,24 +58,9 @@ class SpoolWriter:
             self.flush()
             self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 class SpoolReader:
-    """Follows a spool that may still grow, or that does not exist yet.
-
-    Args:
-        path: the file.
-    """
+    """Follows a spool that may still grow, or that does not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

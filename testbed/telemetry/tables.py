@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from testbed.events.kinds import Evaluated
+from testbed.telemetry.files import LineReader
 
 
 @dataclass
@@ -16,14 +17,10 @@ class Table:
     """A CSV file that grows by whole lines, each of them on disk before the next is written.
 
     A file that another version began keeps the columns that it has.
-
-    Attributes:
-        path: the file; its header is written as soon as the table is opened.
-        columns: names of its columns.
     """
 
-    path: Path
-    columns: Sequence[str]
+    path: Path  # the file; its header is written as soon as the table is opened
+    columns: Sequence[str]  # names of its columns
     _file: TextIO = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -33,7 +30,7 @@ class Table:
         if self._file.tell() == 0:
             self._rows.writerow(self.columns)
         else:
-            self._kept = complete_lines(self.path)[0].decode().split(",")
+            self._kept = LineReader(self.path).read()[0].decode().split(",")
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row; what is None or not given stays empty.
@@ -44,14 +41,14 @@ class Table:
         unknown = row.keys() - set(self.columns)
         if unknown:
             raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
-        self._rows.writerow([_cell(row.get(name)) for name in self._kept])
+        self._rows.writerow([_text(row.get(name)) for name in self._kept])
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def _cell(value: Any) -> str:
+def _text(value: Any) -> str:
     """A value as it stands in the file: shortest exact numbers, lower-case booleans."""
     if value is None:
         return ""
@@ -65,22 +62,9 @@ def evaluation_row(event: Evaluated, *, time_scale: float) -> dict[str, Any]:
     return {**vars(event), "wall_seconds": event.time_seconds / time_scale}
 
 
-def complete_lines(path: Path) -> list[bytes]:
-    """The lines of a growing file, without one that is still being written, or was when it ended.
-
-    A file that does not exist has none.
-    """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    return data.split(b"\n")[:-1]
-
-
 def drop_torn_line(path: Path) -> None:
     """Cut off a last line without an end, so that the file can be appended to again."""
-    lines = complete_lines(path)
-    whole = sum(len(line) + 1 for line in lines)
+    whole = sum(len(line) + 1 for line in LineReader(path).read())
     if path.exists() and path.stat().st_size > whole:
         with path.open("r+b") as file:
             file.truncate(whole)

@@ -9,20 +9,17 @@ import numpy as np
 import pytest
 
 from testbed.cli.console import Console
-from testbed.cli.live import LiveDisplay, clock_text, describe
+from testbed.cli.live import LiveDisplay, Progress, Status, clock_text, describe
 from testbed.events.entry import Entry
 from testbed.events.kinds import Evaluated, Exited, Incomplete, Launched, Phase, Rejected, Started
 from testbed.events.rows import UPDATE
-from testbed.telemetry.status import Progress, Status
 
 GLANCE = Status(
     updates=1_500,
     updates_per_second=375.4,
     accuracy=0.91,
-    best_accuracy=0.93,
     ingress_bytes=20_710_000,
     staleness=1.97,
-    elapsed_seconds=4.0,
     eta_seconds=61.4,
     done_ratio=0.5,
 )

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Network
 import pytest
 
 from testbed.errors import ScenarioError
-from testbed.nodes.places import address_of
+from testbed.nodes.base import address_of
 from testbed.plan.make import plan
 from testbed.scenario import Scenario, load_text
 from testbed.topology import LinkSpec, Plan, Shape

@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def killed(folder: RunFolder) -> RunFolder:
     """The small run, as if its controller had been killed with the updates in memory."""
     rows = read_rows(folder.updates)
-    with SpoolWriter(folder.spool) as spool:
+    with closing(SpoolWriter(folder.spool)) as spool:
         for row in rows:
             spool.append(UpdateRow(*row.item()))
     (folder.updates / "part-0000.parquet").unlink()

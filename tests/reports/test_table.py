@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from testbed.reports.frames import Run
-from testbed.reports.table import summary_table
-from testbed.reports.words import (
+from testbed.reports.table import (
     describe_algorithm,
     describe_bytes,
     describe_ending,
     describe_think,
+    summary_table,
 )
 from testbed.telemetry.folder import RunFolder
 

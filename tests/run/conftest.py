@@ -14,7 +14,7 @@ import pytest
 
 from testbed.agent.launch import Exit, LaunchSpec
 from testbed.cli.console import Console
-from testbed.cli.live import LiveDisplay
+from testbed.cli.live import LiveDisplay, Progress
 from testbed.errors import TestbedError
 from testbed.host.users import Users
 from testbed.network.counters import Traffic
@@ -26,7 +26,6 @@ from testbed.runtimes.base import ContainerSpec
 from testbed.scenario import Override, dump, load_text
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.telemetry.status import Progress
 from testbed.topology import Plan
 
 TEXT = """\

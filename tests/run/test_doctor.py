@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.run.doctor import docker, kernel, limits, resources, software
+from testbed.run.doctor import docker, kernel, resources
 from testbed.run.doctor.findings import Case
 from testbed.runtimes import Docker
 
@@ -39,15 +39,15 @@ def test_the_address_space(tmp_path: Path) -> None:
     overcommit = tmp_path / "sys/vm/overcommit_memory"
     overcommit.parent.mkdir(parents=True)
     overcommit.write_text("0\n")
-    assert limits.check_address_space(limit_bytes=-1, proc=tmp_path).level == "ok"
-    assert limits.check_address_space(limit_bytes=2**30, proc=tmp_path).level == "missing"
+    assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "ok"
+    assert resources.check_address_space(limit_bytes=2**30, proc=tmp_path).level == "missing"
     overcommit.write_text("2\n")
-    assert limits.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
+    assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
 
 
 def test_open_files_are_counted_by_the_workers(case: Case) -> None:
-    assert limits.check_files(case, limit=656).level == "ok"
-    short = limits.check_files(case, limit=655)
+    assert resources.check_files(case, limit=656).level == "ok"
+    short = resources.check_files(case, limit=655)
     assert (short.level, short.mend) == ("missing", "Raise it: ulimit -n 656")
 
 
@@ -56,14 +56,14 @@ def test_processes_are_counted_by_the_workers(case: Case, tmp_path: Path) -> Non
     folder.mkdir(parents=True)
     (folder / "threads-max").write_text("100000")
     (folder / "pid_max").write_text("1000")
-    found = limits.check_processes(case, proc=tmp_path)
+    found = resources.check_processes(case, proc=tmp_path)
     assert found.level == "missing"
     assert found.found == "kernel.pid_max is 1,000, expected 1,800 for 100 workers"
     assert found.mend == "Raise it: sysctl -w kernel.pid_max=1800"
 
 
 def test_inotify_is_only_a_warning(tmp_path: Path) -> None:
-    assert limits.check_inotify(proc=tmp_path).level == "warning"
+    assert resources.check_inotify(proc=tmp_path).level == "warning"
 
 
 def test_memory_and_cpus(case: Case) -> None:
@@ -79,14 +79,14 @@ def test_a_folder_of_runs_that_is_not_there_yet(case: Case, tmp_path: Path) -> N
 
 
 def test_data_that_is_named_but_not_there(case: Case, tmp_path: Path) -> None:
-    assert software.check_data(case).level == "ok"
+    assert resources.check_data(case).level == "ok"
     named = Case(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
-    assert software.check_data(named).level == "missing"
+    assert resources.check_data(named).level == "missing"
 
 
 def test_the_interpreter_and_its_packages() -> None:
-    assert software.check_python().level == "ok"
-    assert software.check_packages().level in ("ok", "warning")
+    assert resources.check_python().level == "ok"
+    assert resources.check_packages().level in ("ok", "warning")
 
 
 ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)

@@ -15,7 +15,7 @@ import pytest
 from testbed.errors import HostError, TestbedError
 from testbed.events.entry import NAMES
 from testbed.events.kinds import Done, Drained, Finished, Started, State
-from testbed.run.down import asked_to_end, end_all, end_runs
+from testbed.run.down import asked_to_end, end_all, end_run
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -64,8 +64,7 @@ def make(runs: Path, name: str, state: State) -> RunFolder:
 
 
 def end(folder: RunFolder, host: Any) -> Any:
-    (ended,) = end_runs([folder], host, clock=lambda: NOON + 60)
-    return ended
+    return end_run(folder, host, clock=lambda: NOON + 60)
 
 
 def end_every(runs: Path, registry: Registry, **drivers: Any) -> Any:

@@ -90,3 +90,9 @@ def test_what_the_kernel_lacks_is_refused_before_anything_is_made(asked: Request
     setup = prepared(replace(asked, scenario=warned))
     environment = json.loads(setup.folder.environment.read_text())
     assert environment["left_out"] == ["ps: up.delay 10ms"]
+
+
+def test_every_run_has_a_token_of_its_own(asked: Request) -> None:
+    tokens = {prepared(asked).token for _ in range(3)}
+    assert len(tokens) == 3
+    assert {len(token) for token in tokens} == {32}

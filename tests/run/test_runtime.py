@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from testbed.errors import HostError, ScenarioError, TestbedError
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
-from testbed.run.runtime import Choose, driver_for, runtime_of, settle
+from testbed.run.runtime import driver_for, runtime_of, settle
 from testbed.runtimes import Docker, Native
 from testbed.runtimes.choose import Choice, drivers
 from testbed.scenario import Scenario, load_text
@@ -32,7 +33,7 @@ def scenario(runtime: str, gpus: int = 0) -> Scenario:
     return load_text(TEXT.replace("RUNTIME", runtime).replace("GPUS", str(gpus)))
 
 
-def always(choice: Choice, *, gpu: bool = False) -> Choose:
+def always(choice: Choice, *, gpu: bool = False) -> Callable[..., Choice]:
     def choose(*, gpu: bool, expected: bool = gpu) -> Choice:
         assert gpu is expected
         return choice

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import ScenarioError
-from testbed.run.setup import custom_files, new_token, run_name
+from testbed.run.prepare import custom_files, run_name
 from testbed.scenario import load, load_text
 
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
@@ -72,8 +72,12 @@ def test_the_agent_reads_the_data_that_it_warms_up_with(small: Any) -> None:
 
 def test_a_container_has_what_the_role_in_it_is_launched_with(small: Any) -> None:
     for node in small.setup.plan.nodes:
-        cell, launch = small.setup.cell(node), small.setup.launch(node)
-        assert (cell.node, cell.mounts, cell.log) == (node, launch.mounts, launch.log)
+        container, launch = small.setup.container(node), small.setup.launch(node)
+        assert (container.node, container.mounts, container.log) == (
+            node,
+            launch.mounts,
+            launch.log,
+        )
 
 
 def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
@@ -81,11 +85,6 @@ def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
     (tmp_path / "quick-0101-120000").mkdir()
     (tmp_path / "quick-0101-120000-2").symlink_to("nowhere")
     assert run_name("quick", now=NOON, taken=tmp_path) == "quick-0101-120000-3"
-
-
-def test_tokens_are_not_alike() -> None:
-    assert len({new_token() for _ in range(100)}) == 100
-    assert len(new_token()) == 32
 
 
 OWN = """\

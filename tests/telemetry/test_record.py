@@ -12,11 +12,12 @@ from testbed.events.kinds import BroughtUp, Evaluated, Exited, Launched, Started
 from testbed.events.rows import UPDATE, Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.telemetry.events import read_events
+from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.tables import Table, complete_lines, drop_torn_line
+from testbed.telemetry.tables import Table, drop_torn_line
 
 START = 1_700_000_000.0
 EVALUATED = Evaluated(
@@ -133,18 +134,18 @@ def test_a_state_is_moved_and_noted(folder: RunFolder, hand: Hand) -> None:
 
 def test_every_line_is_on_disk_at_once(folder: RunFolder, hand: Hand) -> None:
     with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
-        assert len(complete_lines(folder.evaluations)) == 1
-        assert len(complete_lines(folder.traffic)) == 1
+        assert len(LineReader(folder.evaluations).read()) == 1
+        assert len(LineReader(folder.traffic).read()) == 1
         recorder.event(BroughtUp(1.0))
-        assert len(complete_lines(folder.events)) == 1
+        assert len(LineReader(folder.events).read()) == 1
         recorder.traffic(READING)
-        assert len(complete_lines(folder.traffic)) == 2
+        assert len(LineReader(folder.traffic).read()) == 2
 
 
 def test_numbers_that_json_cannot_hold_become_null(folder: RunFolder, hand: Hand) -> None:
     with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
         recorder.event(replace(EVALUATED, loss=float("nan"), top1=np.float32("inf")))
-    line = complete_lines(folder.events)[0]
+    line = LineReader(folder.events).read()[0]
     assert json.loads(line)["loss"] is None
     assert json.loads(line)["top1"] is None
 
@@ -154,7 +155,7 @@ def test_an_evaluation_stands_in_events_and_in_its_table(folder: RunFolder, hand
     with Recorder.into(folder, time_scale=2.0, clock=hand.clock()) as recorder:
         recorder.from_ps(entry)
         recorder.from_ps(replace(entry, event=replace(EVALUATED, loss=float("inf"))))
-    assert complete_lines(folder.evaluations) == [
+    assert LineReader(folder.evaluations).read() == [
         b"time_seconds,wall_seconds,version,payload_up_bytes,loss,top1,top5,images,final",
         b"4.0,2.0,100,1600,0.1,0.975,1.0,360,true",
         b"4.0,2.0,100,1600,inf,0.975,1.0,360,true",
@@ -169,7 +170,7 @@ def test_readings_before_the_training_have_no_time(folder: RunFolder, hand: Hand
         hand.now = START + 1.5
         recorder.traffic(READING, HostSample(0.25, 1024))
         recorder.traffic(READING, HostSample(None, None))
-    assert complete_lines(folder.traffic)[1:] == [
+    assert LineReader(folder.traffic).read()[1:] == [
         b",,2,1,2,3,4,5,6,7,8,10,9,,",
         b"3.0,1.5,2,1,2,3,4,5,6,7,8,10,9,0.25,1024",
         b"3.0,1.5,2,1,2,3,4,5,6,7,8,10,9,,",

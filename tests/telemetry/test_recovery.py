@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,12 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import BroughtUp, Evaluated, StateChanged
 from testbed.events.rows import UpdateRow
 from testbed.telemetry.events import read_events
+from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.recovery import Recovered, recover, spooled_rows
 from testbed.telemetry.spool import SpoolWriter
-from testbed.telemetry.tables import complete_lines
 
 
 def evaluated(version: int) -> Entry:
@@ -47,7 +48,7 @@ def killed(tmp_path: Path) -> RunFolder:
     """Seven updates and three events at the parameter server, of which the controller wrote down
     four and one; it died in the middle of every file."""
     folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=0.0)
-    with SpoolWriter(folder.spool) as spool:
+    with closing(SpoolWriter(folder.spool)) as spool:
         for version in range(7):
             spool.append(row(version))
     with folder.spool.open("ab") as file:
@@ -73,7 +74,7 @@ def test_everything_is_completed(killed: RunFolder) -> None:
         "part-0000.parquet",
         "part-0001.parquet",
     ]
-    assert complete_lines(killed.evaluations)[1:] == [
+    assert LineReader(killed.evaluations).read()[1:] == [
         b"2.0,1.0,%d,10,0.5,0.5,1.0,10,false" % version for version in (2, 4, 6)
     ]
     state, *found = read_events(killed.events)

@@ -1,5 +1,6 @@
 """The spool of applied updates."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def row(version: int) -> UpdateRow:
 def test_rows_are_read_once_and_in_order(tmp_path: Path) -> None:
     reader = SpoolReader(tmp_path / "updates.bin")
     assert len(reader.read()) == 0  # no file yet
-    with SpoolWriter(tmp_path / "updates.bin") as writer:
+    with closing(SpoolWriter(tmp_path / "updates.bin")) as writer:
         writer.append(row(0))
         writer.append(row(1))
         assert len(reader.read()) == 0  # buffered
@@ -57,7 +58,7 @@ def test_a_row_that_is_still_being_written_is_not_seen(tmp_path: Path) -> None:
 
 def test_a_writer_keeps_what_is_there(tmp_path: Path) -> None:
     for version in (0, 1):
-        with SpoolWriter(tmp_path / "updates.bin") as writer:
+        with closing(SpoolWriter(tmp_path / "updates.bin")) as writer:
             writer.append(row(version))
     rows = SpoolReader(tmp_path / "updates.bin").read()
     assert rows["version_applied"].tolist() == [0, 1]

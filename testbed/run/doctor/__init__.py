@@ -1,1 +1,37 @@
 """What a host has of what a run needs: one check a function, each with what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.run.doctor import kernel, resources
+from testbed.run.doctor.docker import check_engine
+from testbed.run.doctor.findings import Case, Finding
+from testbed.run.doctor.trial import try_run
+from testbed.runtimes import Docker, Real
+
+
+def examine(case: Case, runtime: Real) -> Iterator[Finding]:
+    """All checks, in the order in which a run meets what they look at; a container comes last."""
+    usable = True
+    yield kernel.check_kernel()
+    if isinstance(runtime, Docker):
+        found = list(check_engine(case, runtime))
+        usable = all(finding.level != "missing" for finding in found)
+        yield from found
+    else:  # what an engine, being root, has anyway
+        yield kernel.check_namespaces()
+        yield kernel.check_capabilities()
+        yield kernel.check_control_groups()
+        yield resources.check_address_space()
+        yield resources.check_files(case)
+    yield resources.check_processes(case)
+    yield resources.check_inotify()
+    yield resources.check_memory(case)
+    yield resources.check_cpus(case)
+    yield resources.check_disk(case)
+    yield resources.check_python()
+    yield resources.check_packages()
+    yield resources.check_data(case)
+    if usable:
+        yield from try_run(runtime.driver(), case)

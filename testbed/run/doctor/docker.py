@@ -53,9 +53,8 @@ def check_group_driver(info: Mapping[str, Any]) -> Finding:
     driver, version = info.get("CgroupDriver"), info.get("CgroupVersion", "1")
     if driver == "none":
         found = "the engine has no driver of control groups: nothing is limited, or paused"
-        return Finding(
-            "engine's control groups", "missing", found, "Run the engine as root, with cgroups."
-        )
+        mend = "Run the engine as root, with cgroups."
+        return Finding("engine's control groups", "missing", found, mend)
     return Finding("engine's control groups", "ok", f"version {version}, driver {driver}")
 
 

@@ -19,42 +19,25 @@ SERVICES = 2
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found.
-
-    Attributes:
-        check: what was looked at.
-        level: ``missing`` if `testbed up` would not work, ``warning`` if something would not.
-        found: what there is, and what was expected where that is not the same.
-        mend: what to do about it; empty where there is nothing to do.
-    """
+    """What a check has found."""
 
     check: str
-    level: Level
-    found: str
-    mend: str = ""
+    level: Level  # ``missing`` if `testbed up` would not work, ``warning`` if something would not
+    found: str  # what there is, and what was expected where that is not the same
+    mend: str = ""  # what to do about it; empty where there is nothing to do
 
 
 @dataclass(frozen=True)
 class Case:
-    """The run that a host is examined for.
-
-    Attributes:
-        workers: how many.
-        runs: folder of all runs.
-        environment: of this process.
-        cache: where prepared data sets lie.
-        plan: of the run; None without a scenario.
-        budget: of the run; None without a scenario.
-        container_bytes: what the runtime keeps for each container.
-    """
+    """The run that a host is examined for."""
 
     workers: int
-    runs: Path
-    environment: Mapping[str, str]
-    cache: Path
-    plan: Plan | None = None
-    budget: Budget | None = None
-    container_bytes: int = 0
+    runs: Path  # folder of all runs
+    environment: Mapping[str, str]  # of this process
+    cache: Path  # where prepared data sets lie
+    plan: Plan | None = None  # of the run; None without a scenario
+    budget: Budget | None = None  # of the run; None without a scenario
+    container_bytes: int = 0  # what the runtime keeps for each container
 
     @property
     def gpu(self) -> bool:

@@ -16,7 +16,7 @@ from testbed.agent.launch import LaunchSpec
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.ends import Neighbour
-from testbed.nodes.places import FIRST_WORKER_UID, address_of
+from testbed.nodes.base import FIRST_WORKER_UID, address_of
 from testbed.run.doctor.findings import Case, Finding
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start
 from testbed.telemetry.folder import RunFolder
@@ -39,15 +39,7 @@ SLOW_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Trial:
-    """A run without a scenario, to launch nodes in.
-
-    Attributes:
-        agent: of the run.
-        driver: its runtime.
-        plan: what little there is of one.
-        folder: of the run.
-        start_seconds: how long the agent took to come up.
-    """
+    """A run without a scenario, to launch nodes in; its agent took ``start_seconds`` to come up."""
 
     agent: AgentClient
     driver: RuntimeDriver
@@ -58,14 +50,14 @@ class Trial:
     def launch(self, node: NodeSpec, entry: str, *others: NodeSpec, **arguments: str) -> None:
         """Start a node that knows ``others``."""
         links = [other.link for other in others if other.link is not None]
-        cell = ContainerSpec(node, (), self.folder.log(node.name))
-        containers = self.driver.contain(self.plan, self.folder, [cell])
+        spec = ContainerSpec(node, (), self.folder.log(node.name))
+        containers = self.driver.contain(self.plan, self.folder, [spec])
         launch = LaunchSpec(
             node=node,
             network=NetworkSpec(),
             entry=entry,
             arguments=arguments,
-            log=cell.log,
+            log=spec.log,
             neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
             container=containers.get(node.name),
         )
@@ -144,11 +136,9 @@ def _netem(trial: Trial, case: Case) -> Finding:
     try:
         trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), PRELOAD[0] + ":main")
     except HostError as error:
-        wanted = case.plan is not None and case.plan.network.missing == "fail"
-        refused = wanted and any(
-            node.link and (node.link.up.needs_netem or node.link.down.needs_netem)
-            for node in (case.plan.nodes if case.plan else ())
-        )
+        nodes = case.plan.nodes if case.plan and case.plan.network.missing == "fail" else ()
+        links = [node.link for node in nodes if node.link is not None]
+        refused = any(link.up.needs_netem or link.down.needs_netem for link in links)
         found = "none: links can have rates and queues, but no delay, jitter or loss"
         return Finding("netem", "missing" if refused else "warning", found, error.hint)
     trial.output("w2")
@@ -166,7 +156,7 @@ def _trial(driver: RuntimeDriver) -> Iterator[Trial]:
         begun = time.monotonic()
         with driver.start(plan, folder, Start(template=Template(preload=PRELOAD))):
             deadline = time.monotonic() + CONNECT_SECONDS
-            with AgentClient.connect(folder.control / "agent.sock", deadline=deadline) as agent:
+            with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
                 yield Trial(agent, driver, plan, folder, time.monotonic() - begun)
 
 

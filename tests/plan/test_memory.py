@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
+from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
-from testbed.run.memory import available_bytes, require_memory
 from testbed.scenario import Scenario, load
 from testbed.scenario.override import Override
+from testbed.telemetry.host import available_bytes
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios" / "quickstart.yaml"
 

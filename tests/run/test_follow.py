@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.run.logs import Line, follow_logs, read_logs
+from testbed.run.follow import Line, follow_logs, read_logs
 from testbed.telemetry.folder import RunFolder
 
 

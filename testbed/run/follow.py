@@ -1,11 +1,13 @@
-"""Waits for the end of a run, whoever controls it and however it ends."""
+"""Follows a run that another process controls: what its nodes print, and its end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from testbed.host.process import Process
+from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
 
 LOOK_SECONDS = 0.2
@@ -13,19 +15,44 @@ UNSTARTED_SECONDS = 30.0
 """A run that nobody has locked for so long, and that is in no final state, was never started."""
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line that a node printed."""
+
+    node: str
+    text: str
+
+
+def read_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
+    """What these nodes have printed so far, one node after the other."""
+    for node in nodes:
+        yield from _lines(node, LineReader(folder.log(node)), whole=True)
+
+
+def follow_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
+    """What these nodes have printed and print until the run ends, as it comes."""
+    logs = {node: LineReader(folder.log(node)) for node in nodes}
+    going_on = True
+    while going_on:
+        going_on = folder.alive()
+        for node, log in logs.items():
+            yield from _lines(node, log, whole=not going_on)
+        if going_on:
+            time.sleep(LOOK_SECONDS)  # logs are files: nothing tells when one has grown
+
+
+def _lines(node: str, log: LineReader, *, whole: bool) -> Iterator[Line]:
+    for line in log.read(whole=whole):
+        yield Line(node, line.decode(errors="replace"))
+
+
 def wait_for_end(
     folder: RunFolder, *, timeout_seconds: float | None, clock: Callable[[], float] = time.monotonic
 ) -> RunState | None:
     """Wait until the process that controls a run has ended, and what it left alone with it.
 
-    Args:
-        folder: the run's.
-        timeout_seconds: how long; None for as long as it takes.
-        clock: monotonic seconds.
-
-    Returns:
-        The run's last state, which is none of the final ones if its controller was killed; None if
-        it still goes on.
+    Returns the run's last state, which is none of the final ones if its controller was killed; None
+    if it still goes on after the timeout.
 
     Raises:
         RunNotFound: the folder was deleted.

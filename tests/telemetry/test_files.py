@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testbed.run.tail import LineTail
+from testbed.telemetry.files import LineReader
 
 
 def test_a_file_that_is_not_there_yet_has_no_lines(tmp_path: Path) -> None:
-    tail = LineTail(tmp_path / "log")
-    assert tail.read() == []
+    lines = LineReader(tmp_path / "log")
+    assert lines.read() == []
     (tmp_path / "log").write_text("one\n")
-    assert tail.read() == [b"one"]
+    assert lines.read() == [b"one"]
 
 
 def test_a_line_is_seen_once_and_only_when_it_is_complete(tmp_path: Path) -> None:
-    tail = LineTail(tmp_path / "log")
+    lines = LineReader(tmp_path / "log")
     with (tmp_path / "log").open("w", buffering=1) as log:
         log.write("one\ntw")
         log.flush()
-        assert tail.read() == [b"one"]
+        assert lines.read() == [b"one"]
         log.write("o\nthree")
         log.flush()
-        assert tail.read() == [b"two"]
-    assert tail.read(whole=True) == [b"three"]
-    assert tail.read(whole=True) == []
+        assert lines.read() == [b"two"]
+    assert lines.read(whole=True) == [b"three"]
+    assert lines.read(whole=True) == []
