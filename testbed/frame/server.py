@@ -35,8 +35,6 @@ class Server:
     """Keeps the order of pushes and hands each to the algorithm exactly once.
 
     Attributes:
-        half: the algorithm's server half.
-        stop: when training ends.
         obeys: the orders that the algorithm's worker half enforces.
         sends_orders: whether there is a way for orders between replies.
         finished: why it ended, or empty while it goes on.

@@ -56,13 +56,7 @@ class StopRule:
 
 
 def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
-    """Why nobody can push any more.
-
-    Args:
-        waiting: how many workers wait for their reply.
-        awaited: whom they wait for.
-        silent: how many have fallen silent.
-    """
+    """Why nobody can push: so many workers wait for ``awaited``, or are silent."""
     if waiting:
         verb = "worker waits" if waiting == 1 else "workers wait"
         return f"stalled: {waiting} {verb} for {_names(awaited)}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 
 class Clock:
@@ -45,3 +47,11 @@ class Clock:
     def real(self, emulated: float) -> float:
         """How long emulated seconds really take."""
         return emulated / self.time_scale
+
+
+async def wait(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event, but no longer than that (None: for ever). Returns whether it has come."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -1,10 +1,22 @@
-"""What a scenario asks of its connections."""
+"""What a scenario asks of its connections to the parameter server."""
 
 from __future__ import annotations
 
 from testbed.experiment import Experiment
+from testbed.roles.arguments import Arguments
+from testbed.rpc.client import Connection
 from testbed.rpc.limits import Limits
 from testbed.scenario.schema import Link
+
+
+def connect(address: str, arguments: Arguments, *, experiment: Experiment) -> Connection:
+    """A role's connection to the parameter server."""
+    return Connection(
+        address,
+        token=arguments.token,
+        limits=limits(experiment),
+        patience_seconds=arguments.patience_seconds,
+    )
 
 
 def limits(experiment: Experiment) -> Limits:

@@ -13,7 +13,7 @@ from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
 from testbed.models import Bound, Evaluation
 from testbed.roles.arguments import Arguments
-from testbed.roles.connection import limits
+from testbed.roles.connection import connect
 from testbed.roles.process import run
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
@@ -40,12 +40,7 @@ def _main(arguments: Arguments) -> None:
     schedule, due, final = experiment.schedule(), Due(), False
     with (
         unix_address(arguments.socket) as address,
-        Connection(
-            address,
-            token=arguments.token,
-            limits=limits(experiment),
-            patience_seconds=arguments.patience_seconds,
-        ) as connection,
+        connect(address, arguments, experiment=experiment) as connection,
     ):
         while not final:
             snapshot = _take(connection, due)

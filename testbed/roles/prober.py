@@ -71,8 +71,8 @@ def probe(server: str, *, up: float | None, down: float | None) -> dict[str, flo
             "round_trips": len(trips),
             "message_up_seconds": median(_push(control) for _ in range(MESSAGES)),
             "message_down_seconds": median(_pull(control) for _ in range(MESSAGES)),
-            "up_bits_per_second": _fill_up(control, connection, (server, port), up),
-            "down_bits_per_second": _fill_down(control, connection, down),
+            "up_bits_per_second": _fill(control, connection, up, peer=(server, port)),
+            "down_bits_per_second": _fill(control, connection, down, peer=None),
         }
 
 
@@ -121,29 +121,23 @@ def _pull(control: socket.socket) -> float:
     return time.monotonic() - begin
 
 
-def _fill_up(
+def _fill(
     control: socket.socket,
     connection: socket.socket,
-    peer: tuple[str, int],
     rate: float | None,
+    *,
+    peer: tuple[str, int] | None,
 ) -> float | None:
+    """Fill the way up to ``peer``, or the way down; returns what came through a second."""
     if rate is None or rate > FASTEST:
         return None
     stream = Stream.through(rate)
-    control.sendall(FILL_UP + STREAM.pack(stream.link, stream.seconds, stream.payload))
+    control.sendall((FILL_DOWN if peer is None else FILL_UP) + STREAM.pack(*stream))
+    if peer is None:
+        return stream.receive(connection)
     stream.send(connection, peer)
     found: float = RATE.unpack(_take(control, RATE.size))[0]
     return found or None
-
-
-def _fill_down(
-    control: socket.socket, connection: socket.socket, rate: float | None
-) -> float | None:
-    if rate is None or rate > FASTEST:
-        return None
-    stream = Stream.through(rate)
-    control.sendall(FILL_DOWN + STREAM.pack(stream.link, stream.seconds, stream.payload))
-    return stream.receive(connection)
 
 
 def _echo(echoes: socket.socket) -> None:

@@ -11,7 +11,7 @@ from testbed.experiment import Experiment
 from testbed.frame.worker import Loop, Worker
 from testbed.roles.arguments import Arguments
 from testbed.roles.clock import Clock
-from testbed.roles.connection import limits
+from testbed.roles.connection import connect
 from testbed.roles.device import Device
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.rpc import methods
@@ -34,14 +34,9 @@ def _main(arguments: Arguments) -> None:
     worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, Clock(experiment.scenario.time_scale)
     follows = experiment.scenario.algorithm.SENDS_ORDERS
-    with Connection(
-        tcp_address(arguments.server),
-        token=arguments.token,
-        limits=limits(experiment),
-        patience_seconds=arguments.patience_seconds,
-    ) as connection:
+    with connect(tcp_address(arguments.server), arguments, experiment=experiment) as connection:
         device = Device(
-            arguments.index,
+            index=arguments.index,
             bound=experiment.network.bind(worker.half.parameters),
             data=experiment.data,
             fingerprint=layout.fingerprint,

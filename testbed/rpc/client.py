@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, cast
 
 import grpc
@@ -34,13 +33,12 @@ class Connection:
     """A peer's one channel to the parameter server; one thread calls through it.
 
     Attributes:
-        address: see ``addresses``.
         repeated: attempts beyond each call's first.
 
     Args:
         address: see ``addresses``.
         token: of the run.
-        limits: see Limits.
+        limits: of the model's messages.
         patience_seconds: how long a call is repeated after the connection was lost.
         clock: steady seconds.
         pause: lets seconds pass between two attempts.
@@ -111,11 +109,7 @@ class Connection:
         """The messages of a stream, called for again for as long as the connection is only lost.
 
         It ends when the server ends it, or has not been there for as long as patience lasts.
-        Another thread than that of ``call`` may use it.
-
-        Args:
-            method: its full name.
-            request: makes the request, anew for every call.
+        Another thread than that of ``call`` may use it. Every call gets a new ``request``.
         """
         trouble = _Trouble(self._patience_seconds)
         streaming = self._channel.unary_stream(method, None, None)
@@ -138,12 +132,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _attempt(self, method: str, message: bytes, deadline_seconds: float | None) -> bytes:

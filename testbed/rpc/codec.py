@@ -35,12 +35,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A message ready to be sent.
-
-    Attributes:
-        data: its bytes.
-        payload_bytes: how many of them are the payload's arrays.
-    """
+    """A message ready to be sent, and how many of its bytes are the payload's arrays."""
 
     data: bytes
     payload_bytes: int
@@ -60,7 +55,6 @@ def parse(kind: type[M], data: bytes) -> M:
 
 def encode_push(push: Push) -> Encoded:
     """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
-    timing = push.timing
     head = ps_pb2.ExchangeRequest(
         worker=push.worker,
         sequence=push.sequence,
@@ -70,13 +64,7 @@ def encode_push(push: Push) -> Encoded:
         steps=push.update.steps,
         note=push.update.note,
         attempt=push.attempt,
-        timing=ps_pb2.Timing(
-            compute_seconds=timing.compute,
-            late_seconds=timing.late,
-            think_seconds=timing.think,
-            transfer_seconds=timing.transfer,
-            blocked_seconds=timing.blocked,
-        ),
+        timing=ps_pb2.Timing(**push.timing._asdict()),
     )
     return _join(head, push.update.payload)
 
@@ -90,13 +78,7 @@ def decode_push(data: bytes) -> Push:
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.ExchangeRequest, rest)
     payload, payload_bytes = _decode_payload(bulk)
-    timing = Timing(
-        compute=head.timing.compute_seconds,
-        late=head.timing.late_seconds,
-        think=head.timing.think_seconds,
-        transfer=head.timing.transfer_seconds,
-        blocked=head.timing.blocked_seconds,
-    )
+    timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
     if not all(0 <= seconds < math.inf for seconds in timing):
         raise MalformedError(f"{timing}, expected seconds that are finite and not negative")
     if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
@@ -158,12 +140,12 @@ def decode_delivery(data: bytes) -> Delivery:
 
 
 def encode_orders(standing: StandingOrders) -> bytes:
-    """Orders, as they come between replies."""
+    """A message of orders."""
     return _orders(standing).SerializeToString()
 
 
 def decode_orders(data: bytes) -> StandingOrders:
-    """Orders, as they come between replies.
+    """A message of orders.
 
     Raises:
         MalformedError: the bytes are no such message.

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -53,10 +52,8 @@ class Refusal:
     """A call that was refused; nothing of it was applied.
 
     Attributes:
-        call: whose.
         code: name of the status it was answered with; ``INCOMPLETE`` if its message never came
             whole: the caller went away, or sent more than any server takes.
-        reason: what was wrong.
     """
 
     call: Call
@@ -70,7 +67,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
 
 @dataclass
-class Gate:
+class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Every call to a server comes through here.
 
     Attributes:
@@ -97,10 +94,11 @@ class Gate:
             **{name: self._streaming(name, one) for name, one in self.streams.items()},
         }
 
-    def handler(self, method: str, metadata: Any) -> Handler:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
         """What answers a call: an own behaviour, or a refusal that reads nothing."""
+        method = handler_call_details.method
         handler = self._handlers.get(method)
-        if not self._admits(metadata):
+        if not self._admits(handler_call_details.invocation_metadata):
             code, reason = grpc.StatusCode.UNAUTHENTICATED, f"no valid {TOKEN_KEY} in the metadata"
         elif handler is None:
             code, reason = grpc.StatusCode.UNIMPLEMENTED, f"there is no method {method}"
@@ -143,7 +141,7 @@ class Gate:
     @asynccontextmanager
     async def _watching(self, call: Call, context: Any) -> AsyncIterator[None]:
         """Answer refusals with their status, and report errors that nobody foresaw."""
-        with _Alarm(self.failed):
+        try:
             try:
                 yield
             except SupersededError as error:
@@ -153,6 +151,11 @@ class Gate:
                 code = _status(error)
                 self._note(call, code.name, str(error))
                 await context.abort(code, str(error))
+        except (asyncio.CancelledError, grpc.aio.AbortError):
+            raise
+        except BaseException as error:  # gRPC would answer UNKNOWN and go on
+            self.failed(error)
+            raise
 
     async def _read(self, context: Any, call: Call) -> bytes:
         message = _END
@@ -190,7 +193,7 @@ async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
         HostError: nothing can listen there.
     """
     server = grpc.aio.server(options=gate.limits.server_options())
-    server.add_generic_rpc_handlers((_Entrance(gate),))
+    server.add_generic_rpc_handlers((gate,))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -200,38 +203,6 @@ async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
         yield port
     finally:
         await server.stop(GRACE_SECONDS)
-
-
-@dataclass(frozen=True)
-class _Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Leads gRPC to the gate."""
-
-    gate: Gate
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
-        details = handler_call_details
-        return self.gate.handler(details.method, details.invocation_metadata)
-
-
-@dataclass(frozen=True)
-class _Alarm:
-    """Reports an error that nobody foresaw. gRPC would answer UNKNOWN and go on."""
-
-    failed: Callable[[BaseException], None]
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None and not isinstance(
-            error, asyncio.CancelledError | grpc.aio.AbortError
-        ):
-            self.failed(error)
 
 
 def _status(error: RejectedError) -> grpc.StatusCode:

@@ -40,14 +40,11 @@ class Engine:
     """One simulated run.
 
     Attributes:
-        server: the frame's server.
         workers: computes what the workers do.
         devices: the modelled device of each.
-        agenda: the clock.
         uplink: the PS's link, towards it.
         downlink: the PS's link, from it.
         queue: the requests at the PS.
-        schedule: when the model is evaluated.
         images: indices of the test images looked at during the run.
         recorder: is told everything.
         sends_messages: whether a worker may have something to send as soon as it has a reply.
@@ -132,7 +129,7 @@ class Engine:
         self.workers.lend(worker, reply, release.standing)
         transfer = device.down.send(reply.model.size, device.rng)
         arrived = partial(self._begin, worker)
-        self._carry(transfer, device.down_bucket, self.downlink, done=arrived)
+        self._carry(transfer, device.down.bucket, self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
@@ -140,14 +137,8 @@ class Engine:
         flight.transfer = now - flight.began - flight.blocked
         if flight.think is None:
             flight.think = device.draw_think()
-        flight.horizon = self._horizon()
-        self.workers.begin(
-            worker,
-            now=now,
-            think=flight.think,
-            horizon=flight.horizon,
-            coming=flight.take_coming(),
-        )
+        coming, flight.horizon = flight.take_coming(), self._horizon()
+        self.workers.begin(worker, now, think=flight.think, horizon=flight.horizon, coming=coming)
         flight.computing = True
         soonest = now if self.sends_messages else now + device.step_seconds + flight.think
         self.agenda.at(soonest, partial(self._finish, worker))
@@ -175,7 +166,7 @@ class Engine:
         flight.began = now
         transfer = device.up.send(cycle.update.payload.size, device.rng)
         arrived = partial(self._arrive, cycle)
-        self._carry(transfer, device.up_bucket, self.uplink, done=arrived)
+        self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
@@ -198,10 +189,10 @@ class Engine:
                 update=cycle.update,
                 payload_bytes=cycle.update.payload.size,
                 timing=Timing(
-                    compute=cycle.compute_seconds,
-                    think=cycle.think_seconds,
-                    transfer=flight.transfer,
-                    blocked=flight.blocked,
+                    compute_seconds=cycle.compute_seconds,
+                    think_seconds=cycle.think_seconds,
+                    transfer_seconds=flight.transfer,
+                    blocked_seconds=flight.blocked,
                 ),
             )
         self._carry_out(effects)

@@ -10,7 +10,6 @@ import numpy as np
 
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
-from testbed.simulate.links import Bucket
 from testbed.simulate.model import Path
 from testbed.simulate.worker import Coming, Paused
 
@@ -21,10 +20,8 @@ class DeviceModel:
 
     Attributes:
         step_seconds: emulated seconds of a training step.
-        up: its way to the PS.
-        down: its way back.
-        up_bucket: its own link's, to the PS.
-        down_bucket: and back.
+        up: its path to the PS.
+        down: the path back.
         draw_think: draws the emulated seconds between computing and pushing.
         rng: draws what happens on its link.
     """
@@ -32,8 +29,6 @@ class DeviceModel:
     step_seconds: float
     up: Path
     down: Path
-    up_bucket: Bucket
-    down_bucket: Bucket
     draw_think: Callable[[], float]
     rng: np.random.Generator
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from testbed.scenario.schema import Direction, Link, Scenario
+from testbed.scenario.schema import Direction, Scenario
 
 MODELLED = (
     "the PS's link is shared max-min fairly by the transfers under way, each within its own link",
@@ -32,15 +32,7 @@ PROCESS_BYTES = 350_000_000
 
 @dataclass(frozen=True)
 class ClassOutline:
-    """One class of devices.
-
-    Attributes:
-        name: of the class.
-        workers: how many.
-        step_seconds: a training step, emulated.
-        up: its links' way to the PS, in words.
-        down: the way back.
-    """
+    """One class of devices: how many, their training step, and their links in words."""
 
     name: str
     workers: int
@@ -54,16 +46,12 @@ class Outline:
     """What will be modelled.
 
     Attributes:
-        classes: see ClassOutline.
         think: the law of the wait between computing and pushing, with its mean.
         ps_up: the PS's link to the workers.
         ps_down: the PS's link from the workers.
-        ps_service: how the PS serves requests, in words.
         updates_per_second: the most that steps, thinking and the PS allow, emulated; transfers make
             it fewer.
         memory_bytes: about what it needs; None for a model of unknown size.
-        modelled: sentences on the rest.
-        left_out: what is not modelled.
     """
 
     classes: tuple[ClassOutline, ...]
@@ -96,8 +84,10 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         memory = vectors + PROCESS_BYTES * (1 + processes)
     return Outline(
         classes=tuple(
-            ClassOutline(name, counts[name], steps[name], *_ways(member.link))
-            for name, member in workers.classes.items()
+            ClassOutline(
+                name, counts[name], steps[name], _words(one.link.up), _words(one.link.down)
+            )
+            for name, one in workers.classes.items()
         ),
         think="none" if think is None else f"{think.law} x {think.mean}",
         ps_up=_words(scenario.ps.link.up),
@@ -106,10 +96,6 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         updates_per_second=min(cycles, 1 / service if service else inf),
         memory_bytes=memory,
     )
-
-
-def _ways(link: Link) -> tuple[str, str]:
-    return _words(link.up), _words(link.down)
 
 
 def _words(direction: Direction) -> str:

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -160,12 +159,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for member in self._members:
             member.process.kill()
             member.process.join()
@@ -181,15 +175,14 @@ class Pool:
     def begin(
         self,
         worker: int,
-        *,
         now: float,
+        *,
         think: float,
         horizon: float = inf,
         coming: Sequence[Coming] = (),
     ) -> None:
         """The reply that was lent has arrived: compute what the worker does with it."""
-        loan = self._loans[worker]
-        self._add(Begin(worker, now, think, loan, horizon, tuple(coming)))
+        self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(coming)))
 
     def resume(self, worker: int, *, horizon: float, coming: Sequence[Coming] = ()) -> None:
         """Nothing was planned before this horizon after all, or these orders were: go on."""

@@ -68,7 +68,7 @@ class Bench:
         self.snapshots = Snapshots()
         self.half = half
         self.training = Training(
-            Server(half, stop, obeys={"batch_size"}, sends_orders=sends_orders),
+            server=Server(half, stop, obeys={"batch_size"}, sends_orders=sends_orders),
             queue=ServiceQueue(service_seconds),
             workers=workers,
             fingerprint=LAYOUT.fingerprint,
@@ -195,8 +195,9 @@ class Stage:
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
         )
         self.limits = Limits.of(layout.size)
-        self.server = ParameterServer(
-            Server(
+        clock = Clock(1.0)
+        training = Training(
+            server=Server(
                 self.half,
                 StopRule(updates=updates),
                 obeys=config.OBEYS,
@@ -205,11 +206,11 @@ class Stage:
             queue=ServiceQueue(service_seconds),
             workers=2,
             fingerprint=layout.fingerprint,
-            clock=Clock(1.0),
-            limits=self.limits,
-            folder=folder,
-            token=self.token,
+            clock=clock,
+            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed),
+            record=Record(SpoolWriter(folder / "updates.bin"), clock),
         )
+        self.server = ParameterServer(training, limits=self.limits, token=self.token)
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{unused.getsockname()[1]}"

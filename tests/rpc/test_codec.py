@@ -27,7 +27,7 @@ from testbed.rpc.codec import (
 from testbed.rpc.messages import Delivery, Push, Snapshot
 from testbed.rpc.wire import MalformedError, header
 
-TIMING = Timing(compute=0.5, late=0.25, think=1.5, transfer=2.0, blocked=0.125)
+TIMING = Timing(0.5, 0.25, 1.5, 2.0, 0.125)
 
 
 def dense(*values: float) -> Dense:
