@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -60,22 +61,30 @@ __all__ = [
 C = TypeVar("C", bound="AlgorithmConfig")
 
 
+@dataclass(eq=False)
 class WorkerHalf(ABC, Generic[C]):
     """What one worker does with replies, samples and gradients.
 
     Attributes:
         config: the algorithm's options.
+        layout: of the model.
+        workers: how many the scenario has.
+        rng: where its draws come from.
         parameters: float32, shape (N,): the worker's model. The frame computes gradients at these
             values, in place; only the worker half writes to them.
         version: of the last reply.
         orders: those in force.
     """
 
-    def __init__(self, config: C, layout: Layout, workers: int, rng: Generator) -> None:
-        self.config = config
-        self.parameters: Vector = np.zeros(layout.size, np.float32)
-        self.version = 0
-        self.orders = NO_ORDERS
+    config: C
+    layout: Layout
+    workers: int
+    rng: Generator
+    version: int = field(default=0, init=False)
+    orders: Orders = field(default=NO_ORDERS, init=False)
+
+    def __post_init__(self) -> None:
+        self.parameters: Vector = np.zeros(self.layout.size, np.float32)
 
     def obey(self, orders: Orders, now: float) -> None:
         """From now on these orders are in force; they have come with a reply or between two."""
@@ -113,23 +122,24 @@ class WorkerHalf(ABC, Generic[C]):
         """
 
 
+@dataclass(eq=False)
 class ServerHalf(ABC, Generic[C]):
-    """What the parameter server does; called by one thread.
+    """What the parameter server does; called by one thread. See also WorkerHalf.
 
     Attributes:
-        config: the algorithm's options.
-        workers: how many the scenario has.
         parameters: float32, shape (N,): the global model. Only the server half writes to it.
         version: number of updates in the model, the clock i.
     """
 
-    def __init__(
-        self, config: C, layout: Layout, workers: int, rng: Generator, parameters: Vector
-    ) -> None:
-        self.config = config
-        self.workers = workers
-        self.parameters = parameters
-        self.version = 0
+    config: C
+    layout: Layout
+    workers: int
+    rng: Generator
+    parameters: Vector
+    version: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Make the state that this half keeps beside the model."""
 
     @abstractmethod
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:

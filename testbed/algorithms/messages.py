@@ -64,7 +64,7 @@ class Update:
 
     Attributes:
         payload: the algorithm's choice of what to send.
-        version: version of the reply that the worker last received.
+        version: of the reply that the worker last received.
         samples: training samples that went into it.
         steps: training steps that went into it; 0 for a message that is no part of the model, such
             as a vote.
@@ -103,12 +103,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Ticked:
-    """What a server half did of its own accord.
-
-    Attributes:
-        applied: the updates that are in the model because of it.
-        orders: what reaches these workers at once, without a reply.
-    """
+    """What a server half did of its own accord; orders reach workers at once, without a reply."""
 
     applied: Sequence[Applied] = ()
     orders: Mapping[int, Orders] = field(default_factory=dict)
@@ -116,13 +111,7 @@ class Ticked:
 
 @dataclass(frozen=True)
 class Measured:
-    """An evaluation of the model.
-
-    Attributes:
-        time: emulated seconds at which the model was as it was evaluated.
-        version: of that model.
-        loss: what was found.
-    """
+    """An evaluation of the model as it was at this emulated time, at this version."""
 
     time: float
     version: int
@@ -134,7 +123,6 @@ class Stream:
     """Where a worker's samples come from.
 
     Attributes:
-        batch_size: the scenario's.
         rate: samples a second that arrive, measured; None where they are all there.
         buffered: samples that wait to be taken; None likewise.
     """

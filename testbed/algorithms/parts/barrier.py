@@ -6,11 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.random import Generator
 
 from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
-from testbed.payloads import Dense, Vector
-from testbed.payloads.layout import Layout
+from testbed.payloads import Dense
 
 
 @dataclass
@@ -18,10 +16,6 @@ class Barrier:
     """The round under way.
 
     What a member has pushed counts in this round also if it leaves before the round is complete.
-
-    Attributes:
-        members: who takes part.
-        pushed: what has come, by worker.
     """
 
     members: set[int] = field(default_factory=set)
@@ -57,10 +51,7 @@ def together(complete: Sequence[tuple[int, Update]], *, version: int) -> Sequenc
 class AveragingServer(ServerHalf[C]):
     """W ← W - Σ U / M once per round, with the U that were pushed in it; then all go on."""
 
-    def __init__(
-        self, config: C, layout: Layout, workers: int, rng: Generator, parameters: Vector
-    ) -> None:
-        super().__init__(config, layout, workers, rng, parameters)
+    def __post_init__(self) -> None:
         self._barrier = Barrier()
 
     def join(self, worker: int) -> None:
