@@ -95,7 +95,7 @@ def shards(
         labels: label of every training sample, shape (n,), each in [0, classes).
         workers: how many.
         fraction: share of the training set that is dealt at all, see ``balanced_subset``.
-        classes: number of labels.
+        classes: how many labels there are.
         rng: the same state gives the same shards on every node.
 
     Raises:

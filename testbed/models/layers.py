@@ -70,14 +70,14 @@ class Layer(ABC):
     def backward(
         self, at: Pair, kept: tuple[Tensor, ...], slope: Tensor, *, into: Pair, first: bool
     ) -> Tensor | None:
-        """Write the gradients of weight and bias to ``into``.
+        """Overwrite ``into`` with the gradients of weight and bias.
 
         Args:
             at: the tensors that ``forward`` was given.
             kept: what ``forward`` returned beside its output.
             slope: gradient of the loss by the layer's output.
-            into: where the gradients go; what was there is overwritten.
-            first: whether this is the first layer, which nothing needs the input's gradient of.
+            into: where the gradients go.
+            first: whether this is the first layer, of which nothing needs the input's gradient.
 
         Returns:
             The gradient by the layer's input, None for the first layer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.algorithms.messages import Update
+from testbed.algorithms.base import Update
 from testbed.payloads import Dense, Vector
 
 

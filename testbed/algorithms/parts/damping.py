@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.messages import Applied
+from testbed.algorithms.base import Applied
 
 
 def divisor(sigma: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
