@@ -6,20 +6,21 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 
+@dataclass
 class Clock:
     """Counts from the start of the training.
 
-    Args:
+    Attributes:
         time_scale: emulated seconds per real second.
         steady: real seconds from any origin, never set back.
     """
 
-    def __init__(self, time_scale: float, *, steady: Callable[[], float] = time.monotonic) -> None:
-        self.time_scale = time_scale
-        self.steady = steady
-        self._start: float | None = None
+    time_scale: float
+    steady: Callable[[], float] = time.monotonic
+    _start: float | None = None
 
     def start(self, now: float = 0.0) -> None:
         """The emulated time is ``now`` at this moment."""

@@ -38,9 +38,7 @@ class Device:
     """Does what one worker's loop asks for.
 
     Attributes:
-        index: number of the worker.
         bound: the network at the worker half's parameters.
-        data: the training set.
         fingerprint: of the model's layout.
         size: number of parameters.
         speed: emulated seconds of one step, or None for as fast as it goes.

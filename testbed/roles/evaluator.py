@@ -63,12 +63,5 @@ def _measure(bound: Bound, data: Prepared, samples: Samples | slice) -> Evaluati
 
 
 def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) -> None:
-    report = ps_pb2.ReportRequest(
-        version=snapshot.version,
-        loss=measured.loss,
-        top1=measured.top1,
-        top5=measured.top5,
-        images=measured.images,
-        final=snapshot.final,
-    )
+    report = ps_pb2.ReportRequest(version=snapshot.version, final=snapshot.final, **vars(measured))
     connection.call(methods.REPORT, report.SerializeToString(), deadline_seconds=DEADLINE_SECONDS)

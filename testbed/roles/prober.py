@@ -69,8 +69,8 @@ def probe(server: str, *, up: float | None, down: float | None) -> dict[str, flo
         return {
             "round_trip_seconds": median(trips) if trips else None,
             "round_trips": len(trips),
-            "message_up_seconds": median(_push(control) for _ in range(MESSAGES)),
-            "message_down_seconds": median(_pull(control) for _ in range(MESSAGES)),
+            "message_up_seconds": _exchange(control, PUSH + bytes(MESSAGE_BYTES - 1), 1),
+            "message_down_seconds": _exchange(control, PULL, MESSAGE_BYTES),
             "up_bits_per_second": _fill(control, connection, up, peer=(server, port)),
             "down_bits_per_second": _fill(control, connection, down, peer=None),
         }
@@ -105,20 +105,15 @@ def _take_trip(
     return True
 
 
-def _push(control: socket.socket) -> float:
-    """Seconds from the message's first byte out to the word that it has come."""
-    begin = time.monotonic()
-    control.sendall(PUSH + bytes(MESSAGE_BYTES - 1))
-    _take(control, 1)
-    return time.monotonic() - begin
-
-
-def _pull(control: socket.socket) -> float:
-    """Seconds from the word out to the message's last byte."""
-    begin = time.monotonic()
-    control.sendall(PULL)
-    _take(control, MESSAGE_BYTES)
-    return time.monotonic() - begin
+def _exchange(control: socket.socket, message: bytes, answer_bytes: int) -> float:
+    """Seconds from the message's first byte out to the answer's last byte in; a median."""
+    seconds = []
+    for _ in range(MESSAGES):
+        begin = time.monotonic()
+        control.sendall(message)
+        _take(control, answer_bytes)
+        seconds.append(time.monotonic() - begin)
+    return median(seconds)
 
 
 def _fill(

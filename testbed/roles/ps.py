@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from testbed.events.kinds import Drained, Listening
@@ -70,41 +71,37 @@ async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) ->
     await server.serve(arguments.server, arguments.socket)
 
 
+@dataclass(eq=False)
 class ParameterServer:
     """Lets workers and the evaluator take part in a training, and sees it to its end.
 
     Attributes:
-        gates: in front of the workers and of the evaluator.
-
-    Args:
-        training: one that has not begun.
         limits: of one connection.
         token: of the run.
-        drain_seconds: see DRAIN_SECONDS.
+        gates: in front of the workers and of the evaluator.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        limits: Limits,
-        token: str,
-        drain_seconds: float = DRAIN_SECONDS,
-    ) -> None:
-        servicer = Servicer(training)
+    training: Training
+    _: KW_ONLY
+    limits: Limits
+    token: str
+    drain_seconds: float = DRAIN_SECONDS
+
+    def __post_init__(self) -> None:
+        servicer = Servicer(self.training)
         self.gates = (
             Gate(
-                token,
+                self.token,
                 servicer.for_workers,
-                limits,
+                self.limits,
                 servicer.refused,
                 failed=self.end,
                 streams=servicer.streams_for_workers,
             ),
-            Gate(token, servicer.for_management, limits, servicer.refused, failed=self.end),
+            Gate(
+                self.token, servicer.for_management, self.limits, servicer.refused, failed=self.end
+            ),
         )
-        self._training = training
-        self._drain_seconds = drain_seconds
         self._over: asyncio.Future[None] | None = None
         self._unattended = False
         self._done = False
@@ -112,23 +109,21 @@ class ParameterServer:
     async def serve(self, address: str, socket: Path) -> None:
         """Answer until ``end`` is called, and raise what it was called with.
 
-        Args:
-            address: ``address:port`` for workers.
-            socket: path of the unix socket for the evaluator.
+        Workers call the ``address:port``, the evaluator the unix socket.
 
         Raises:
             HostError: nothing can listen there.
         """
         self._over = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as stack:
-            stack.enter_context(closing(self._training.log))
-            stack.enter_context(closing(self._training.record.spool))
+            stack.enter_context(closing(self.training.log))
+            stack.enter_context(closing(self.training.record.spool))
             port = await stack.enter_async_context(serving(address, self.gates[0]))
             listening = stack.enter_context(unix_address(socket))
             await stack.enter_async_context(serving(listening, self.gates[1]))
             socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
-            self._training.log.write(Listening(port))
-            duties = self._training.keep_time(), self._flush(), self._shrink(), self._conclude()
+            self.training.log.write(Listening(port))
+            duties = self.training.keep_time(), self._flush(), self._shrink(), self._conclude()
             tasks = [asyncio.create_task(duty) for duty in duties]
             try:
                 await asyncio.gather(self._over, *tasks)
@@ -147,25 +142,25 @@ class ParameterServer:
         A training that has not started never will: nobody is there to launch who is missing.
         """
         self._unattended = True
-        if self._done or not self._training.started.is_set():
+        if self._done or not self.training.started.is_set():
             self.end(TerminatedError())
 
     async def _flush(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
-            self._training.record.spool.flush()
+            self.training.record.spool.flush()
 
     async def _shrink(self) -> None:
         """Give back what answering all workers at once, at the start, has taken and never again."""
-        while self._training.server.version < self._training.workers:
+        while self.training.server.version < self.training.workers:
             await asyncio.sleep(FLUSH_SECONDS)
         return_free_memory()
 
     async def _conclude(self) -> None:
         """See the run to its end: the workers know, and the final model is evaluated."""
-        training, snapshots = self._training, self._training.snapshots
+        training, snapshots = self.training, self.training.snapshots
         await training.ended.wait()
-        await wait(training.drained, self._drain_seconds)
+        await wait(training.drained, self.drain_seconds)
         training.log.write(Drained(tuple(f"w{worker}" for worker in training.untold)))
         if await wait(snapshots.final_taken, EVALUATOR_SECONDS):
             await wait(snapshots.concluded, FINAL_SECONDS)

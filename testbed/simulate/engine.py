@@ -258,11 +258,8 @@ class Engine:
             time_seconds=self.agenda.now,
             version=self.server.version,
             payload_up_bytes=self._record.applied_bytes,
-            loss=evaluation.loss,
-            top1=evaluation.top1,
-            top5=evaluation.top5,
-            images=evaluation.images,
             final=images is None,
+            **vars(evaluation),
         )
         self.recorder.event(evaluated)
         return evaluation

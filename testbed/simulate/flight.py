@@ -20,8 +20,6 @@ class DeviceModel:
 
     Attributes:
         step_seconds: emulated seconds of a training step.
-        up: its path to the PS.
-        down: the path back.
         draw_think: draws the emulated seconds between computing and pushing.
         rng: draws what happens on its link.
     """

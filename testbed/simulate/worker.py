@@ -91,7 +91,6 @@ class SimulatedWorker:
     """A worker and its virtual time.
 
     Attributes:
-        worker: the frame's half of it.
         step_seconds: emulated seconds of one training step.
         next_think: the next draw of the think law, made by whoever keeps the clock.
     """
