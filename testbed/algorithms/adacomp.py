@@ -61,7 +61,6 @@ class AdaComp(AlgorithmConfig):
     ratio: Ratio = 0.01
 
     def halves(self) -> Halves:
-        """See base."""
         return Worker, Server
 
 

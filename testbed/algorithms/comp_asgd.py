@@ -64,7 +64,6 @@ class CompAsgd(AlgorithmConfig):
     scope: Literal["global", "per_tensor"] = "global"
 
     def halves(self) -> Halves:
-        """See base."""
         return Worker, Server
 
 

@@ -56,7 +56,6 @@ class Ssp(AlgorithmConfig):
     slack: Steps = 40
 
     def halves(self) -> Halves:
-        """See base."""
         return Worker, Server
 
 

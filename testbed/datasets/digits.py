@@ -30,7 +30,6 @@ class Digits(DatasetConfig):
     name: Literal["digits"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class."""
         return prepare_once(cache / "prepared" / "digits-1", _read)
 
 

@@ -21,5 +21,4 @@ class Dense(Payload):
     TYPES = ("<f4",)
 
     def flaw(self, size: int) -> str:
-        """See Payload."""
         return "" if self.entries == size else f"{self.entries} values for a model of {size}"

@@ -31,7 +31,6 @@ class Sparse(Payload):
         return cls(np.empty(0, np.int32), np.empty(0, np.float32))
 
     def flaw(self, size: int) -> str:
-        """See Payload."""
         if self.indices.size != self.values.size:
             return f"{self.indices.size} indices with {self.values.size} values"
         if not _ascending(self.indices, size):

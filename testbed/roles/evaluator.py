@@ -12,8 +12,7 @@ from testbed.datasets import Prepared
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
 from testbed.models import Bound, Evaluation
-from testbed.roles.arguments import Arguments
-from testbed.roles.connection import connect
+from testbed.roles.arguments import Arguments, connect
 from testbed.roles.process import run
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2

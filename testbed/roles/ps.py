@@ -7,13 +7,13 @@ import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 
 from testbed.events.kinds import Drained, Listening
 from testbed.experiment import Experiment
-from testbed.roles.arguments import Arguments
+from testbed.roles.arguments import Arguments, limits
 from testbed.roles.clock import Clock, wait
-from testbed.roles.connection import limits
 from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
 from testbed.roles.servicer import Servicer
@@ -89,18 +89,12 @@ class ParameterServer:
 
     def __post_init__(self) -> None:
         servicer = Servicer(self.training)
+        gate = partial(
+            Gate, self.token, limits=self.limits, refused=servicer.refused, failed=self.end
+        )
         self.gates = (
-            Gate(
-                self.token,
-                servicer.for_workers,
-                self.limits,
-                servicer.refused,
-                failed=self.end,
-                streams=servicer.streams_for_workers,
-            ),
-            Gate(
-                self.token, servicer.for_management, self.limits, servicer.refused, failed=self.end
-            ),
+            gate(servicer.for_workers, streams=servicer.streams_for_workers),
+            gate(servicer.for_management),
         )
         self._over: asyncio.Future[None] | None = None
         self._unattended = False

@@ -9,9 +9,8 @@ from contextlib import suppress
 from testbed.errors import NodeError, RejectedError
 from testbed.experiment import Experiment
 from testbed.frame.worker import Loop, Worker
-from testbed.roles.arguments import Arguments
+from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import Clock
-from testbed.roles.connection import connect
 from testbed.roles.device import Device
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.rpc import methods
@@ -33,7 +32,7 @@ def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, Clock(experiment.scenario.time_scale)
-    follows = experiment.scenario.algorithm.SENDS_ORDERS
+    follows = worker.half.config.SENDS_ORDERS
     with connect(tcp_address(arguments.server), arguments, experiment=experiment) as connection:
         device = Device(
             index=arguments.index,

@@ -115,8 +115,7 @@ class Pool:
         self._rows: Rows = np.frombuffer(shared, np.float32).reshape(count, width)[:, :size]
         self._free = list(range(workers - 1, -1, -1))  # the last is lent first
         self._loans: dict[int, Loan] = {}
-        self._latest: dict[int, Cycle | Paused] = {}
-        self._in_rows: dict[int, Result] = {}
+        self._latest: dict[int, Cycle | Paused | Result] = {}  # a Result is still in its row
         self._asked: Counter[int] = Counter()  # tasks of a worker's without an answer
         self._evaluations: deque[Evaluation] = deque()
         self._workers = workers
@@ -173,8 +172,8 @@ class Pool:
         member = self._members[worker % len(self._members)]
         while self._asked[worker]:
             self._receive(member)
-        result = self._in_rows.pop(worker, None)
-        return self._latest.pop(worker) if result is None else self._taken_out(result)
+        latest = self._latest.pop(worker)
+        return self._taken_out(latest) if isinstance(latest, Result) else latest
 
     def _add(self, task: Task) -> None:
         self._asked[task.worker] += 1
@@ -197,15 +196,10 @@ class Pool:
             return
         for answer in answers:
             self._asked[answer.worker] -= 1
-            if isinstance(answer, Unmoved):
-                continue
-            if isinstance(answer, Paused):
-                self._latest[answer.worker] = answer
-            elif messages.fills_row(answer, self._rows[0]):
-                self._in_rows[answer.worker] = answer
-                self._latest.pop(answer.worker, None)
-            else:
+            if isinstance(answer, Result) and not messages.fills_row(answer, self._rows[0]):
                 self._latest[answer.worker] = self._taken_out(answer)
+            elif not isinstance(answer, Unmoved):
+                self._latest[answer.worker] = answer
 
     def _taken_out(self, result: Result) -> Cycle:
         """What a result says, out of its row, which is free from then on."""

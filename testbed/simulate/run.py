@@ -13,8 +13,8 @@ from testbed.experiment import Experiment
 from testbed.payloads import Vector
 from testbed.seeds import stream
 from testbed.simulate.agenda import Agenda
+from testbed.simulate.device import DeviceModel
 from testbed.simulate.engine import Engine
-from testbed.simulate.flight import DeviceModel
 from testbed.simulate.links import FairLink
 from testbed.simulate.model import capacity, paths
 from testbed.simulate.pool import Pool
@@ -118,7 +118,6 @@ def simulate(
             schedule=experiment.schedule(),
             images=experiment.test_samples(),
             recorder=recorder,
-            sends_messages=scenario.algorithm.SENDS_MESSAGES,
         )
         recorder.event(Started())
         engine.run()

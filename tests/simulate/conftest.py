@@ -28,8 +28,8 @@ from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
 from testbed.simulate import model
 from testbed.simulate.agenda import Agenda
+from testbed.simulate.device import DeviceModel
 from testbed.simulate.engine import Engine
-from testbed.simulate.flight import DeviceModel
 from testbed.simulate.links import Bucket, FairLink
 from testbed.simulate.model import Hop
 from testbed.simulate.pool import Pool
@@ -167,8 +167,6 @@ def play(
             server=Server(
                 config.server(LAYOUT, count, parameters=parameters, rng=np.random.default_rng(1)),
                 stop,
-                obeys=config.OBEYS,
-                sends_orders=config.SENDS_ORDERS,
             ),
             workers=pool,
             devices=[
@@ -186,7 +184,6 @@ def play(
             schedule=Schedule(updates=None, seconds=10.0),
             images=np.arange(1),
             recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
-            sends_messages=config.SENDS_MESSAGES,
         )
         planned(engine)
         engine.run()
