@@ -160,8 +160,6 @@ class WorkerHalf(ABC, Generic[C]):
     """What one worker does with replies, samples and gradients.
 
     Attributes:
-        config: the algorithm's options.
-        layout: of the model.
         workers: how many the scenario has.
         rng: where its draws come from.
         parameters: float32, shape (N,): the worker's model. The frame computes gradients at these

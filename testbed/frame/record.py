@@ -23,13 +23,9 @@ class Timing(NamedTuple):
 
 @dataclass
 class Traffic:
-    """What a worker has sent and got since its last update, apart from the update itself.
+    """What a worker has sent since its last update, and the payload of that and of the replies.
 
-    Attributes:
-        messages: how many it has sent without a step.
-        up_bytes: payload of these.
-        down_bytes: payload of the replies to these.
-        reply_bytes: payload of the last reply; a repeated one counts once.
+    The last reply, which the next update builds on, is ``reply_bytes``; repeated, it counts once.
     """
 
     messages: int = 0

@@ -17,8 +17,7 @@ class StopRule:
     """When training ends; what is None does not end it.
 
     Attributes:
-        updates: at least so many updates are in the model.
-        steps: at least so many training steps went into these.
+        steps: at least so many training steps are in the model.
         time: emulated seconds since the start.
         accuracy: top-1 share of a measured evaluation, in [0, 1].
         loss: a measured evaluation's loss is at most that.

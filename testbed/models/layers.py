@@ -72,15 +72,8 @@ class Layer(ABC):
     ) -> Tensor | None:
         """Overwrite ``into`` with the gradients of weight and bias.
 
-        Args:
-            at: the tensors that ``forward`` was given.
-            kept: what ``forward`` returned beside its output.
-            slope: gradient of the loss by the layer's output.
-            into: where the gradients go.
-            first: whether this is the first layer, of which nothing needs the input's gradient.
-
-        Returns:
-            The gradient by the layer's input, None for the first layer.
+        ``slope`` is the gradient of the loss by the layer's output, ``kept`` what ``forward``
+        returned beside that. Returns the gradient by the layer's input, None for the first layer.
         """
 
 

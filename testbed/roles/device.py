@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from testbed.algorithms.base import Samples, Update
+from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.errors import NodeError
 from testbed.frame.record import Timing
@@ -112,7 +112,11 @@ class Device:
                 self._think += self.clock.emulated(self.clock.steady() - began)
                 return Passed(self.clock.now)
             case Push(sequence, update):
-                message = encode_push(self._push(sequence, update)).data
+                timing = Timing(
+                    self._compute, self._late, self._think, self._transfer, self._blocked
+                )
+                push = messages.Push(self.index, sequence, self.fingerprint, update, timing)
+                message = encode_push(push).data
                 self._compute = self._late = self._think = 0.0
                 return self._fetch(methods.EXCHANGE, message)
 
@@ -141,10 +145,6 @@ class Device:
                 self.sleep(self.clock.real(self.speed - taken))
                 taken = self.clock.emulated(self.clock.steady() - began)
         self._compute += taken
-
-    def _push(self, sequence: int, update: Update) -> messages.Push:
-        timing = Timing(self._compute, self._late, self._think, self._transfer, self._blocked)
-        return messages.Push(self.index, sequence, self.fingerprint, update, timing)
 
     def _fetch(self, method: str, message: bytes) -> Arrived:
         """Call and take the model; without a deadline, for the algorithm may hold it back."""

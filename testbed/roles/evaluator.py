@@ -7,11 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from testbed.algorithms.base import Samples
-from testbed.datasets import Prepared
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
-from testbed.models import Bound, Evaluation
+from testbed.models import Evaluation
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.process import run
 from testbed.rpc import methods
@@ -45,8 +43,8 @@ def _main(arguments: Arguments) -> None:
             snapshot = _take(connection, due)
             parameters[:] = snapshot.model.values
             final = snapshot.final
-            samples = slice(None) if final else chosen
-            measured = _measure(bound, experiment.data, samples)
+            samples, data = slice(None) if final else chosen, experiment.data
+            measured = bound.evaluate(data.test_images[samples], data.test_labels[samples])
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)
 
@@ -55,10 +53,6 @@ def _take(connection: Connection, due: Due) -> Snapshot:
     """The first snapshot that is due; no deadline, for it may be long until then."""
     request = ps_pb2.SnapshotRequest(least_version=due.version, least_seconds=due.time)
     return decode_snapshot(connection.call(methods.SNAPSHOT, request.SerializeToString()))
-
-
-def _measure(bound: Bound, data: Prepared, samples: Samples | slice) -> Evaluation:
-    return bound.evaluate(data.test_images[samples], data.test_labels[samples])
 
 
 def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) -> None:

@@ -71,15 +71,9 @@ async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) ->
     await server.serve(arguments.server, arguments.socket)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ParameterServer:
-    """Lets workers and the evaluator take part in a training, and sees it to its end.
-
-    Attributes:
-        limits: of one connection.
-        token: of the run.
-        gates: in front of the workers and of the evaluator.
-    """
+    """Lets workers and the evaluator, each behind a gate, take part in a training."""
 
     training: Training
     _: KW_ONLY

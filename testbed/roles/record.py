@@ -20,7 +20,6 @@ class Record:
 
     Attributes:
         spool: where the rows go.
-        clock: of the training.
         tally: pushes that are no rows, and how requests were served; by the names in ``Done``.
     """
 

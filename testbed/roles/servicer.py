@@ -41,11 +41,8 @@ class Servicer:
     @property
     def streams_for_workers(self) -> Mapping[str, Streaming]:
         """Those of its methods that send several messages, where the algorithm has them."""
-        return (
-            {methods.FOLLOW_ORDERS: self._follow_orders}
-            if self.training.server.sends_orders
-            else {}
-        )
+        streams = {methods.FOLLOW_ORDERS: self._follow_orders}
+        return streams if self.training.server.sends_orders else {}
 
     @property
     def for_management(self) -> Mapping[str, Behaviour]:

@@ -47,7 +47,6 @@ class Training:
         workers: how many must join before the training starts.
         fingerprint: of the model's layout.
         clock: started when all have joined.
-        snapshots: looked after whenever the model has changed.
         started: set when all workers have joined.
         ended: set when training has ended.
         drained: set when, after that, every worker that has not left was told so.
@@ -80,9 +79,8 @@ class Training:
     @property
     def untold(self) -> list[int]:
         """Workers that could be told that the training has ended, and were not."""
-        return sorted(
-            worker for worker in self._present - self._told if not self.server.is_silent(worker)
-        )
+        left = self._present - self._told
+        return sorted(worker for worker in left if not self.server.is_silent(worker))
 
     def node(self, worker: int) -> str | None:
         """A worker's name; None if the scenario has no such worker."""

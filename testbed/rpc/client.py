@@ -29,14 +29,13 @@ _LOST = (
 )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Connection:
     """A peer's one channel to the parameter server; one thread calls through it.
 
     Attributes:
         address: see ``addresses``.
         token: of the run.
-        limits: of the model's messages.
         patience_seconds: how long a call is repeated after the connection was lost.
         clock: steady seconds.
         pause: lets seconds pass between two attempts.
@@ -155,7 +154,6 @@ class _Trouble:
 
     Attributes:
         patience_seconds: how long to go on.
-        attempts: how many were lost.
         since: when the server was last known to be there, or the first attempt was lost.
     """
 

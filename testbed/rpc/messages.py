@@ -12,12 +12,11 @@ from testbed.payloads import Dense
 
 @dataclass(frozen=True, eq=False)
 class Push:
-    """What an Exchange brings.
+    """What an Exchange brings; the update's arrays are views of the message.
 
     Attributes:
         sequence: 1 for a worker's first; a repeat keeps its number.
         fingerprint: of the layout of the worker's model.
-        update: its arrays are views of the message.
         attempt: 0, then one more whenever the call is repeated.
         payload_bytes: of the payload's arrays.
     """

@@ -26,6 +26,10 @@ GRACE_SECONDS = 0.2
 INCOMPLETE = "INCOMPLETE"
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+_CODES: Mapping[type[RejectedError], grpc.StatusCode] = {
+    OversizedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
+}
 
 
 class SupersededError(Exception):
@@ -37,7 +41,6 @@ class Call:
     """One call on its way through the gate.
 
     Attributes:
-        method: full name of the method.
         peer: the caller's address as gRPC writes it, such as ``ipv4:10.77.0.3:41234``.
         node: the caller's name, once the one who answers knows it.
     """
@@ -73,7 +76,6 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     Attributes:
         token: of the run; a call without it learns nothing.
         behaviours: what answers each method, by its full name.
-        limits: what a message may take.
         refused: told of every refusal.
         failed: told of an error nobody foresaw; the server must not go on after it.
         streams: what answers those methods that send several messages.
@@ -148,7 +150,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 self.counts["ABORTED"] += 1
                 await context.abort(grpc.StatusCode.ABORTED, str(error))
             except RejectedError as error:
-                code = _status(error)
+                code = _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION)
                 self._note(call, code.name, str(error))
                 await context.abort(code, str(error))
         except (asyncio.CancelledError, grpc.aio.AbortError):
@@ -203,13 +205,3 @@ async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
         yield port
     finally:
         await server.stop(GRACE_SECONDS)
-
-
-def _status(error: RejectedError) -> grpc.StatusCode:
-    match error:
-        case OversizedError():
-            return grpc.StatusCode.RESOURCE_EXHAUSTED
-        case MalformedError():
-            return grpc.StatusCode.INVALID_ARGUMENT
-        case _:
-            return grpc.StatusCode.FAILED_PRECONDITION

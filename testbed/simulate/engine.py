@@ -41,10 +41,8 @@ class Engine:
 
     Attributes:
         workers: computes what the workers do.
-        devices: the modelled device of each.
         uplink: the PS's link, towards it.
         downlink: the PS's link, from it.
-        queue: the requests at the PS.
         images: indices of the test images looked at during the run.
         recorder: is told everything.
     """

@@ -46,8 +46,7 @@ class Loan(NamedTuple):
     """A reply that was handed to a worker, with a row that is the worker's until its result is out.
 
     Attributes:
-        row: number of the row.
-        packed: the reply's payload, in the row.
+        packed: the reply's payload, in the row of this number.
         apart: a reply that is not all in the row; None for one that is.
     """
 

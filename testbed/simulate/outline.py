@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -47,8 +46,7 @@ class Outline:
 
     Attributes:
         think: the law of the wait between computing and pushing, with its mean.
-        ps_up: the PS's link to the workers.
-        ps_down: the PS's link from the workers.
+        ps_up: the PS's link to the workers; ``ps_down`` that from them.
         updates_per_second: the most that steps, thinking and the PS allow, emulated; transfers make
             it fewer.
         memory_bytes: about what it needs; None for a model of unknown size.
@@ -66,12 +64,9 @@ class Outline:
 
 
 def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Outline:
-    """What a simulation of the scenario will model.
+    """What a simulation of the scenario, in so many processes, will model.
 
-    Args:
-        scenario: one that is simulated: every class has a speed.
-        parameters: of its model; None where only the user's own code knows.
-        processes: how many will compute gradients.
+    Of how many ``parameters`` its model has, only the user's own code may know (None).
     """
     think, workers = scenario.workers.think, scenario.workers
     mean = 0.0 if think is None else float(think.mean)
@@ -100,15 +95,11 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
 
 def _words(direction: Direction) -> str:
     """A direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
-    return ", ".join(_parts(direction)) or "takes no time"
-
-
-def _parts(direction: Direction) -> Iterator[str]:
-    if direction.rate is not None:
-        yield str(direction.rate)
+    parts = [] if direction.rate is None else [str(direction.rate)]
     if direction.delay is not None:
         jitter = direction.jitter
         varies = f" ± {jitter} {direction.distribution or 'normal'}" if jitter is not None else ""
-        yield f"{direction.delay}{varies}"
+        parts.append(f"{direction.delay}{varies}")
     if direction.loss is not None:
-        yield f"{direction.loss * 100:.6g} % lost"
+        parts.append(f"{direction.loss * 100:.6g} % lost")
+    return ", ".join(parts) or "takes no time"

@@ -87,16 +87,13 @@ def simulate(
     agenda: Agenda,
     processes: int | None = None,
 ) -> str:
-    """Run an experiment on a virtual clock.
+    """Run an experiment on a virtual clock; returns why it ended.
 
     Args:
         experiment: what is run.
         recorder: is told everything; its clocks are those of ``virtual_clock``.
         agenda: the virtual clock, at zero.
         processes: how many compute gradients; by default one per core that may be used.
-
-    Returns:
-        Why the run ended.
     """
     scenario = experiment.scenario
     count = processes or len(os.sched_getaffinity(0))

@@ -63,11 +63,9 @@ class Paused(NamedTuple):
 
 @dataclass
 class Learner:
-    """What the workers simulated in one process share: the data, and one network bound to a vector.
+    """What the workers simulated in one process share: the data, and one network.
 
-    Attributes:
-        parameters: float32 (N,): where a worker's parameters are put to compute at them.
-        bound: the network at ``parameters``.
+    It is bound to ``parameters``, float32 (N,), where a worker's are put to compute at them.
     """
 
     data: Prepared
