@@ -15,7 +15,6 @@ from testbed.roles.device import Device
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
-from testbed.rpc.addresses import tcp_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
 
@@ -33,7 +32,8 @@ def _main(arguments: Arguments) -> None:
     worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, Clock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
-    with connect(tcp_address(arguments.server), arguments, experiment=experiment) as connection:
+    address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
+    with connect(address, arguments, experiment=experiment) as connection:
         device = Device(
             index=arguments.index,
             bound=experiment.network.bind(worker.half.parameters),

@@ -119,16 +119,16 @@ def _path(
         Hop(hop.delay or 0.0, hop.jitter or 0.0, hop.distribution or "normal") for hop in hops
     )
     return Path(
-        Bucket(capacity(own), _burst_bytes(own, time_scale)),
+        _bucket(own, time_scale),
         hops=(first, second),
         loss_ratio=1.0 - arrived,
         round_trip_seconds=round_trip,
     )
 
 
-def _burst_bytes(direction: Direction, time_scale: float) -> int:
-    if direction.rate is None:
-        return 0
-    qdisc = qdisc_for(Shape(rate=Rate(direction.rate * time_scale)), rtt=0.0)
+def _bucket(own: Direction, time_scale: float) -> Bucket:
+    if own.rate is None:
+        return Bucket(inf, 0)
+    qdisc = qdisc_for(Shape(rate=Rate(own.rate * time_scale)), rtt=0.0)
     assert isinstance(qdisc, TokenBucket)
-    return qdisc.burst_bytes
+    return Bucket(own.rate.bytes_per_second, qdisc.burst_bytes)
