@@ -38,14 +38,12 @@ class Delivery:
         reply: the model, its arrays views of the message; None if the training has ended.
         time: emulated seconds since the training started.
         blocked: emulated seconds for which the reply was held back.
-        payload_bytes: of the payload's arrays.
     """
 
     reply: Reply | None
     time: float = 0.0
     blocked: float = 0.0
     standing: StandingOrders = NO_STANDING
-    payload_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)

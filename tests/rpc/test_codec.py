@@ -197,7 +197,7 @@ def test_replies_come_back(standing: StandingOrders) -> None:
     assert read.reply.model.values.tolist() == [1.5, -2.5]
     assert (read.reply.version, read.standing) == (9, standing)
     assert read.reply.note == {"least": 4.0}
-    assert (read.time, read.blocked, read.payload_bytes) == (3.25, 0.5, 8)
+    assert (read.time, read.blocked, read.reply.model.size) == (3.25, 0.5, 8)
 
 
 @pytest.mark.parametrize("standing", STANDING[1:])
