@@ -60,12 +60,7 @@ class Experiment:
             parameters=self.network.initial(stream(scenario.seed, "model")),
             rng=stream(scenario.seed, "ps", "algorithm"),
         )
-        return Server(
-            half,
-            StopRule(**dict(scenario.stop)),
-            obeys=scenario.algorithm.OBEYS,
-            sends_orders=scenario.algorithm.SENDS_ORDERS,
-        )
+        return Server(half, StopRule(**dict(scenario.stop)))
 
     def schedule(self) -> Schedule:
         """When the model is evaluated during training."""

@@ -30,7 +30,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import (
@@ -47,7 +46,6 @@ from testbed.algorithms.parts.damping import applied, damped, divisor
 from testbed.algorithms.parts.options import LearningRate, Ratio
 from testbed.compress.topk import largest, quotas, sparsify
 from testbed.payloads import Sparse, Vector
-from testbed.payloads.layout import Layout
 
 
 class AdaComp(AlgorithmConfig):
@@ -63,16 +61,15 @@ class AdaComp(AlgorithmConfig):
     ratio: Ratio = 0.01
 
     def halves(self) -> Halves:
-        """See base."""
         return Worker, Server
 
 
 class Worker(WorkerHalf[AdaComp]):
     """Pushes the largest entries of every tensor's gradient; the others are dropped."""
 
-    def __init__(self, config: AdaComp, layout: Layout, workers: int, rng: Generator) -> None:
-        super().__init__(config, layout, workers, rng)
-        self._quotas = quotas(layout.sizes, config.ratio)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._quotas = quotas(self.layout.sizes, self.config.ratio)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """ΔΘ~ ← select_grad(ΔΘ, c); push ΔΘ~, j."""
@@ -83,11 +80,8 @@ class Worker(WorkerHalf[AdaComp]):
 class Server(ServerHalf[AdaComp]):
     """Applies updates in the order of their arrival; nobody waits for anybody."""
 
-    def __init__(
-        self, config: AdaComp, layout: Layout, workers: int, rng: Generator, parameters: Vector
-    ) -> None:
-        super().__init__(config, layout, workers, rng, parameters)
-        self._touches = np.zeros(parameters.shape, np.int32)
+    def __post_init__(self) -> None:
+        self._touches = np.zeros(self.parameters.shape, np.int32)
         self._touches_at_pull: dict[int, NDArray[np.int32]] = {}
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:

@@ -51,7 +51,6 @@ class Asgd(AlgorithmConfig):
     learning_rate: LearningRate = 0.1
 
     def halves(self) -> Halves:
-        """See base."""
         return Worker, Server
 
 

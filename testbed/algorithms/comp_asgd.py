@@ -31,7 +31,6 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.random import Generator
 
 from testbed.algorithms.base import (
     AlgorithmConfig,
@@ -46,7 +45,6 @@ from testbed.algorithms.parts.damping import applied, damped, divisor
 from testbed.algorithms.parts.options import LearningRate, Ratio
 from testbed.compress.topk import drawn, largest, quotas, sparsify
 from testbed.payloads import Indices, Sparse, Vector
-from testbed.payloads.layout import Layout
 
 
 class CompAsgd(AlgorithmConfig):
@@ -66,19 +64,19 @@ class CompAsgd(AlgorithmConfig):
     scope: Literal["global", "per_tensor"] = "global"
 
     def halves(self) -> Halves:
-        """See base."""
         return Worker, Server
 
 
 class Worker(WorkerHalf[CompAsgd]):
     """Pushes the selected entries of every gradient; the others are dropped."""
 
-    def __init__(self, config: CompAsgd, layout: Layout, workers: int, rng: Generator) -> None:
-        super().__init__(config, layout, workers, rng)
-        sizes = (layout.size,) if config.scope == "global" else layout.sizes
-        self._quotas = quotas(sizes, config.ratio)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        of_all = self.config.scope == "global"
+        sizes = (self.layout.size,) if of_all else self.layout.sizes
+        self._quotas = quotas(sizes, self.config.ratio)
         self._choose: Callable[[Vector, int], Indices] = (
-            largest if config.select == "largest" else partial(drawn, rng=rng)
+            largest if self.config.select == "largest" else partial(drawn, rng=self.rng)
         )
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:

@@ -24,14 +24,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from numpy.random import Generator
-
 from testbed.algorithms.base import AlgorithmConfig, Halves, Update, WorkerHalf
 from testbed.algorithms.parts.accumulation import Accumulation
 from testbed.algorithms.parts.barrier import AveragingServer
 from testbed.algorithms.parts.options import LearningRate, Steps
 from testbed.payloads import Vector
-from testbed.payloads.layout import Layout
 
 
 class FixedAdacomm(AlgorithmConfig):
@@ -54,8 +51,8 @@ class FixedAdacomm(AlgorithmConfig):
 class Worker(WorkerHalf[FixedAdacomm]):
     """Trains its copy of the model, and pushes what it has changed there."""
 
-    def __init__(self, config: FixedAdacomm, layout: Layout, workers: int, rng: Generator) -> None:
-        super().__init__(config, layout, workers, rng)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._update = Accumulation(self.parameters)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:

@@ -28,7 +28,6 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.random import Generator
 
 from testbed.algorithms.base import (
     AlgorithmConfig,
@@ -42,7 +41,6 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.options import LearningRate, Steps
 from testbed.payloads import Dense, Sparse, Vector
-from testbed.payloads.layout import Layout
 
 
 class Ssp(AlgorithmConfig):
@@ -58,7 +56,6 @@ class Ssp(AlgorithmConfig):
     slack: Steps = 40
 
     def halves(self) -> Halves:
-        """See base."""
         return Worker, Server
 
 
@@ -80,10 +77,7 @@ class Worker(WorkerHalf[Ssp]):
 class Server(ServerHalf[Ssp]):
     """Applies updates in the order of their arrival; who leads by too much waits."""
 
-    def __init__(
-        self, config: Ssp, layout: Layout, workers: int, rng: Generator, parameters: Vector
-    ) -> None:
-        super().__init__(config, layout, workers, rng, parameters)
+    def __post_init__(self) -> None:
         self._steps: dict[int, int] = {}
         self._known: dict[int, int] = {}
         self._pulled: dict[int, int] = {}  # version of the model that a worker trains

@@ -30,12 +30,7 @@ _LEAST = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 @dataclass(frozen=True)
 class Quota:
-    """How many entries of one part of the gradient are kept.
-
-    Attributes:
-        part: where it lies in the flat vector.
-        count: entries to keep of it.
-    """
+    """How many entries of one part of the flat vector are kept."""
 
     part: slice
     count: int
@@ -46,8 +41,7 @@ def quotas(sizes: Iterable[int], ratio: float) -> tuple[Quota, ...]:
 
     The product is taken in decimal, as written: 0.29 of 100 is 29, which floats would make 28.
     """
-    kept = []
-    start = 0
+    kept, start = [], 0
     for size in sizes:
         count = max(1, int(Decimal(str(ratio)) * size))
         kept.append(Quota(slice(start, start + size), count))
@@ -58,12 +52,9 @@ def quotas(sizes: Iterable[int], ratio: float) -> tuple[Quota, ...]:
 def sparsify(
     gradient: Vector, quotas: Iterable[Quota], *, choose: Callable[[Vector, int], Indices]
 ) -> Sparse:
-    """The entries that ``choose(part, count)`` keeps of every part.
+    """The entries that ``choose(part, count)`` keeps of every part, see ``quotas``.
 
-    Args:
-        gradient: float32, shape (N,).
-        quotas: adjacent parts in ascending order, see ``quotas``.
-        choose: ``largest`` or ``drawn``; returns ascending indices within the part it is given.
+    It is ``largest`` or ``drawn``, and returns ascending indices within the part it is given.
     """
     kept = [quota.part.start + choose(gradient[quota.part], quota.count) for quota in quotas]
     indices = np.concatenate(kept)

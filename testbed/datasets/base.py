@@ -39,9 +39,7 @@ class DatasetConfig(BaseModel, ABC):
 
     @abstractmethod
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """Make the data set ready, unless that was done before.
-
-        Two processes may do so at once.
+        """Make the data set ready, unless that was done before. Two processes may do so at once.
 
         Args:
             cache: testbed's folder in the user's cache, see ``user_cache``.

@@ -30,7 +30,6 @@ class Digits(DatasetConfig):
     name: Literal["digits"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class."""
         return prepare_once(cache / "prepared" / "digits-1", _read)
 
 
@@ -44,11 +43,6 @@ def _read() -> Prepared:
     of_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
     test = np.sort(np.concatenate([samples[:TEST_IMAGES_PER_CLASS] for samples in of_class]))
     train = np.setdiff1d(np.arange(len(labels)), test)
-    return Prepared(
-        train_images=images[train],
-        train_labels=labels[train],
-        test_images=images[test],
-        test_labels=labels[test],
-        classes=CLASSES,
-        source={"name": "digits", "of": "sklearn.datasets.load_digits"},
-    )
+    source = {"name": "digits", "of": "sklearn.datasets.load_digits"}
+    halves = images[train], labels[train], images[test], labels[test]
+    return Prepared(*halves, classes=CLASSES, source=source)

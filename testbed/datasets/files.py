@@ -23,12 +23,7 @@ SECONDS_WITHOUT_DATA = 30
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file.
-
-    Attributes:
-        name: without ``.gz``; a file may lie there either way.
-        sha256: of the uncompressed content.
-    """
+    """A file, named without ``.gz`` though it may lie there either way, and its content's sum."""
 
     name: str
     sha256: str
@@ -41,8 +36,7 @@ class SourceFile:
         """
         found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
-            where = "uncompressed content"
-            raise damaged(file, where, f"sha256 {found}", self.sha256)
+            raise damaged(file, "uncompressed content", f"sha256 {found}", self.sha256)
 
 
 @dataclass(frozen=True)
@@ -131,11 +125,7 @@ class Places:
 
 
 def uncompressed(path: Path, *, shown: str = "") -> bytes:
-    """The content of a file that may be compressed with gzip.
-
-    Args:
-        path: the file.
-        shown: its name for errors, if not the path.
+    """The content of a file that may be compressed with gzip; errors show its name as ``shown``.
 
     Raises:
         DataError: it cannot be read or uncompressed.

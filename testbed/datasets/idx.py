@@ -18,11 +18,7 @@ LABELS = 2049
 
 
 def read_images(content: bytes, *, file: str) -> NDArray[np.uint8]:
-    """Pixels, shape (count, rows, columns).
-
-    Args:
-        content: the whole file, uncompressed.
-        file: its name, for errors.
+    """Pixels, shape (count, rows, columns), of a whole uncompressed file of that name.
 
     Raises:
         DataError: not such a file, or not all of it; names the position.
@@ -31,12 +27,7 @@ def read_images(content: bytes, *, file: str) -> NDArray[np.uint8]:
 
 
 def read_labels(content: bytes, *, file: str, classes: int) -> NDArray[np.uint8]:
-    """Labels, shape (count,), each in [0, classes).
-
-    Args:
-        content: the whole file, uncompressed.
-        file: its name, for errors.
-        classes: number of labels.
+    """Labels, shape (count,), each in [0, classes), of a whole uncompressed file of that name.
 
     Raises:
         DataError: not such a file, not all of it, or a label out of range; names the position.

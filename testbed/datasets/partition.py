@@ -90,13 +90,8 @@ def shards(
 ) -> list[Samples]:
     """The samples of each worker, as ascending indices into the training set.
 
-    Args:
-        partition: how to deal them.
-        labels: label of every training sample, shape (n,), each in [0, classes).
-        workers: how many.
-        fraction: share of the training set that is dealt at all, see ``balanced_subset``.
-        classes: number of labels.
-        rng: the same state gives the same shards on every node.
+    ``labels`` has that of every training sample, shape (n,), each in [0, classes); what is dealt at
+    all is a ``balanced_subset``. The same state of ``rng`` gives the same shards on every node.
 
     Raises:
         ScenarioError: some worker would have no sample, or not as many labels as asked for.

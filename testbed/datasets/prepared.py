@@ -36,11 +36,8 @@ class Prepared:
     """A data set, in memory or mapped from a prepared folder.
 
     Attributes:
-        train_images: shape (n, channels, height, width).
-        train_labels: shape (n,), each in [0, classes).
-        test_images: shape (m, channels, height, width).
-        test_labels: shape (m,).
-        classes: number of labels.
+        train_images: shape (n, channels, height, width), as test_images.
+        train_labels: shape (n,), each in [0, classes), as test_labels.
         source: where it comes from, such as the sums of the files it was made of; for the record.
     """
 
@@ -65,11 +62,8 @@ class Prepared:
 def prepare_once(target: Path, make: Callable[[], Prepared]) -> Path:
     """Make a prepared folder unless it is there.
 
-    It appears whole or not at all, and of several processes that want it one makes it.
-
-    Args:
-        target: the folder; what stands beside it belongs to testbed too.
-        make: reads the data; called only if the folder is not there.
+    It appears whole or not at all, and of several processes that want it one makes it. What stands
+    beside it belongs to testbed too.
 
     Raises:
         DataError: the folder cannot be made, or the one that is there is damaged.

@@ -11,11 +11,7 @@ _AT_ONCE = 1000
 def standardised(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Each image as (x - mean) / max(std, 1 / sqrt(pixels)), with the mean and std of its own.
 
-    Args:
-        images: raw pixels, shape (n, height, width).
-
-    Returns:
-        Grey images, shape (n, 1, height, width).
+    Raw pixels of shape (n, height, width) become grey images of shape (n, 1, height, width).
     """
     count, height, width = images.shape
     out = np.empty((count, 1, height, width), np.float32)

@@ -10,12 +10,7 @@ from testbed.algorithms.base import NO_ORDERS, Applied, Orders, Reply
 
 @dataclass(frozen=True)
 class StandingOrders:
-    """The orders in force for one worker.
-
-    Attributes:
-        number: grows with every change; of two, the one with the larger number counts.
-        orders: all fields that were ever ordered.
-    """
+    """The orders in force for one worker; of two, the ones with the larger number count."""
 
     number: int = 0
     orders: Orders = NO_ORDERS
@@ -26,13 +21,7 @@ NO_STANDING = StandingOrders()
 
 @dataclass(frozen=True)
 class Release:
-    """A reply that may go out now.
-
-    Attributes:
-        worker: whom it goes to.
-        reply: the model; None tells the worker that training has ended.
-        standing: the orders in force for it.
-    """
+    """A reply that may go out now; None tells the worker that training has ended."""
 
     worker: int
     reply: Reply | None

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """How often; one of the two is given.
-
-    Attributes:
-        updates: every so many updates, or None.
-        seconds: every so many emulated seconds, or None.
-    """
+    """Every so many updates, or every so many emulated seconds; the other is None."""
 
     updates: int | None
     seconds: float | None
@@ -27,12 +22,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Due:
-    """When the next evaluation is wanted: when both are reached.
-
-    Attributes:
-        version: updates in the model.
-        time: emulated seconds since the start.
-    """
+    """When the next evaluation is wanted: once both this version and this time are reached."""
 
     version: int = 0
     time: float = 0.0

@@ -15,14 +15,12 @@ class NotFiniteError(RejectedError):
 
 @dataclass
 class Seat:
-    """One worker's.
+    """What is remembered of one worker.
 
     Attributes:
-        worker: whose.
         sequence: number of the last push that was accepted, 0 before the first.
         pulled: version of the reply that its next push builds on; None before the first reply, and
             from a push that was accepted to the reply that answers it.
-        standing: its orders in force.
         silent: whether it is known that nothing comes of it any more, though it has not left.
     """
 

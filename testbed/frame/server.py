@@ -10,7 +10,7 @@ nobody is left who could push: every worker has left, is silent, or waits for su
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -35,10 +35,6 @@ class Server:
     """Keeps the order of pushes and hands each to the algorithm exactly once.
 
     Attributes:
-        half: the algorithm's server half.
-        stop: when training ends.
-        obeys: the orders that the algorithm's worker half enforces.
-        sends_orders: whether there is a way for orders between replies.
         finished: why it ended, or empty while it goes on.
         stalled: whether it ended because nobody could push any more.
         steps: training steps that are in the model.
@@ -46,8 +42,6 @@ class Server:
 
     half: ServerHalf[Any]
     stop: StopRule
-    obeys: Collection[str] = frozenset()
-    sends_orders: bool = False
     finished: str = ""
     stalled: bool = False
     steps: int = 0
@@ -58,6 +52,11 @@ class Server:
     _named: float = field(default=inf, init=False)  # the tick that the half wanted last
     _measuring: float | None = field(default=None, init=False)  # the moment whose loss is wanted
     _diverged: set[int] = field(default_factory=set, init=False)  # pushed what is not finite
+
+    @property
+    def sends_orders(self) -> bool:
+        """Whether workers may be sent orders between replies."""
+        return bool(self.half.config.SENDS_ORDERS)
 
     @property
     def version(self) -> int:
@@ -244,7 +243,7 @@ class Server:
             return self._seats[worker].standing
         if worker not in self._seats:
             raise self._broken(f"orders for w{worker}, which takes no part")
-        if unknown := new.given - set(self.obeys):
+        if unknown := new.given - self.half.config.OBEYS:
             raise self._broken(f"ordered {', '.join(sorted(unknown))}, which no worker half obeys")
         return self._seats[worker].order(new)
 

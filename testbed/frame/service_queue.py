@@ -7,20 +7,12 @@ from dataclasses import dataclass
 
 @dataclass
 class ServiceQueue:
-    """Who has to wait for whom at a server that takes the same time for every request.
-
-    Attributes:
-        service_seconds: what it takes for one; 0 for a server at which nobody ever waits.
-    """
+    """Who waits for whom at a server that takes ``service_seconds`` for every request."""
 
     service_seconds: float
     _free_at: float = 0.0
 
     def take(self, now: float) -> float:
-        """A request has come. Returns when it has been served, those before it having been.
-
-        Args:
-            now: the time, not before that of the last request.
-        """
+        """A request has come. Returns when it has been served, after those before it."""
         self._free_at = max(now, self._free_at) + self.service_seconds
         return self._free_at

@@ -17,8 +17,7 @@ class StopRule:
     """When training ends; what is None does not end it.
 
     Attributes:
-        updates: at least so many updates are in the model.
-        steps: at least so many training steps went into these.
+        steps: at least so many training steps are in the model.
         time: emulated seconds since the start.
         accuracy: top-1 share of a measured evaluation, in [0, 1].
         loss: a measured evaluation's loss is at most that.
@@ -56,13 +55,7 @@ class StopRule:
 
 
 def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
-    """Why nobody can push any more.
-
-    Args:
-        waiting: how many workers wait for their reply.
-        awaited: whom they wait for.
-        silent: how many have fallen silent.
-    """
+    """Why nobody can push: so many workers wait for ``awaited``, or are silent."""
     if waiting:
         verb = "worker waits" if waiting == 1 else "workers wait"
         return f"stalled: {waiting} {verb} for {_names(awaited)}"

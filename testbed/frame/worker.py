@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,22 +34,14 @@ class Pull:
 
 @dataclass(frozen=True)
 class Take:
-    """Take samples from where they come, which may take its time.
-
-    Attributes:
-        count: how many.
-    """
+    """Take so many samples from where they come, which may take its time."""
 
     count: int
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Compute the gradient of the mean loss at the worker half's parameters.
-
-    Attributes:
-        samples: indices into the training set, shape (batch_size,).
-    """
+    """Compute the gradient of these samples' mean loss at the worker half's parameters."""
 
     samples: Samples
 
@@ -63,12 +55,7 @@ class Think:
 
 @dataclass(frozen=True, eq=False)
 class Push:
-    """Send an update and wait for the reply.
-
-    Attributes:
-        sequence: 1 for the first push; a repeat of the same push keeps its number.
-        update: what to send.
-    """
+    """Send an update and wait for the reply. Pushes are numbered from 1 on."""
 
     sequence: int
     update: Update
@@ -79,13 +66,7 @@ Action = Pull | Take | Step | Think | Push
 
 @dataclass(frozen=True, eq=False)
 class Arrived:
-    """A reply came, at emulated time ``now``.
-
-    Attributes:
-        now: when.
-        reply: the model; None means that training has ended.
-        standing: the orders in force when it was sent.
-    """
+    """A reply came, at emulated time ``now``; None means that training has ended."""
 
     now: float
     reply: Reply | None
@@ -121,22 +102,11 @@ Loop = Generator[Action, Outcome, None]
 _Own = TypeVar("_Own", Arrived, Taken, Computed, Passed)
 
 
-class Source(Protocol):
-    """Samples that are there at any time."""
-
-    def take(self, count: int) -> Samples:
-        """The next ``count`` of them."""
-
-
 @dataclass
 class Shard:
     """A worker's own training samples, in an order that is drawn anew for every local epoch.
 
     What is left of an epoch and is shorter than a batch begins the first batch of the next.
-
-    Attributes:
-        samples: indices of the training samples; at least one.
-        rng: shuffles them.
     """
 
     samples: Samples
@@ -149,7 +119,7 @@ class Shard:
         self._order = self.rng.permutation(self.samples)
 
     def take(self, count: int) -> Samples:
-        """See Source; without replacement within a local epoch."""
+        """The next ``count`` samples; without replacement within a local epoch."""
         while len(self._order) < count:
             self._order = np.concatenate([self._order, self.rng.permutation(self.samples)])
         taken, self._order = self._order[:count], self._order[count:]
@@ -161,7 +131,6 @@ class Worker:
     """One worker.
 
     Attributes:
-        half: the algorithm's worker half.
         stream: what the half is told of its samples.
         source: where they come from; None if the driver is to be asked.
         think: draws the emulated seconds between computing and pushing.
@@ -169,7 +138,7 @@ class Worker:
 
     half: WorkerHalf[Any]
     stream: Stream
-    source: Source | None
+    source: Shard | None
     think: Callable[[], float]
     _now: float = 0.0
     _sequence: int = 0

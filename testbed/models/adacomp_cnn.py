@@ -29,7 +29,6 @@ class AdaCompCnn(ModelConfig):
     name: Literal["adacomp-cnn"]
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        """See the base class."""
         from testbed.models.layers import Convolution, Dense, LayeredNetwork
 
         height, width = pooled(image_shape, 2, model=self.name)
@@ -44,7 +43,6 @@ class AdaCompCnn(ModelConfig):
         )
 
     def parameters(self, image_shape: ImageShape, classes: int) -> int:
-        """See the base class."""
         height, width = pooled(image_shape, 2, model=self.name)
         convolutions = convolution(image_shape[0], 32) + convolution(32, 32)
         return convolutions + dense(32 * height * width, 128, classes)

@@ -35,13 +35,12 @@ EVALUATION_BATCH = 50
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good a model is on some images.
+    """How good a model is on so many images.
 
     Attributes:
         loss: mean cross-entropy, in nats.
         top1: share of images whose label has the highest score.
         top5: share of images whose label is among the five highest scores.
-        images: how many images.
     """
 
     loss: float
@@ -102,11 +101,7 @@ class Network(ABC):
 
     @abstractmethod
     def bind(self, parameters: Vector) -> Bound:
-        """The network at ``parameters``, which are not copied.
-
-        Args:
-            parameters: float32, shape (N,), contiguous and writable.
-        """
+        """The network at ``parameters``, float32 (N,), contiguous and writable; not copied."""
 
 
 class ModelConfig(BaseModel, ABC):
@@ -116,12 +111,7 @@ class ModelConfig(BaseModel, ABC):
 
     @abstractmethod
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        """The network for images of this shape.
-
-        Args:
-            image_shape: channels, height, width.
-            classes: number of labels.
-            folder: the run's folder; the user's own files lie in its ``custom``.
+        """The network for images of this shape; the user's files lie in the folder's ``custom``.
 
         Raises:
             ScenarioError: this model cannot be built for such images, or the user's file is wrong.

@@ -23,7 +23,6 @@ class DigitsCnn(ModelConfig):
     name: Literal["digits-cnn"]
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        """See the base class."""
         from testbed.models.layers import Convolution, Dense, LayeredNetwork
 
         channels = image_shape[0]
@@ -38,6 +37,5 @@ class DigitsCnn(ModelConfig):
         )
 
     def parameters(self, image_shape: ImageShape, classes: int) -> int:
-        """See the base class."""
         height, width = pooled(image_shape, 1, model=self.name)
         return convolution(image_shape[0], 16) + dense(16 * height * width, 64, classes)

@@ -70,17 +70,10 @@ class Layer(ABC):
     def backward(
         self, at: Pair, kept: tuple[Tensor, ...], slope: Tensor, *, into: Pair, first: bool
     ) -> Tensor | None:
-        """Write the gradients of weight and bias to ``into``.
+        """Overwrite ``into`` with the gradients of weight and bias.
 
-        Args:
-            at: the tensors that ``forward`` was given.
-            kept: what ``forward`` returned beside its output.
-            slope: gradient of the loss by the layer's output.
-            into: where the gradients go; what was there is overwritten.
-            first: whether this is the first layer, which nothing needs the input's gradient of.
-
-        Returns:
-            The gradient by the layer's input, None for the first layer.
+        ``slope`` is the gradient of the loss by the layer's output, ``kept`` what ``forward``
+        returned beside that. Returns the gradient by the layer's input, None for the first layer.
         """
 
 

@@ -34,7 +34,6 @@ class Mlp(ModelConfig):
     hidden: Annotated[tuple[Width, ...], Field(min_length=1, max_length=16)] = (512, 512)
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        """See the base class."""
         from testbed.models.layers import Dense, LayeredNetwork
 
         widths = (prod(image_shape), *self.hidden, classes)
@@ -46,5 +45,4 @@ class Mlp(ModelConfig):
         )
 
     def parameters(self, image_shape: ImageShape, classes: int) -> int:
-        """See the base class."""
         return dense(prod(image_shape), *self.hidden, classes)

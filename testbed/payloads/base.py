@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 class Payload(ABC):
-    """What an update or a reply carries.
+    """What an update or a reply carries: a dataclass of arrays.
 
     Attributes:
         NUMBER: of its message in the proto's ``Payload``.
@@ -30,19 +30,19 @@ class Payload(ABC):
     TYPES: ClassVar[tuple[str, ...]]
 
     @classmethod
-    @abstractmethod
     def of(cls, arrays: Sequence[Array]) -> Self:
         """The payload of these arrays, one for each of ``TYPES``."""
+        return cls(*arrays)
 
     @property
-    @abstractmethod
     def arrays(self) -> tuple[Array, ...]:
         """What goes over the wire."""
+        return tuple(vars(self).values())
 
     @property
-    @abstractmethod
     def entries(self) -> int:
-        """How many entries of the vector it speaks of."""
+        """How many entries of the vector it speaks of: as many as its last array has."""
+        return self.arrays[-1].size
 
     @property
     def size(self) -> int:
@@ -54,6 +54,6 @@ class Payload(ABC):
         """Why it does not fit a vector of ``size`` entries; empty if it does."""
 
     @property
-    @abstractmethod
     def finite(self) -> bool:
         """Whether no value is NaN or infinite."""
+        return all(np.isfinite(array).all() for array in self.arrays)

@@ -11,12 +11,7 @@ from math import prod
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and shapes of a model's tensors, in the order they lie in the flat vector.
-
-    Attributes:
-        names: one name per tensor, such as ``conv1.weight``.
-        shapes: one shape per tensor.
-    """
+    """Names (such as ``conv1.weight``) and shapes of a model's tensors, in their order."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from testbed.payloads.base import Array, Indices, Payload, Vector
+from testbed.payloads.base import Indices, Payload, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,37 +26,16 @@ class Sparse(Payload):
     TYPES = ("<i4", "<f4")
 
     @classmethod
-    def of(cls, arrays: Sequence[Array]) -> Self:
-        """See Payload."""
-        return cls(*arrays)
-
-    @classmethod
     def nothing(cls) -> Self:
         """No entries at all: of a message that needs none, such as a vote."""
         return cls(np.empty(0, np.int32), np.empty(0, np.float32))
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """See Payload."""
-        return self.indices, self.values
-
-    @property
-    def entries(self) -> int:
-        """k."""
-        return self.values.size
-
     def flaw(self, size: int) -> str:
-        """See Payload."""
         if self.indices.size != self.values.size:
             return f"{self.indices.size} indices with {self.values.size} values"
         if not _ascending(self.indices, size):
             return f"indices must increase strictly within [0, {size})"
         return ""
-
-    @property
-    def finite(self) -> bool:
-        """See Payload."""
-        return bool(np.isfinite(self.values).all())
 
 
 def _ascending(indices: Indices, size: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a role is told when it is launched."""
+"""What a role is told when it is launched, and how it reaches the parameter server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import NodeError
-from testbed.rpc.client import PATIENCE_SECONDS
+from testbed.experiment import Experiment
+from testbed.rpc.client import PATIENCE_SECONDS, Connection
+from testbed.rpc.limits import Limits
+from testbed.scenario.schema import Link
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,32 @@ class Arguments:
     def socket(self) -> Path:
         """The unix socket for snapshots and reports."""
         return self.ps_folder / "ps.sock"
+
+
+def connect(address: str, arguments: Arguments, *, experiment: Experiment) -> Connection:
+    """A role's connection to the parameter server."""
+    return Connection(
+        address,
+        token=arguments.token,
+        limits=limits(experiment),
+        patience_seconds=arguments.patience_seconds,
+    )
+
+
+def limits(experiment: Experiment) -> Limits:
+    """What one connection allows, given the model and the links of the scenario.
+
+    A ping may have to wait for the whole model on the thinnest link, and for the models of all
+    workers on the parameter server's.
+    """
+    scenario, size = experiment.scenario, experiment.network.layout.size
+    slowest = max(_seconds_per_byte(member.link) for member in scenario.workers.classes.values())
+    shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
+    emulated_seconds = 4 * size * max(slowest, shared)
+    return Limits.of(size, transfer_seconds=emulated_seconds / scenario.time_scale)
+
+
+def _seconds_per_byte(link: Link) -> float:
+    """Of a link's thinner direction, in emulated time; 0 if neither has a rate."""
+    rates = (direction.rate for direction in (link.up, link.down))
+    return max((1 / rate.bytes_per_second for rate in rates if rate is not None), default=0.0)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 
 
+@dataclass
 class Clock:
     """Counts from the start of the training.
 
-    Args:
+    Attributes:
         time_scale: emulated seconds per real second.
         steady: real seconds from any origin, never set back.
     """
 
-    def __init__(self, time_scale: float, *, steady: Callable[[], float] = time.monotonic) -> None:
-        self.time_scale = time_scale
-        self.steady = steady
-        self._start: float | None = None
+    time_scale: float
+    steady: Callable[[], float] = time.monotonic
+    _start: float | None = None
 
     def start(self, now: float = 0.0) -> None:
         """The emulated time is ``now`` at this moment."""
@@ -45,3 +48,11 @@ class Clock:
     def real(self, emulated: float) -> float:
         """How long emulated seconds really take."""
         return emulated / self.time_scale
+
+
+async def wait(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event, but no longer than that (None: for ever). Returns whether it has come."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from testbed.algorithms.base import Reply, Samples, Update
+from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.errors import NodeError
 from testbed.frame.record import Timing
@@ -33,57 +33,34 @@ DEADLINE_SECONDS = 10.0
 """Of one attempt of a call that nobody holds back."""
 
 
-@dataclass
-class Cycle:
-    """Emulated seconds since the last push went out; see ``Timing``."""
-
-    compute: float = 0.0
-    late: float = 0.0
-    think: float = 0.0
-
-
+@dataclass(kw_only=True)
 class Device:
-    """One worker's hands.
+    """Does what one worker's loop asks for.
 
-    Args:
-        index: number of the worker.
+    Attributes:
         bound: the network at the worker half's parameters.
-        data: the training set.
         fingerprint: of the model's layout.
         size: number of parameters.
-        speed: emulated time of one step, or None for as fast as it goes.
-        connection: to the parameter server.
+        speed: emulated seconds of one step, or None for as fast as it goes.
         clock: set by the first reply.
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
             which come meanwhile are seen before that; else selection counts as part of the step.
         sleep: lets real seconds pass.
     """
 
-    def __init__(
-        self,
-        index: int,
-        *,
-        bound: Bound,
-        data: Prepared,
-        fingerprint: int,
-        size: int,
-        speed: float | None,
-        connection: Connection,
-        clock: Clock,
-        paced_first: bool = False,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._index = index
-        self._bound = bound
-        self._data = data
-        self._fingerprint = fingerprint
-        self._size = size
-        self._speed = speed
-        self._connection = connection
-        self._clock = clock
-        self._paced_first = paced_first
-        self._sleep = sleep
-        self._cycle = Cycle()
+    index: int
+    bound: Bound
+    data: Prepared
+    fingerprint: int
+    size: int
+    speed: float | None
+    connection: Connection
+    clock: Clock
+    paced_first: bool = False
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self._compute = self._late = self._think = 0.0  # since the last push went out, emulated
         self._transfer = self._blocked = 0.0  # of the call that brought the model
         self._step_began: float | None = None
 
@@ -94,8 +71,8 @@ class Device:
             RejectedError: the server does not want this worker.
             NodeError: the server cannot be reached.
         """
-        request = ps_pb2.JoinRequest(worker=self._index, fingerprint=self._fingerprint)
-        self._connection.call(
+        request = ps_pb2.JoinRequest(worker=self.index, fingerprint=self.fingerprint)
+        self.connection.call(
             methods.JOIN, request.SerializeToString(), deadline_seconds=DEADLINE_SECONDS
         )
 
@@ -105,8 +82,8 @@ class Device:
         Raises:
             NodeError: the server did not answer in time.
         """
-        request = ps_pb2.LeaveRequest(worker=self._index)
-        self._connection.call(
+        request = ps_pb2.LeaveRequest(worker=self.index)
+        self.connection.call(
             methods.LEAVE,
             request.SerializeToString(),
             deadline_seconds=deadline_seconds,
@@ -123,20 +100,24 @@ class Device:
         self._finish_step()
         match action:
             case Pull():
-                message = ps_pb2.PullRequest(worker=self._index).SerializeToString()
+                message = ps_pb2.PullRequest(worker=self.index).SerializeToString()
                 return self._fetch(methods.PULL, message)
             case Take():
                 raise AssertionError("a worker's samples come from its shard")
             case Step(samples):
                 return self._step(samples)
             case Think(seconds):
-                began = self._clock.steady()
-                self._sleep(self._clock.real(seconds))
-                self._cycle.think += self._clock.emulated(self._clock.steady() - began)
-                return Passed(self._clock.now)
+                began = self.clock.steady()
+                self.sleep(self.clock.real(seconds))
+                self._think += self.clock.emulated(self.clock.steady() - began)
+                return Passed(self.clock.now)
             case Push(sequence, update):
-                message = encode_push(self._push(sequence, update)).data
-                self._cycle = Cycle()
+                timing = Timing(
+                    self._compute, self._late, self._think, self._transfer, self._blocked
+                )
+                push = messages.Push(self.index, sequence, self.fingerprint, update, timing)
+                message = encode_push(push).data
+                self._compute = self._late = self._think = 0.0
                 return self._fetch(methods.EXCHANGE, message)
 
     def _step(self, samples: Samples) -> Computed:
@@ -144,51 +125,36 @@ class Device:
 
         What the loop is told of the time is the end of the step as the device class has it.
         """
-        self._step_began = self._clock.steady()
-        _, gradient = self._bound.loss_and_gradient(*self._data.batch(samples))
-        if self._paced_first:
+        self._step_began = self.clock.steady()
+        _, gradient = self.bound.loss_and_gradient(*self.data.batch(samples))
+        if self.paced_first:
             self._finish_step()
-            return Computed(self._clock.now, gradient)
-        taken = self._clock.emulated(self._clock.steady() - self._step_began)
-        return Computed(self._clock.now + max(0.0, (self._speed or 0.0) - taken), gradient)
+            return Computed(self.clock.now, gradient)
+        taken = self.clock.emulated(self.clock.steady() - self._step_began)
+        return Computed(self.clock.now + max(0.0, (self.speed or 0.0) - taken), gradient)
 
     def _finish_step(self) -> None:
         """Wait for what the step just made really took less than the device class takes."""
         if self._step_began is None:
             return
         began, self._step_began = self._step_began, None
-        taken = self._clock.emulated(self._clock.steady() - began)
-        if self._speed is not None:
-            self._cycle.late += max(0.0, taken - self._speed)
-            if taken < self._speed:
-                self._sleep(self._clock.real(self._speed - taken))
-                taken = self._clock.emulated(self._clock.steady() - began)
-        self._cycle.compute += taken
-
-    def _push(self, sequence: int, update: Update) -> messages.Push:
-        timing = Timing(
-            compute=self._cycle.compute,
-            late=self._cycle.late,
-            think=self._cycle.think,
-            transfer=self._transfer,
-            blocked=self._blocked,
-        )
-        return messages.Push(self._index, sequence, self._fingerprint, update, timing)
+        taken = self.clock.emulated(self.clock.steady() - began)
+        if self.speed is not None:
+            self._late += max(0.0, taken - self.speed)
+            if taken < self.speed:
+                self.sleep(self.clock.real(self.speed - taken))
+                taken = self.clock.emulated(self.clock.steady() - began)
+        self._compute += taken
 
     def _fetch(self, method: str, message: bytes) -> Arrived:
         """Call and take the model; without a deadline, for the algorithm may hold it back."""
-        began = self._clock.steady()
-        delivery = decode_delivery(self._connection.call(method, message, attempt_field=ATTEMPT))
-        taken = self._clock.emulated(self._clock.steady() - began)
+        began = self.clock.steady()
+        delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
+        taken = self.clock.emulated(self.clock.steady() - began)
         self._blocked = delivery.blocked
         self._transfer = max(0.0, taken - delivery.blocked)
-        if not self._clock.started:
-            self._clock.start(delivery.time)
-        if delivery.reply is not None:
-            self._check(delivery.reply)
-        return Arrived(self._clock.now, delivery.reply, delivery.standing)
-
-    def _check(self, reply: Reply) -> None:
-        """A reply must fit the model."""
-        if flaw := reply.model.flaw(self._size):
+        if not self.clock.started:
+            self.clock.start(delivery.time)
+        if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
             raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
+        return Arrived(self.clock.now, delivery.reply, delivery.standing)

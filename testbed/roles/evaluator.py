@@ -7,13 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from testbed.algorithms.base import Samples
-from testbed.datasets import Prepared
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
-from testbed.models import Bound, Evaluation
-from testbed.roles.arguments import Arguments
-from testbed.roles.connection import limits
+from testbed.models import Evaluation
+from testbed.roles.arguments import Arguments, connect
 from testbed.roles.process import run
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
@@ -40,19 +37,14 @@ def _main(arguments: Arguments) -> None:
     schedule, due, final = experiment.schedule(), Due(), False
     with (
         unix_address(arguments.socket) as address,
-        Connection(
-            address,
-            token=arguments.token,
-            limits=limits(experiment),
-            patience_seconds=arguments.patience_seconds,
-        ) as connection,
+        connect(address, arguments, experiment=experiment) as connection,
     ):
         while not final:
             snapshot = _take(connection, due)
             parameters[:] = snapshot.model.values
             final = snapshot.final
-            samples = slice(None) if final else chosen
-            measured = _measure(bound, experiment.data, samples)
+            samples, data = slice(None) if final else chosen, experiment.data
+            measured = bound.evaluate(data.test_images[samples], data.test_labels[samples])
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)
 
@@ -63,17 +55,6 @@ def _take(connection: Connection, due: Due) -> Snapshot:
     return decode_snapshot(connection.call(methods.SNAPSHOT, request.SerializeToString()))
 
 
-def _measure(bound: Bound, data: Prepared, samples: Samples | slice) -> Evaluation:
-    return bound.evaluate(data.test_images[samples], data.test_labels[samples])
-
-
 def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) -> None:
-    report = ps_pb2.ReportRequest(
-        version=snapshot.version,
-        loss=measured.loss,
-        top1=measured.top1,
-        top5=measured.top5,
-        images=measured.images,
-        final=snapshot.final,
-    )
+    report = ps_pb2.ReportRequest(version=snapshot.version, final=snapshot.final, **vars(measured))
     connection.call(methods.REPORT, report.SerializeToString(), deadline_seconds=DEADLINE_SECONDS)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 from testbed.frame.server import Server
 from testbed.rpc.codec import encode_orders
 
 
+@dataclass
 class OrderStreams:
-    """At most one stream for a worker.
+    """At most one stream for a worker; the server knows the orders in force."""
 
-    Args:
-        server: knows the orders in force.
-    """
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._news: dict[int, asyncio.Event] = {}  # of those that follow
+    server: Server
+    _news: dict[int, asyncio.Event] = field(default_factory=dict)  # of those that follow
 
     async def follow(self, worker: int, after: int) -> AsyncIterator[bytes]:
         """A worker's orders, whenever they are newer than those numbered ``after``."""
         self.end(worker)
         news = self._news[worker] = asyncio.Event()
         while self._news.get(worker) is news:
-            standing = self._server.standing(worker)
+            standing = self.server.standing(worker)
             if standing.number > after:
                 after = standing.number
                 yield encode_orders(standing)

@@ -22,7 +22,7 @@ PORT = 5001
 MESSAGE_BYTES = 17_000
 MESSAGES = 3
 LONG_MESSAGE_SECONDS = 2.0
-"""A link on which a message takes longer carries one each way."""
+"""Where a message takes longer, one each way must do."""
 
 TRIPS = 21
 TRIP_SPACING_SECONDS = 0.02
@@ -72,10 +72,10 @@ def probe(server: str, *, up: float | None, down: float | None) -> dict[str, flo
         return {
             "round_trip_seconds": median(trips) if trips else None,
             "round_trips": len(trips),
-            "message_up_seconds": median(_push(control) for _ in range(_messages(up))),
-            "message_down_seconds": median(_pull(control) for _ in range(_messages(down))),
-            "up_bits_per_second": _fill_up(control, connection, (server, port), up),
-            "down_bits_per_second": _fill_down(control, connection, down),
+            "message_up_seconds": _exchange(control, PUSH + bytes(MESSAGE_BYTES - 1), 1),
+            "message_down_seconds": _exchange(control, PULL, MESSAGE_BYTES),
+            "up_bits_per_second": _fill(control, connection, up, peer=(server, port)),
+            "down_bits_per_second": _fill(control, connection, down, peer=None),
         }
 
 
@@ -108,50 +108,36 @@ def _take_trip(
     return True
 
 
-def _messages(rate: float | None) -> int:
-    long = rate is not None and 8 * MESSAGE_BYTES / rate > LONG_MESSAGE_SECONDS
-    return 1 if long else MESSAGES
+def _exchange(control: socket.socket, message: bytes, answer_bytes: int) -> float:
+    """Seconds from the message's first byte out to the answer's last byte in; a median."""
+    seconds = []
+    for _ in range(MESSAGES):
+        begin = time.monotonic()
+        control.sendall(message)
+        _take(control, answer_bytes)
+        seconds.append(time.monotonic() - begin)
+        if seconds[0] > LONG_MESSAGE_SECONDS:
+            break
+    return median(seconds)
 
 
-def _push(control: socket.socket) -> float:
-    """Seconds from the message's first byte out to the word that it has come."""
-    begin = time.monotonic()
-    control.sendall(PUSH + bytes(MESSAGE_BYTES - 1))
-    _take(control, 1)
-    return time.monotonic() - begin
-
-
-def _pull(control: socket.socket) -> float:
-    """Seconds from the word out to the message's last byte."""
-    begin = time.monotonic()
-    control.sendall(PULL)
-    _take(control, MESSAGE_BYTES)
-    return time.monotonic() - begin
-
-
-def _fill_up(
+def _fill(
     control: socket.socket,
     connection: socket.socket,
-    peer: tuple[str, int],
     rate: float | None,
+    *,
+    peer: tuple[str, int] | None,
 ) -> float | None:
+    """Fill the way up to ``peer``, or the way down; returns what came through a second."""
     if rate is None or rate > FASTEST:
         return None
     stream = Stream.through(rate)
-    control.sendall(FILL_UP + STREAM.pack(stream.link, stream.seconds, stream.payload))
+    control.sendall((FILL_DOWN if peer is None else FILL_UP) + STREAM.pack(*stream))
+    if peer is None:
+        return stream.receive(connection)
     stream.send(connection, peer)
     found: float = RATE.unpack(_take(control, RATE.size))[0]
     return found or None
-
-
-def _fill_down(
-    control: socket.socket, connection: socket.socket, rate: float | None
-) -> float | None:
-    if rate is None or rate > FASTEST:
-        return None
-    stream = Stream.through(rate)
-    control.sendall(FILL_DOWN + STREAM.pack(stream.link, stream.seconds, stream.payload))
-    return stream.receive(connection)
 
 
 def _echo(echoes: socket.socket) -> None:

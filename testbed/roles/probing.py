@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 STREAM_SECONDS = 0.8
 LONGEST_STREAM_SECONDS = 4.0
@@ -29,8 +29,7 @@ SO_TIMESTAMPNS = 35
 TIME = struct.Struct("@qq")
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(NamedTuple):
     """Datagrams at one pace.
 
     Attributes:
@@ -86,9 +85,7 @@ class Stream:
 def rate_of(arrivals: list[tuple[float, int]], burst_bytes: float) -> float | None:
     """Bits per second of Ethernet frames, once the link's burst is through.
 
-    Args:
-        arrivals: when each came, and its payload's bytes.
-        burst_bytes: what may have come faster than the link at the beginning.
+    Of every arrival its time and its payload's bytes are given.
     """
     passed = 0
     for start, (_, size) in enumerate(arrivals):

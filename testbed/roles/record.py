@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from testbed.algorithms.base import Applied
+from testbed.events.kinds import Done
 from testbed.frame.record import UpdateRecord
 from testbed.roles.clock import Clock
 from testbed.rpc.messages import Push
 from testbed.telemetry.spool import SpoolWriter
-
-
-@dataclass
-class Tally:
-    """Pushes that are no rows, by what became of them, and how requests were served.
-
-    Attributes:
-        repeated: came again after a lost connection, and were not applied again.
-        repeated_bytes: their payload.
-        dropped: came after the end.
-        dropped_bytes: their payload.
-        served: requests that took their turn at a server that takes time for each.
-        served_late: those that were served later than the one behind them should have been.
-    """
-
-    repeated: int = 0
-    repeated_bytes: int = 0
-    dropped: int = 0
-    dropped_bytes: int = 0
-    served: int = 0
-    served_late: int = 0
 
 
 @dataclass
@@ -39,15 +20,12 @@ class Record:
 
     Attributes:
         spool: where the rows go.
-        clock: of the training.
-        tally: see Tally.
-        updates: see UpdateRecord.
+        tally: pushes that are no rows, and how requests were served; by the names in ``Done``.
     """
 
     spool: SpoolWriter
     clock: Clock
-    tally: Tally = field(default_factory=Tally)
-    updates: UpdateRecord = field(init=False)
+    tally: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.updates = UpdateRecord(self.spool.append)
@@ -70,25 +48,17 @@ class Record:
 
     def ignored(self, push: Push, *, late: bool) -> None:
         """A push was not accepted: it came after the end (late), or not for the first time."""
-        if late:
-            self.tally.dropped += 1
-            self.tally.dropped_bytes += push.payload_bytes
-        else:
-            self.tally.repeated += 1
-            self.tally.repeated_bytes += push.payload_bytes
+        what = "dropped" if late else "repeated"
+        self.tally[what] += 1
+        self.tally[f"{what}_bytes"] += push.payload_bytes
 
     def served(self, *, late: bool) -> None:
         """A request has had its turn; late if the host was not fast enough for it."""
-        self.tally.served += 1
-        self.tally.served_late += late
+        self.tally["served"] += 1
+        self.tally["served_late"] += late
 
-    def totals(self) -> dict[str, int]:
-        """All sums, by name; what no round was complete for at the end counts as dropped."""
-        sums = asdict(self.tally)
-        sums["dropped"] += self.updates.pending
-        sums["dropped_bytes"] += self.updates.pending_bytes
-        return {
-            "applied": self.updates.applied,
-            "applied_bytes": self.updates.applied_bytes,
-            **sums,
-        }
+    def done(self, *, evaluated: bool) -> Done:
+        """All sums; what no round was complete for at the end counts as dropped."""
+        updates = self.updates
+        sums = self.tally + Counter(dropped=updates.pending, dropped_bytes=updates.pending_bytes)
+        return Done(evaluated, updates.applied, updates.applied_bytes, **sums)

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 
 from testbed.algorithms.base import Measured
 from testbed.events.kinds import Evaluated, Incomplete, Rejected
-from testbed.roles.snapshots import Snapshots
 from testbed.roles.training import Training
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import LARGEST_COUNT, LARGEST_NUMBER, decode_push, parse
 from testbed.rpc.service import INCOMPLETE, Behaviour, Call, Refusal, Streaming
 from testbed.rpc.wire import MalformedError
-from testbed.telemetry.events import EventLog
 
 MOST_REFUSALS = 1000  # of one node, written one by one; beyond it they are only counted
 LONGEST_REASON = 1000  # characters
@@ -24,17 +22,9 @@ LONGEST_REASON = 1000  # characters
 
 @dataclass
 class Servicer:
-    """Answers every method of the contract.
-
-    Attributes:
-        training: see Training.
-        snapshots: see Snapshots.
-        log: where refusals and evaluations are written.
-    """
+    """Answers every method of the contract; refusals and evaluations go to the training's log."""
 
     training: Training
-    snapshots: Snapshots
-    log: EventLog
     _nodes: dict[str, str] = field(default_factory=dict)  # by peer
     _refusals: Counter[str | None] = field(default_factory=Counter)
 
@@ -42,29 +32,29 @@ class Servicer:
     def for_workers(self) -> Mapping[str, Behaviour]:
         """The methods of ParameterServer."""
         return {
-            methods.JOIN: self.join,
-            methods.PULL: self.pull,
-            methods.EXCHANGE: self.exchange,
-            methods.LEAVE: self.leave,
+            methods.JOIN: self._join,
+            methods.PULL: self._pull,
+            methods.EXCHANGE: self._exchange,
+            methods.LEAVE: self._leave,
         }
 
     @property
     def streams_for_workers(self) -> Mapping[str, Streaming]:
         """Those of its methods that send several messages, where the algorithm has them."""
-        return {methods.FOLLOW_ORDERS: self.follow_orders} if self.training.sends_orders else {}
+        streams = {methods.FOLLOW_ORDERS: self._follow_orders}
+        return streams if self.training.server.sends_orders else {}
 
     @property
     def for_management(self) -> Mapping[str, Behaviour]:
         """The methods of Management."""
         return {
-            methods.SNAPSHOT: self.snapshot,
-            methods.REPORT: self.report,
-            methods.REMOVE: self.remove,
-            methods.SILENCE: self.silence,
+            methods.SNAPSHOT: self._snapshot,
+            methods.REPORT: self._report,
+            methods.REMOVE: self._remove,
+            methods.SILENCE: self._silence,
         }
 
-    async def join(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _join(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.JoinRequest, message)
         self._name(call, request.worker)
         version = self.training.join(request.worker, request.fingerprint)
@@ -72,54 +62,50 @@ class Servicer:
             self._nodes[call.peer] = call.node
         return ps_pb2.JoinReply(version=version).SerializeToString()
 
-    async def pull(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _pull(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.PullRequest, message)
         self._name(call, request.worker)
         return await self.training.pull(request.worker, request.attempt)
 
-    async def exchange(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _exchange(self, message: bytes, call: Call) -> bytes:
         push = decode_push(message)
         self._name(call, push.worker)
         return await self.training.exchange(push)
 
-    async def follow_orders(self, message: bytes, call: Call) -> AsyncIterator[bytes]:
-        """See the contract."""
+    async def _follow_orders(self, message: bytes, call: Call) -> AsyncIterator[bytes]:
         request = parse(ps_pb2.FollowOrdersRequest, message)
         self._name(call, request.worker)
         async for orders in self.training.follow_orders(request.worker, request.after):
             yield orders
 
-    async def leave(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _leave(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.LeaveRequest, message)
         self._name(call, request.worker)
         self.training.leave(request.worker)
         return ps_pb2.LeaveReply().SerializeToString()
 
-    async def snapshot(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _snapshot(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.SnapshotRequest, message)
         call.node = "evaluator"
         if math.isnan(request.least_seconds):
             raise MalformedError("least_seconds is not a number")
-        answer = self.snapshots.ask(request.least_version, request.least_seconds)
+        snapshots = self.training.snapshots
+        answer = snapshots.ask(request.least_version, request.least_seconds)
         try:
             self.training.look()
             return await answer
         finally:
-            self.snapshots.withdraw(answer)
+            snapshots.withdraw(answer)
 
-    async def report(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _report(self, message: bytes, call: Call) -> bytes:
         report = parse(ps_pb2.ReportRequest, message)
         call.node = "evaluator"
         if not (0 <= report.top1 <= 1 and 0 <= report.top5 <= 1):
             raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected shares")
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
-        taken, first = self.snapshots.reported(report.version, final=report.final)
+        snapshots = self.training.snapshots
+        taken, first = snapshots.reported(report.version, final=report.final)
         if first:
             evaluated = Evaluated(
                 time_seconds=taken.time,
@@ -131,16 +117,15 @@ class Servicer:
                 images=report.images,
                 final=report.final,
             )
-            self.log.write(evaluated)
+            self.training.log.write(evaluated)
             if report.final:
-                self.snapshots.concluded.set()
+                snapshots.concluded.set()
             else:
                 measured = Measured(taken.time, report.version, report.loss)
                 self.training.measured(measured, accuracy=report.top1)
         return ps_pb2.ReportReply().SerializeToString()
 
-    async def remove(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _remove(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.RemoveRequest, message)
         call.node = "controller"
         if (length := len(request.reason)) > LONGEST_REASON:
@@ -148,8 +133,7 @@ class Servicer:
         self.training.remove(request.worker, request.reason)
         return ps_pb2.RemoveReply().SerializeToString()
 
-    async def silence(self, message: bytes, call: Call) -> bytes:
-        """See the contract."""
+    async def _silence(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.SilenceRequest, message)
         call.node = "controller"
         self.training.silence(request.worker, silent=request.silent)
@@ -164,7 +148,7 @@ class Servicer:
             return
         kind = Incomplete if refusal.code == INCOMPLETE else Rejected
         method = call.method.rpartition("/")[2]
-        self.log.write(kind(node, refusal.reason, call.peer, method, refusal.code))
+        self.training.log.write(kind(node, refusal.reason, call.peer, method, refusal.code))
 
     def _name(self, call: Call, worker: int) -> None:
         call.node = self.training.node(worker)

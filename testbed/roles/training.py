@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from math import inf
 from typing import Never
 
@@ -19,7 +19,7 @@ from testbed.events.kinds import Finished, Joined, Left, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
-from testbed.roles.clock import Clock
+from testbed.roles.clock import Clock, wait
 from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Moment, Snapshots
@@ -38,83 +38,53 @@ class _Waiting:
     since: float  # steady
 
 
+@dataclass(kw_only=True, eq=False)
 class Training:
     """The one thing that talks to ``frame.Server``.
 
     Attributes:
-        ended: set when training has ended.
-        drained: set when, after that, every worker that has not left was told so.
-
-    Args:
-        server: the frame's loop.
-        queue: the queue of requests in front of it.
+        queue: of the requests in front of the server.
         workers: how many must join before the training starts.
         fingerprint: of the model's layout.
         clock: started when all have joined.
-        log: of the events.
-        record: of what becomes of pushes.
-        snapshots: looked after whenever the model has changed.
+        started: set when all workers have joined.
+        ended: set when training has ended.
+        drained: set when, after that, every worker that has not left was told so.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        *,
-        queue: ServiceQueue,
-        workers: int,
-        fingerprint: int,
-        clock: Clock,
-        log: EventLog,
-        record: Record,
-        snapshots: Snapshots,
-    ) -> None:
+    server: Server
+    queue: ServiceQueue
+    workers: int
+    fingerprint: int
+    clock: Clock
+    log: EventLog
+    record: Record
+    snapshots: Snapshots = field(default_factory=Snapshots)
+
+    def __post_init__(self) -> None:
+        self.started = asyncio.Event()
         self.ended = asyncio.Event()
         self.drained = asyncio.Event()
-        self._server = server
-        self._queue = queue
-        self._workers = workers
-        self._fingerprint = fingerprint
-        self._clock = clock
-        self._log = log
-        self._record = record
-        self._snapshots = snapshots
-        self._started = asyncio.Event()
         self._end: float | None = None  # when the training ended, emulated
         self._present: set[int] = set()  # joined and not left
         self._removed: set[int] = set()  # and not joined again
         self._told: set[int] = set()  # of the end
         self._waiting: dict[int, _Waiting] = {}
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
-        self._orders = OrderStreams(server)
+        self._orders = OrderStreams(self.server)
         self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
 
     @property
-    def version(self) -> int:
-        """Updates applied so far."""
-        return self._server.version
-
-    @property
-    def sends_orders(self) -> bool:
-        """Whether workers may follow their orders."""
-        return self._server.sends_orders
-
-    @property
-    def started(self) -> bool:
-        """Whether all workers have joined."""
-        return self._started.is_set()
-
-    @property
     def untold(self) -> list[int]:
         """Workers that could be told that the training has ended, and were not."""
-        return sorted(
-            worker for worker in self._present - self._told if not self._server.is_silent(worker)
-        )
+        left = self._present - self._told
+        return sorted(worker for worker in left if not self.server.is_silent(worker))
 
     def node(self, worker: int) -> str | None:
         """A worker's name; None if the scenario has no such worker."""
-        return f"w{worker}" if worker < self._workers else None
+        return f"w{worker}" if worker < self.workers else None
 
     def join(self, worker: int, fingerprint: int) -> int:
         """A worker takes part; the last one starts the training. Returns the version.
@@ -124,21 +94,21 @@ class Training:
         """
         self._check_number(worker)
         self._check_fingerprint(worker, fingerprint)
-        self._server.join(worker)
+        self.server.join(worker)
         self._latest.pop(worker, None)
         self._removed.discard(worker)
         if worker not in self._present:
             self._present.add(worker)
             self._told.discard(worker)
-            self._log.write(Joined(f"w{worker}"))
-        if len(self._present) == self._workers and not self._started.is_set():
-            self._clock.start()
-            self._log.write(Started())
-            self._started.set()
-            self._server.begin(self._clock.now)
-            self._snapshots.want(self._moment())
+            self.log.write(Joined(f"w{worker}"))
+        if len(self._present) == self.workers and not self.started.is_set():
+            self.clock.start()
+            self.log.write(Started())
+            self.started.set()
+            self.server.begin(self.clock.now)
+            self.snapshots.want(self._moment())
             self._carry_out(Effects())
-        return self.version
+        return self.server.version
 
     async def pull(self, worker: int, attempt: int = 0) -> bytes:
         """A ModelReply, as soon as the training has started and the worker may go on.
@@ -148,15 +118,14 @@ class Training:
             SupersededError: a newer call of the worker's has overtaken this one, or its removal.
         """
         self._check_order(worker, (0, attempt))
-        if worker not in self._present:
-            raise RejectedError(f"worker {worker} is unknown: it has not joined")
+        self._check_joined(worker)
         self._latest[worker] = (0, attempt)
         with self._wait(worker) as answer:
-            await self._started.wait()
+            await self.started.wait()
             await self._take_turn()
             self._check_order(worker, (0, attempt))
             self._catch_up()
-            self._carry_out(self._server.pull(worker, self._clock.now))
+            self._carry_out(self.server.pull(worker, self.clock.now))
             return await answer
 
     async def exchange(self, push: Push) -> bytes:
@@ -166,51 +135,47 @@ class Training:
             RejectedError: the push does not fit; nothing was applied.
             SupersededError: a newer call of the worker's has overtaken this one, or its removal.
         """
-        came, call = self._clock.steady(), (push.sequence, push.attempt)
+        came, call = self.clock.steady(), (push.sequence, push.attempt)
         self._check_fingerprint(push.worker, push.fingerprint)
         self._check_order(push.worker, call)
         await self._take_turn()
         self._check_order(push.worker, call)
         self._catch_up()
-        effects = self._server.push(
-            push.worker, push.sequence, update=push.update, now=self._clock.now
+        effects = self.server.push(
+            push.worker, push.sequence, update=push.update, now=self.clock.now
         )
         self._latest[push.worker] = call
         if effects.accepted:
-            self._record.accepted(push)
+            self.record.accepted(push)
         else:
-            self._record.ignored(push, late=bool(self._server.finished))
+            self.record.ignored(push, late=bool(self.server.finished))
         with self._wait(push.worker, since=came) as answer:
             self._carry_out(effects)
             return await answer
 
-    async def follow_orders(self, worker: int, after: int) -> AsyncIterator[bytes]:
+    def follow_orders(self, worker: int, after: int) -> AsyncIterator[bytes]:
         """A worker's orders, whenever they are newer than those numbered ``after``.
 
         Raises:
             RejectedError: the worker has not joined.
         """
-        if worker not in self._present:
-            raise RejectedError(f"worker {worker} is unknown: it has not joined")
-        async for orders in self._orders.follow(worker, after):
-            yield orders
+        self._check_joined(worker)
+        return self._orders.follow(worker, after)
 
     def leave(self, worker: int, *, reason: str | None = None) -> None:
-        """A worker takes no part any more. Leaving twice is harmless.
+        """A worker takes no part any more, for a reason if it did not say so itself.
 
-        Args:
-            worker: which.
-            reason: why, of one that did not say so itself.
+        Leaving twice is harmless.
         """
         self._catch_up()
-        effects = self._server.leave(worker, self._clock.now)
+        effects = self.server.leave(worker, self.clock.now)
         self._orders.end(worker)
         self._stopped.pop(worker, None)
         self._supersede(worker)
         self._latest.pop(worker, None)
         if worker in self._present:
             self._present.discard(worker)
-            self._log.write(Left(f"w{worker}", reason))
+            self.log.write(Left(f"w{worker}", reason))
         self._carry_out(effects)
 
     def remove(self, worker: int, reason: str) -> None:
@@ -233,101 +198,101 @@ class Training:
         """
         self._check_number(worker)
         if silent:
-            self._stopped.setdefault(worker, self._clock.steady())
+            self._stopped.setdefault(worker, self.clock.steady())
         else:
             self._stopped.pop(worker, None)
-            self._carry_out(self._server.wake(worker, self._clock.now))
+            self._carry_out(self.server.wake(worker, self.clock.now))
         self._rescheduled.set()
 
     def measured(self, measured: Measured, *, accuracy: float) -> None:
         """The evaluator has measured a snapshot."""
-        if self._started.is_set():
+        if self.started.is_set():
             self._catch_up()
-            now = self._clock.now
-            self._carry_out(self._server.measured(measured, accuracy=accuracy, now=now))
+            now = self.clock.now
+            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=now))
 
     async def keep_time(self) -> Never:
         """Call ``tick`` whenever it is due."""
         while True:
             self._rescheduled.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds_to_tick()):
-                    await self._rescheduled.wait()
-                    continue
-            self.tick()
+            if not await wait(self._rescheduled, self._seconds_to_tick()):
+                self.tick()
 
     def tick(self) -> None:
         """What is due by now: the algorithm's tick, the end, workers that count as silent."""
-        since = self._clock.steady() - SILENT_SECONDS
+        since = self.clock.steady() - SILENT_SECONDS
         for worker in [one for one, began in self._stopped.items() if began <= since]:
             del self._stopped[worker]
-            self._log.write(Silent(f"w{worker}"))
-            self._carry_out(self._server.silence(worker, self._clock.now))
-        if self._started.is_set():
-            self._carry_out(self._server.tick(self._clock.now))
+            self.log.write(Silent(f"w{worker}"))
+            self._carry_out(self.server.silence(worker, self.clock.now))
+        if self.started.is_set():
+            self._carry_out(self.server.tick(self.clock.now))
 
     def _catch_up(self) -> None:
         """A tick comes before whatever comes later, also where the event loop is late with it."""
-        if self._tick_at <= self._clock.now:
+        if self._tick_at <= self.clock.now:
             self.tick()
 
     def _seconds_to_tick(self) -> float | None:
         """Real seconds until then; None if nothing is planned."""
-        silent = min(self._stopped.values(), default=inf) + SILENT_SECONDS - self._clock.steady()
-        tick = self._clock.real(self._tick_at - self._clock.now)
+        silent = min(self._stopped.values(), default=inf) + SILENT_SECONDS - self.clock.steady()
+        tick = self.clock.real(self._tick_at - self.clock.now)
         soonest = min(silent, tick)
         return None if soonest == inf else max(0.0, soonest)
 
     def _carry_out(self, effects: Effects) -> None:
         """Do what a call to the server has led to."""
-        self._record.applied(effects.applied)
+        self.record.applied(effects.applied)
         self._deliver(effects.releases)
         for worker in effects.orders:
             self._orders.tell(worker)
         if effects.measure:
-            self._snapshots.want(self._moment())
+            self.snapshots.want(self._moment())
         self.look()
-        tick_at = self._server.next_tick(self._clock.now)
+        tick_at = self.server.next_tick(self.clock.now)
         if tick_at != self._tick_at:
             self._tick_at = tick_at
             self._rescheduled.set()
 
     def look(self) -> None:
         """See whether the training has ended, and whether somebody wants a snapshot."""
-        final = bool(self._server.finished)
+        final = bool(self.server.finished)
         if final and not self.ended.is_set():
-            self._record.spool.flush()
-            self._end = self._clock.now
-            self._log.write(
-                Finished(self._server.finished, self.version, stalled=self._server.stalled)
-            )
+            self.record.spool.flush()
+            self._end = self.clock.now
+            server = self.server
+            self.log.write(Finished(server.finished, server.version, stalled=server.stalled))
             self._orders.end()
             self.ended.set()
         if final and not self.untold:
             self.drained.set()
-        if not self._snapshots.waiting or not self._started.is_set():
+        if not self.snapshots.waiting or not self.started.is_set():
             return
-        if self._snapshots.due(self.version, self._clock.now, final=final):
-            self._snapshots.look(self._moment())
+        if self.snapshots.due(self.server.version, self.clock.now, final=final):
+            self.snapshots.look(self._moment())
 
     def _moment(self) -> Moment:
         return Moment(
-            self.version,
-            time=self._clock.now if self._end is None else self._end,
+            self.server.version,
+            time=self.clock.now if self._end is None else self._end,
             final=self._end is not None,
-            payload_up_bytes=self._record.updates.applied_bytes,
-            parameters=self._server.half.parameters,
+            payload_up_bytes=self.record.updates.applied_bytes,
+            parameters=self.server.half.parameters,
         )
 
     def _check_number(self, worker: int) -> None:
-        if worker >= self._workers:
-            raise RejectedError(f"worker {worker}: the scenario has {self._workers}, from 0 on")
+        if worker >= self.workers:
+            raise RejectedError(f"worker {worker}: the scenario has {self.workers}, from 0 on")
+
+    def _check_joined(self, worker: int) -> None:
+        if worker not in self._present:
+            raise RejectedError(f"worker {worker} is unknown: it has not joined")
 
     def _check_fingerprint(self, worker: int, fingerprint: int) -> None:
-        if fingerprint != self._fingerprint:
+        if fingerprint != self.fingerprint:
             raise RejectedError(
                 f"worker {worker}: its model has fingerprint {fingerprint:016x}, expected "
-                f"{self._fingerprint:016x}: names or shapes of its tensors differ"
+                f"{self.fingerprint:016x}: names or shapes of its tensors differ"
             )
 
     def _check_order(self, worker: int, call: tuple[int, int]) -> None:
@@ -339,24 +304,20 @@ class Training:
 
     async def _take_turn(self) -> None:
         """Be served after those that came before; the end of the training ends all waiting."""
-        if not self._queue.service_seconds or self.ended.is_set():
+        if not self.queue.service_seconds or self.ended.is_set():
             return
-        served = self._queue.take(self._clock.now)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._clock.real(served - self._clock.now)):
-                await self.ended.wait()
-        self._record.served(late=self._clock.now - served > self._queue.service_seconds)
+        served = self.queue.take(self.clock.now)
+        await wait(self.ended, self.clock.real(served - self.clock.now))
+        self.record.served(late=self.clock.now - served > self.queue.service_seconds)
 
     @contextmanager
     def _wait(self, worker: int, *, since: float | None = None) -> Iterator[asyncio.Future[bytes]]:
         """The answer to a worker's call, which takes the place of an older one that still waits.
 
-        Args:
-            worker: who called.
-            since: when, on the steady clock; now by default.
+        It waits since then, on the steady clock; since now by default.
         """
         self._supersede(worker)
-        began = self._clock.steady() if since is None else since
+        began = self.clock.steady() if since is None else since
         waiting = _Waiting(asyncio.get_running_loop().create_future(), began)
         self._waiting[worker] = waiting
         try:
@@ -380,17 +341,11 @@ class Training:
             waiting = self._waiting.pop(release.worker, None)
             if waiting is None or waiting.answer.done():
                 continue
-            held = self._clock.emulated(self._clock.steady() - waiting.since)
-            reply = encode_delivery(
-                Delivery(
-                    release.reply,
-                    time=self._clock.now,
-                    blocked=held,
-                    standing=release.standing,
-                )
-            )
+            held = self.clock.emulated(self.clock.steady() - waiting.since)
+            delivery = Delivery(release.reply, self.clock.now, held, standing=release.standing)
+            reply = encode_delivery(delivery)
             waiting.answer.set_result(reply.data)
             if release.reply is None:
                 self._told.add(release.worker)
             else:
-                self._record.updates.replied(release.worker, reply.payload_bytes)
+                self.record.updates.replied(release.worker, reply.payload_bytes)

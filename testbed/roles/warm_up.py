@@ -20,11 +20,7 @@ from testbed.seeds import stream
 def main(arguments: Mapping[str, str]) -> int:
     """Compute two gradients and updates of the run's model, and forget them.
 
-    Args:
-        arguments: ``scenario`` and ``data``, paths of the resolved scenario and the prepared data.
-
-    Returns:
-        0, the status of an entry point that went well.
+    Arguments are ``scenario`` and ``data``, paths of the resolved scenario and the prepared data.
     """
     import torch
 

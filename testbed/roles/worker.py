@@ -9,14 +9,12 @@ from contextlib import suppress
 from testbed.errors import NodeError, RejectedError
 from testbed.experiment import Experiment
 from testbed.frame.worker import Loop, Worker
-from testbed.roles.arguments import Arguments
+from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import Clock
-from testbed.roles.connection import limits
 from testbed.roles.device import Device
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
-from testbed.rpc.addresses import tcp_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
 
@@ -33,15 +31,11 @@ def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, Clock(experiment.scenario.time_scale)
-    follows = experiment.scenario.algorithm.SENDS_ORDERS
-    with Connection(
-        tcp_address(arguments.server),
-        token=arguments.token,
-        limits=limits(experiment),
-        patience_seconds=arguments.patience_seconds,
-    ) as connection:
+    follows = worker.half.config.SENDS_ORDERS
+    address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
+    with connect(address, arguments, experiment=experiment) as connection:
         device = Device(
-            arguments.index,
+            index=arguments.index,
             bound=experiment.network.bind(worker.half.parameters),
             data=experiment.data,
             fingerprint=layout.fingerprint,

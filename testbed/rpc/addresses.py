@@ -1,4 +1,4 @@
-"""Where a server listens, as gRPC wants it written."""
+"""Where a server listens on a unix socket, as gRPC wants it written."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from pathlib import Path
 from testbed.host.sockets import short_path
 
 _LONGEST_UNIX_PATH = 107  # bytes, of sockaddr_un
-
-
-def tcp_address(server: str) -> str:
-    """What a client calls ``10.77.0.1:5000``: literal, so that no name is looked up."""
-    return f"ipv4:{server}"
 
 
 @contextmanager

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import KW_ONLY, dataclass
 from typing import Self, cast
 
 import grpc
@@ -30,41 +29,33 @@ _LOST = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Connection:
     """A peer's one channel to the parameter server; one thread calls through it.
 
     Attributes:
         address: see ``addresses``.
-        repeated: attempts beyond each call's first.
-
-    Args:
-        address: see ``addresses``.
         token: of the run.
-        limits: see Limits.
         patience_seconds: how long a call is repeated after the connection was lost.
         clock: steady seconds.
         pause: lets seconds pass between two attempts.
+        repeated: attempts beyond each call's first.
     """
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        token: str,
-        limits: Limits,
-        patience_seconds: float = PATIENCE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.address = address
-        self.repeated = 0
-        self._metadata = ((TOKEN_KEY, token),)
-        self._patience_seconds = patience_seconds
-        self._clock = clock
-        self._pause = pause
+    address: str
+    _: KW_ONLY
+    token: str
+    limits: Limits
+    patience_seconds: float = PATIENCE_SECONDS
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+    repeated: int = 0
+
+    def __post_init__(self) -> None:
+        self._metadata = ((TOKEN_KEY, self.token),)
         self._closed = False
         self._callables: dict[str, Callable[..., object]] = {}
-        self._channel = grpc.insecure_channel(address, options=limits.channel_options())
+        self._channel = grpc.insecure_channel(self.address, options=self.limits.channel_options())
 
     def call(
         self,
@@ -89,20 +80,20 @@ class Connection:
             RejectedError: the server refused the request and applied nothing of it.
             NodeError: the server could not be reached for as long as patience lasts.
         """
-        trouble = _Trouble(self._patience_seconds if patience_seconds is None else patience_seconds)
+        trouble = _Trouble(self.patience_seconds if patience_seconds is None else patience_seconds)
         request = message
         while True:
-            began = self._clock()
+            began = self.clock()
             try:
                 return self._attempt(method, request, deadline_seconds)
             except grpc.RpcError as error:
                 if error.code() not in _LOST:
                     raise self._rejected(method, error) from None
-                now = self._clock()
+                now = self.clock()
                 pause = trouble.next_pause(began, now)
                 if pause is None:
                     raise self._lost(error, now - trouble.since) from None
-            self._pause(pause)
+            self.pause(pause)
             self.repeated += 1
             if attempt_field is not None:
                 request = message + number_field(attempt_field, trouble.attempts)
@@ -111,24 +102,20 @@ class Connection:
         """The messages of a stream, called for again for as long as the connection is only lost.
 
         It ends when the server ends it, or has not been there for as long as patience lasts.
-        Another thread than that of ``call`` may use it.
-
-        Args:
-            method: its full name.
-            request: makes the request, anew for every call.
+        Another thread than that of ``call`` may use it. Every call gets a new ``request``.
         """
-        trouble = _Trouble(self._patience_seconds)
+        trouble = _Trouble(self.patience_seconds)
         streaming = self._channel.unary_stream(method, None, None)
         while not self._closed:
-            began = self._clock()
+            began = self.clock()
             try:
                 yield from cast(Iterator[bytes], streaming(request(), metadata=self._metadata))
                 return
             except grpc.RpcError as error:
-                pause = trouble.next_pause(began, self._clock())
+                pause = trouble.next_pause(began, self.clock())
                 if error.code() not in _LOST or pause is None:
                     return
-            self._pause(pause)
+            self.pause(pause)
 
     def close(self) -> None:
         """Close the channel; doing it twice is harmless."""
@@ -138,12 +125,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _attempt(self, method: str, message: bytes, deadline_seconds: float | None) -> bytes:
@@ -172,7 +154,6 @@ class _Trouble:
 
     Attributes:
         patience_seconds: how long to go on.
-        attempts: how many were lost.
         since: when the server was last known to be there, or the first attempt was lost.
     """
 

@@ -35,12 +35,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A message ready to be sent.
-
-    Attributes:
-        data: its bytes.
-        payload_bytes: how many of them are the payload's arrays.
-    """
+    """A message ready to be sent, and how many of its bytes are the payload's arrays."""
 
     data: bytes
     payload_bytes: int
@@ -60,7 +55,6 @@ def parse(kind: type[M], data: bytes) -> M:
 
 def encode_push(push: Push) -> Encoded:
     """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
-    timing = push.timing
     head = ps_pb2.ExchangeRequest(
         worker=push.worker,
         sequence=push.sequence,
@@ -70,13 +64,7 @@ def encode_push(push: Push) -> Encoded:
         steps=push.update.steps,
         note=push.update.note,
         attempt=push.attempt,
-        timing=ps_pb2.Timing(
-            compute_seconds=timing.compute,
-            late_seconds=timing.late,
-            think_seconds=timing.think,
-            transfer_seconds=timing.transfer,
-            blocked_seconds=timing.blocked,
-        ),
+        timing=ps_pb2.Timing(**push.timing._asdict()),
     )
     return _join(head, push.update.payload)
 
@@ -89,14 +77,8 @@ def decode_push(data: bytes) -> Push:
     """
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.ExchangeRequest, rest)
-    payload, payload_bytes = _decode_payload(bulk)
-    timing = Timing(
-        compute=head.timing.compute_seconds,
-        late=head.timing.late_seconds,
-        think=head.timing.think_seconds,
-        transfer=head.timing.transfer_seconds,
-        blocked=head.timing.blocked_seconds,
-    )
+    payload = _decode_payload(bulk)
+    timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
     if not all(0 <= seconds < math.inf for seconds in timing):
         raise MalformedError(f"{timing}, expected seconds that are finite and not negative")
     if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
@@ -117,12 +99,12 @@ def decode_push(data: bytes) -> Push:
         ),
         timing=timing,
         attempt=head.attempt,
-        payload_bytes=payload_bytes,
+        payload_bytes=payload.size,
     )
 
 
 def encode_delivery(delivery: Delivery) -> Encoded:
-    """A ModelReply; ``delivery.payload_bytes`` is not looked at."""
+    """A ModelReply."""
     reply = delivery.reply
     head = ps_pb2.ModelReply(
         stop=reply is None, time_seconds=delivery.time, blocked_seconds=delivery.blocked
@@ -147,23 +129,21 @@ def decode_delivery(data: bytes) -> Delivery:
     head = parse(ps_pb2.ModelReply, rest)
     if head.stop:
         return Delivery(None, time=head.time_seconds, blocked=head.blocked_seconds)
-    model, payload_bytes = _decode_payload(bulk)
     return Delivery(
-        Reply(model, version=head.version, note=_note(head.note)),
+        Reply(_decode_payload(bulk), version=head.version, note=_note(head.note)),
         time=head.time_seconds,
         blocked=head.blocked_seconds,
         standing=_standing(head.orders) if head.HasField("orders") else NO_STANDING,
-        payload_bytes=payload_bytes,
     )
 
 
 def encode_orders(standing: StandingOrders) -> bytes:
-    """Orders, as they come between replies."""
+    """A message of orders."""
     return _orders(standing).SerializeToString()
 
 
 def decode_orders(data: bytes) -> StandingOrders:
-    """Orders, as they come between replies.
+    """A message of orders.
 
     Raises:
         MalformedError: the bytes are no such message.
@@ -215,7 +195,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
     """
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.SnapshotReply, rest)
-    model, _ = _decode_payload(bulk)
+    model = _decode_payload(bulk)
     if not isinstance(model, Dense):
         raise MalformedError(f"a snapshot with a {type(model).__name__} payload, expected Dense")
     return Snapshot(head.version, head.time_seconds, final=head.final, model=model)
@@ -235,18 +215,17 @@ def _join(head: Message, payload: Payload) -> Encoded:
     return Encoded(b"".join([head.SerializeToString(), start, outer, *inner]), payload.size)
 
 
-def _decode_payload(bulk: memoryview | None) -> tuple[Payload, int]:
-    """A payload and how many bytes its arrays take; they are views."""
+def _decode_payload(bulk: memoryview | None) -> Payload:
+    """A payload; its arrays are views."""
     found = {} if bulk is None else bytes_fields(bulk, _KINDS)
     if len(found) != 1:
         raise MalformedError(f"{len(found)} payloads of a known kind, expected one")
     ((number, message),) = found.items()
     kind = _KINDS[number]
     fields = bytes_fields(message, range(1, len(kind.TYPES) + 1))
-    payload = kind.of(
+    return kind.of(
         [_array(fields.get(place, _NOTHING), type_) for place, type_ in enumerate(kind.TYPES, 1)]
     )
-    return payload, payload.size
 
 
 def _array(data: memoryview, kind: str) -> Array:

@@ -35,12 +35,7 @@ _NEVER = 2**31 - 1
 
 @dataclass(frozen=True)
 class Limits:
-    """What one connection allows.
-
-    Attributes:
-        message_bytes: the largest message that is looked at.
-        ping_patience_seconds: how long a peer may leave a ping unanswered.
-    """
+    """What one connection allows: a message, and how long a ping may stay unanswered."""
 
     message_bytes: int
     ping_patience_seconds: float = PING_PATIENCE_SECONDS
@@ -49,9 +44,7 @@ class Limits:
     def of(cls, size: int, *, transfer_seconds: float = 0.0) -> Limits:
         """The limits for a model of ``size`` parameters.
 
-        Args:
-            size: number of parameters.
-            transfer_seconds: real time that everything queued in front of a ping may take.
+        Everything that is queued in front of a ping may take ``transfer_seconds`` of real time.
 
         Raises:
             HostError: the model is too large to be sent as one message.

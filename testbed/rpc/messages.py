@@ -12,14 +12,11 @@ from testbed.payloads import Dense
 
 @dataclass(frozen=True, eq=False)
 class Push:
-    """What an Exchange brings.
+    """What an Exchange brings; the update's arrays are views of the message.
 
     Attributes:
-        worker: whose push.
-        sequence: 1 for its first; a repeat keeps its number.
+        sequence: 1 for a worker's first; a repeat keeps its number.
         fingerprint: of the layout of the worker's model.
-        update: its arrays are views of the message.
-        timing: of the cycle that it ends.
         attempt: 0, then one more whenever the call is repeated.
         payload_bytes: of the payload's arrays.
     """
@@ -41,27 +38,17 @@ class Delivery:
         reply: the model, its arrays views of the message; None if the training has ended.
         time: emulated seconds since the training started.
         blocked: emulated seconds for which the reply was held back.
-        standing: the orders in force.
-        payload_bytes: of the payload's arrays.
     """
 
     reply: Reply | None
     time: float = 0.0
     blocked: float = 0.0
     standing: StandingOrders = NO_STANDING
-    payload_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A copy of the model.
-
-    Attributes:
-        version: updates applied to it.
-        time: emulated seconds since the training started.
-        final: whether the training has ended.
-        model: all its entries.
-    """
+    """A copy of the model, all its entries; final if the training has ended."""
 
     version: int
     time: float

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -27,6 +26,10 @@ GRACE_SECONDS = 0.2
 INCOMPLETE = "INCOMPLETE"
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+_CODES: Mapping[type[RejectedError], grpc.StatusCode] = {
+    OversizedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
+}
 
 
 class SupersededError(Exception):
@@ -38,7 +41,6 @@ class Call:
     """One call on its way through the gate.
 
     Attributes:
-        method: full name of the method.
         peer: the caller's address as gRPC writes it, such as ``ipv4:10.77.0.3:41234``.
         node: the caller's name, once the one who answers knows it.
     """
@@ -53,10 +55,8 @@ class Refusal:
     """A call that was refused; nothing of it was applied.
 
     Attributes:
-        call: whose.
         code: name of the status it was answered with; ``INCOMPLETE`` if its message never came
             whole: the caller went away, or sent more than any server takes.
-        reason: what was wrong.
     """
 
     call: Call
@@ -70,13 +70,12 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
 
 @dataclass
-class Gate:
+class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Every call to a server comes through here.
 
     Attributes:
         token: of the run; a call without it learns nothing.
         behaviours: what answers each method, by its full name.
-        limits: what a message may take.
         refused: told of every refusal.
         failed: told of an error nobody foresaw; the server must not go on after it.
         streams: what answers those methods that send several messages.
@@ -97,10 +96,11 @@ class Gate:
             **{name: self._streaming(name, one) for name, one in self.streams.items()},
         }
 
-    def handler(self, method: str, metadata: Any) -> Handler:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
         """What answers a call: an own behaviour, or a refusal that reads nothing."""
+        method = handler_call_details.method
         handler = self._handlers.get(method)
-        if not self._admits(metadata):
+        if not self._admits(handler_call_details.invocation_metadata):
             code, reason = grpc.StatusCode.UNAUTHENTICATED, f"no valid {TOKEN_KEY} in the metadata"
         elif handler is None:
             code, reason = grpc.StatusCode.UNIMPLEMENTED, f"there is no method {method}"
@@ -143,16 +143,21 @@ class Gate:
     @asynccontextmanager
     async def _watching(self, call: Call, context: Any) -> AsyncIterator[None]:
         """Answer refusals with their status, and report errors that nobody foresaw."""
-        with _Alarm(self.failed):
+        try:
             try:
                 yield
             except SupersededError as error:
                 self.counts["ABORTED"] += 1
                 await context.abort(grpc.StatusCode.ABORTED, str(error))
             except RejectedError as error:
-                code = _status(error)
+                code = _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION)
                 self._note(call, code.name, str(error))
                 await context.abort(code, str(error))
+        except (asyncio.CancelledError, grpc.aio.AbortError):
+            raise
+        except BaseException as error:  # gRPC would answer UNKNOWN and go on
+            self.failed(error)
+            raise
 
     async def _read(self, context: Any, call: Call) -> bytes:
         message = _END
@@ -190,7 +195,7 @@ async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
         HostError: nothing can listen there.
     """
     server = grpc.aio.server(options=gate.limits.server_options())
-    server.add_generic_rpc_handlers((_Entrance(gate),))
+    server.add_generic_rpc_handlers((gate,))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -200,45 +205,3 @@ async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
         yield port
     finally:
         await server.stop(GRACE_SECONDS)
-
-
-@dataclass(frozen=True)
-class _Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Leads gRPC to the gate."""
-
-    gate: Gate
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
-        details = handler_call_details
-        return self.gate.handler(details.method, details.invocation_metadata)
-
-
-@dataclass(frozen=True)
-class _Alarm:
-    """Reports an error that nobody foresaw. gRPC would answer UNKNOWN and go on."""
-
-    failed: Callable[[BaseException], None]
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None and not isinstance(
-            error, asyncio.CancelledError | grpc.aio.AbortError
-        ):
-            self.failed(error)
-
-
-def _status(error: RejectedError) -> grpc.StatusCode:
-    match error:
-        case OversizedError():
-            return grpc.StatusCode.RESOURCE_EXHAUSTED
-        case MalformedError():
-            return grpc.StatusCode.INVALID_ARGUMENT
-        case _:
-            return grpc.StatusCode.FAILED_PRECONDITION

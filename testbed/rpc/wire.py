@@ -31,7 +31,6 @@ class Field(NamedTuple):
     """One field of a message; positions are offsets in the message.
 
     Attributes:
-        number: the field's number in the proto.
         kind: its wire type.
         start: where its tag begins.
         value: where its value begins; of a ``BYTES`` field, behind the length.
@@ -70,16 +69,10 @@ def cut(message: bytes, number: int) -> tuple[bytes, memoryview | None]:
         MalformedError: see ``fields``; or there are two of them.
     """
     view = memoryview(message)
-    found: Field | None = None
-    for field in fields(view):
-        if field.number == number and field.kind == BYTES:
-            if found is not None:
-                raise MalformedError(f"field {number} occurs twice")
-            found = field
-    if found is None:
+    field = _find(view, (number,)).get(number)
+    if field is None:
         return message, None
-    rest = message[: found.start] + message[found.end :]
-    return rest, view[found.value : found.end]
+    return message[: field.start] + message[field.end :], view[field.value : field.end]
 
 
 def bytes_fields(message: memoryview, numbers: Collection[int]) -> dict[int, memoryview]:
@@ -88,13 +81,8 @@ def bytes_fields(message: memoryview, numbers: Collection[int]) -> dict[int, mem
     Raises:
         MalformedError: see ``fields``; or one of them occurs twice.
     """
-    values: dict[int, memoryview] = {}
-    for field in fields(message):
-        if field.kind == BYTES and field.number in numbers:
-            if field.number in values:
-                raise MalformedError(f"field {field.number} occurs twice")
-            values[field.number] = message[field.value : field.end]
-    return values
+    found = _find(message, numbers)
+    return {number: message[field.value : field.end] for number, field in found.items()}
 
 
 def header(number: int, length: int) -> bytes:
@@ -115,6 +103,17 @@ def varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def _find(message: memoryview, numbers: Collection[int]) -> dict[int, Field]:
+    """The ``BYTES`` fields of these numbers, each at most once."""
+    found: dict[int, Field] = {}
+    for field in fields(message):
+        if field.kind == BYTES and field.number in numbers:
+            if field.number in found:
+                raise MalformedError(f"field {field.number} occurs twice")
+            found[field.number] = field
+    return found
 
 
 def _field(message: memoryview, start: int) -> Field:

@@ -109,7 +109,7 @@ class Place:
         if kind is dict:
             return "a mapping"
         if isinstance(kind, type) and issubclass(kind, Written):
-            return kind.wanted()
+            return kind.WANTED
         nouns = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         return nouns.get(kind, "another value") + self._limits()
 

@@ -12,11 +12,7 @@ Happening = Callable[[float], None]
 
 @dataclass(slots=True)
 class Entry:
-    """A place in the agenda.
-
-    Attributes:
-        happening: called with the time when it is due; None once it was struck out.
-    """
+    """What is called with the time when it is due; None once it was struck out."""
 
     happening: Happening | None
 
@@ -27,11 +23,7 @@ class Entry:
 
 @dataclass
 class Agenda:
-    """What is to happen, and what time it is.
-
-    Attributes:
-        now: emulated seconds since the training began.
-    """
+    """What is to happen, and what time it is: emulated seconds since the training began."""
 
     now: float = 0.0
     _heap: list[tuple[float, int, Entry]] = field(default_factory=list)

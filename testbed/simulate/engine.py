@@ -25,7 +25,7 @@ from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.models import Evaluation
 from testbed.simulate.agenda import Agenda, Entry
-from testbed.simulate.flight import DeviceModel, Flight
+from testbed.simulate.device import DeviceModel
 from testbed.simulate.links import Bucket, FairLink
 from testbed.simulate.model import Transfer
 from testbed.simulate.pool import Pool
@@ -40,17 +40,11 @@ class Engine:
     """One simulated run.
 
     Attributes:
-        server: the frame's server.
         workers: computes what the workers do.
-        devices: the modelled device of each.
-        agenda: the clock.
         uplink: the PS's link, towards it.
         downlink: the PS's link, from it.
-        queue: the requests at the PS.
-        schedule: when the model is evaluated.
         images: indices of the test images looked at during the run.
         recorder: is told everything.
-        sends_messages: whether a worker may have something to send as soon as it has a reply.
     """
 
     server: Server
@@ -63,8 +57,6 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
-    sends_messages: bool = False
-    _flights: list[Flight] = field(default_factory=list)
     _rows: list[UpdateRow] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
     _tick_at: float = inf
@@ -75,7 +67,6 @@ class Engine:
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
-        self._flights = [Flight() for _ in self.devices]
         for worker in range(len(self.devices)):
             self.server.join(worker)
         self.server.begin(0.0)
@@ -89,7 +80,7 @@ class Engine:
 
     def silence(self, worker: int) -> None:
         """A worker's device stands still from now on, and nobody is told but the frame's books."""
-        self._flights[worker].silent = True
+        self.devices[worker].silent = True
         self._carry_out(self.server.silence(worker, self.agenda.now))
 
     def _queue(self, serve: Callable[[float], None], now: float) -> None:
@@ -117,7 +108,7 @@ class Engine:
         for worker, standing in effects.orders.items():
             device = self.devices[worker]
             arrival = now + device.down.delay(device.rng)
-            self._flights[worker].order(worker, standing, arrival)
+            self.devices[worker].order(worker, standing, arrival)
         if effects.measure or (not self.server.finished and self._is_due(now)):
             self._examine(now)
         self._plan_tick(now)
@@ -126,42 +117,37 @@ class Engine:
         """Send a reply on its way down."""
         worker, reply, now = release.worker, release.reply, self.agenda.now
         assert reply is not None
-        flight, device = self._flights[worker], self.devices[worker]
-        flight.blocked = now - flight.asked
+        device = self.devices[worker]
+        device.blocked = now - device.asked
         self._record.replied(worker, reply.model.size)
         self.workers.lend(worker, reply, release.standing)
         transfer = device.down.send(reply.model.size, device.rng)
         arrived = partial(self._begin, worker)
-        self._carry(transfer, device.down_bucket, self.downlink, done=arrived)
+        self._carry(transfer, device.down.bucket, self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
-        flight, device = self._flights[worker], self.devices[worker]
-        flight.transfer = now - flight.began - flight.blocked
-        if flight.think is None:
-            flight.think = device.draw_think()
-        flight.horizon = self._horizon()
-        self.workers.begin(
-            worker,
-            now=now,
-            think=flight.think,
-            horizon=flight.horizon,
-            coming=flight.take_coming(),
-        )
-        flight.computing = True
-        soonest = now if self.sends_messages else now + device.step_seconds + flight.think
+        device = self.devices[worker]
+        device.transfer = now - device.began - device.blocked
+        if device.think is None:
+            device.think = device.draw_think()
+        coming, device.horizon = device.take_coming(), self._horizon()
+        self.workers.begin(worker, now, think=device.think, horizon=device.horizon, coming=coming)
+        device.computing = True
+        sends_messages = self.server.half.config.SENDS_MESSAGES  # as soon as it has a reply
+        soonest = now if sends_messages else now + device.step_seconds + device.think
         self.agenda.at(soonest, partial(self._finish, worker))
 
     def _finish(self, worker: int, now: float) -> None:
         """The earliest moment of the push has come; with several local steps it may be later."""
-        flight = self._flights[worker]
+        device = self.devices[worker]
         reached = self.workers.finish(worker)
         if isinstance(reached, Paused):
-            flight.paused = reached
+            device.paused = reached
             return
-        flight.computing = False
+        device.computing = False
         if reached.update.steps:
-            flight.think = None
+            device.think = None
         if reached.push_at > now:
             self.agenda.at(reached.push_at, partial(self._push, reached))
         else:
@@ -169,22 +155,22 @@ class Engine:
 
     def _push(self, cycle: Cycle, now: float) -> None:
         """Send an update on its way up."""
-        device, flight = self.devices[cycle.worker], self._flights[cycle.worker]
-        if flight.silent:
+        device = self.devices[cycle.worker]
+        if device.silent:
             return
-        flight.began = now
+        device.began = now
         transfer = device.up.send(cycle.update.payload.size, device.rng)
         arrived = partial(self._arrive, cycle)
-        self._carry(transfer, device.up_bucket, self.uplink, done=arrived)
+        self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
-        self._flights[cycle.worker].asked = now
+        self.devices[cycle.worker].asked = now
         self._queue(partial(self._serve, cycle), now)
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push. One that is refused ends its worker, as it would live."""
-        worker, flight = cycle.worker, self._flights[cycle.worker]
+        worker, device = cycle.worker, self.devices[cycle.worker]
         try:
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)
         except RejectedError as error:
@@ -198,10 +184,10 @@ class Engine:
                 update=cycle.update,
                 payload_bytes=cycle.update.payload.size,
                 timing=Timing(
-                    compute=cycle.compute_seconds,
-                    think=cycle.think_seconds,
-                    transfer=flight.transfer,
-                    blocked=flight.blocked,
+                    compute_seconds=cycle.compute_seconds,
+                    think_seconds=cycle.think_seconds,
+                    transfer_seconds=device.transfer,
+                    blocked_seconds=device.blocked,
                 ),
             )
         self._carry_out(effects)
@@ -231,21 +217,21 @@ class Engine:
             self._tick.strike()
         self._tick = None if tick_at == inf else self.agenda.at(tick_at, self._call_tick)
         if self.server.sends_orders:
-            for worker, flight in enumerate(self._flights):
-                if flight.computing and flight.horizon < tick_at:
-                    self._resume(worker, flight)
+            for worker, device in enumerate(self.devices):
+                if device.computing and device.horizon < tick_at:
+                    self._resume(worker, device)
 
     def _call_tick(self, now: float) -> None:
         self._tick_at, self._tick = -inf, None  # it has come: whatever is next is news
         self._carry_out(self.server.tick(now))
 
-    def _resume(self, worker: int, flight: Flight) -> None:
+    def _resume(self, worker: int, device: DeviceModel) -> None:
         """A worker's horizon has moved on: so may the worker."""
-        flight.horizon = self._horizon()
-        self.workers.resume(worker, horizon=flight.horizon, coming=flight.take_coming())
-        if flight.paused is not None:
-            self.agenda.at(flight.paused.step_ends, partial(self._finish, worker))
-            flight.paused = None
+        device.horizon = self._horizon()
+        self.workers.resume(worker, horizon=device.horizon, coming=device.take_coming())
+        if device.paused is not None:
+            self.agenda.at(device.paused.step_ends, partial(self._finish, worker))
+            device.paused = None
 
     def _is_due(self, now: float) -> bool:
         return self.server.version >= self._due.version and now >= self._due.time
@@ -267,11 +253,8 @@ class Engine:
             time_seconds=self.agenda.now,
             version=self.server.version,
             payload_up_bytes=self._record.applied_bytes,
-            loss=evaluation.loss,
-            top1=evaluation.top1,
-            top5=evaluation.top5,
-            images=evaluation.images,
             final=images is None,
+            **vars(evaluation),
         )
         self.recorder.event(evaluated)
         return evaluation

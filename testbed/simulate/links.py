@@ -37,12 +37,7 @@ class Group:
 
 @dataclass
 class FairLink:
-    """One direction of the PS's link.
-
-    Attributes:
-        agenda: the clock.
-        capacity: bytes per second of the PS's link; infinite where it is not shaped.
-    """
+    """One direction of the PS's link: bytes per second, infinite where it is not shaped."""
 
     agenda: Agenda
     capacity: float

@@ -35,13 +35,7 @@ _KINDS = {kind.NUMBER: kind for kind in KINDS}
 
 
 class Packed(NamedTuple):
-    """A payload whose arrays stand in a row, one behind the other.
-
-    Attributes:
-        kind: its number.
-        first: bytes of its first array.
-        second: bytes of its second, 0 where it has none.
-    """
+    """A payload in a row: its kind's number, and how many bytes its one or two arrays take."""
 
     kind: int
     first: int
@@ -52,11 +46,8 @@ class Loan(NamedTuple):
     """A reply that was handed to a worker, with a row that is the worker's until its result is out.
 
     Attributes:
-        row: number of the row.
-        version: the reply's version.
-        packed: the reply's payload, in the row.
+        packed: the reply's payload, in the row of this number.
         apart: a reply that is not all in the row; None for one that is.
-        standing: the orders that came with it.
     """
 
     row: int
@@ -67,13 +58,10 @@ class Loan(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Go on with a worker from a reply.
+    """Go on with a worker from a reply that has arrived.
 
     Attributes:
-        worker: whose reply it is.
-        now: emulated time at which it arrived.
         think: the next draw of the think law.
-        loan: the reply.
         horizon: how far it may be computed.
         coming: orders between replies, and when they reach the worker.
     """
@@ -87,11 +75,7 @@ class Begin(NamedTuple):
 
 
 class Resume(NamedTuple):
-    """Go on with a worker that may have come to its horizon; see Begin.
-
-    Attributes:
-        row: number of the row that it was lent.
-    """
+    """Go on with a worker that may have come to its horizon, in the row that it was lent."""
 
     worker: int
     row: int
@@ -112,12 +96,7 @@ class Unmoved(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A cycle, with its update's payload in the row if it fits in there; see Cycle.
-
-    Attributes:
-        packed: the payload in the row.
-        apart: an update that is not all in the row; None for one that is.
-    """
+    """A cycle, with its update's payload in the row, or with an update that is not all in it."""
 
     worker: int
     sequence: int
@@ -140,13 +119,8 @@ def tasks_bytes(tasks: Sequence[Task] | Examine) -> bytes:
     """Tasks as they go through the pipe."""
     if isinstance(tasks, Examine) or not all(_is_plain(task) for task in tasks):
         return PICKLED + pickle.dumps(tasks)
-    return b"".join(
-        [
-            _TASK.pack(one.worker, one.now, one.think, *one.loan[:2], *one.loan.packed)
-            for one in tasks
-            if isinstance(one, Begin)
-        ]
-    )
+    begins = [one for one in tasks if isinstance(one, Begin)]
+    return b"".join([_TASK.pack(*one[:3], *one.loan[:2], *one.loan.packed) for one in begins])
 
 
 def tasks_of(data: bytes) -> Sequence[Task] | Examine:
@@ -211,7 +185,7 @@ def pack(cycle: Cycle, row: Vector) -> Result:
     update = cycle.update
     packed = _pack(update.payload, row)
     return Result(
-        *(cycle.worker, cycle.sequence, cycle.push_at, cycle.compute_seconds, cycle.think_seconds),
+        *cycle[:5],
         *(update.version, update.samples, update.steps, packed or NOT_PACKED),
         apart=None if packed is not None and not update.note else update,
     )
@@ -224,14 +198,7 @@ def unpack(result: Result, row: Vector) -> Cycle:
         payload = _unpack(result.packed, row)
         own = payload.of([array.copy() for array in payload.arrays])
         update = Update(own, result.version, samples=result.samples, steps=result.steps)
-    return Cycle(
-        worker=result.worker,
-        sequence=result.sequence,
-        update=update,
-        push_at=result.push_at,
-        compute_seconds=result.compute_seconds,
-        think_seconds=result.think_seconds,
-    )
+    return Cycle(*result[:5], update)
 
 
 def fills_row(result: Result, row: Vector) -> bool:

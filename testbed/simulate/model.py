@@ -16,6 +16,7 @@ import numpy as np
 from testbed.network.jitter import ENTRIES, SCALE, table
 from testbed.network.qdiscs import TokenBucket, qdisc_for
 from testbed.scenario.schema import Direction, Link
+from testbed.simulate.links import Bucket
 from testbed.topology import Distribution, Shape
 from testbed.values.units import Rate
 
@@ -30,12 +31,7 @@ MESSAGE_BYTES = 200
 
 
 class Transfer(NamedTuple):
-    """One message on its way.
-
-    Attributes:
-        wire_bytes: what goes through the link.
-        delay_seconds: what it takes beside the time the bytes take.
-    """
+    """One message: its bytes on the link, and what it takes beside the time for these."""
 
     wire_bytes: float
     delay_seconds: float
@@ -43,13 +39,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Hop:
-    """One link's latency in one direction.
-
-    Attributes:
-        delay_seconds: mean one-way latency.
-        jitter_seconds: standard deviation of it.
-        distribution: law of the jitter.
-    """
+    """One link's latency in one direction: its mean, its standard deviation, and their law."""
 
     delay_seconds: float
     jitter_seconds: float
@@ -68,15 +58,13 @@ class Path:
     """One direction between a worker and the PS.
 
     Attributes:
-        rate: bytes per second that the worker's own link allows.
-        burst_bytes: what passes it at once after a pause: the bucket that the kernel would have.
+        bucket: the worker's own link, as deep as the kernel would have it.
         hops: latency of both links.
         loss_ratio: share of packets lost on either link.
         round_trip_seconds: latency there and back.
     """
 
-    rate: float
-    burst_bytes: int
+    bucket: Bucket
     hops: tuple[Hop, Hop]
     loss_ratio: float
     round_trip_seconds: float
@@ -103,13 +91,9 @@ class Path:
 
 
 def paths(worker: Link, server: Link, *, time_scale: float = 1.0) -> tuple[Path, Path]:
-    """Up and down between a worker and the PS.
+    """Up and down between a worker and the PS, of which each has a link.
 
-    Args:
-        worker: the worker's link.
-        server: the PS's link.
-        time_scale: emulated seconds per real one; the kernel's buckets are as deep as real time
-            asks for.
+    The kernel's buckets are as deep as real time asks for, hence the time scale.
     """
     up = worker.up, server.down
     down = server.up, worker.down
@@ -135,17 +119,16 @@ def _path(
         Hop(hop.delay or 0.0, hop.jitter or 0.0, hop.distribution or "normal") for hop in hops
     )
     return Path(
-        rate=capacity(own),
-        burst_bytes=_burst_bytes(own, time_scale),
+        _bucket(own, time_scale),
         hops=(first, second),
         loss_ratio=1.0 - arrived,
         round_trip_seconds=round_trip,
     )
 
 
-def _burst_bytes(direction: Direction, time_scale: float) -> int:
-    if direction.rate is None:
-        return 0
-    qdisc = qdisc_for(Shape(rate=Rate(direction.rate * time_scale)), rtt=0.0)
+def _bucket(own: Direction, time_scale: float) -> Bucket:
+    if own.rate is None:
+        return Bucket(inf, 0)
+    qdisc = qdisc_for(Shape(rate=Rate(own.rate * time_scale)), rtt=0.0)
     assert isinstance(qdisc, TokenBucket)
-    return qdisc.burst_bytes
+    return Bucket(own.rate.bytes_per_second, qdisc.burst_bytes)

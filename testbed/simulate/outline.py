@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from testbed.scenario.schema import Direction, Link, Scenario
+from testbed.scenario.schema import Direction, Scenario
 
 MODELLED = (
     "the PS's link is shared max-min fairly by the transfers under way, each within its own link",
@@ -32,15 +31,7 @@ PROCESS_BYTES = 350_000_000
 
 @dataclass(frozen=True)
 class ClassOutline:
-    """One class of devices.
-
-    Attributes:
-        name: of the class.
-        workers: how many.
-        step_seconds: a training step, emulated.
-        up: its links' way to the PS, in words.
-        down: the way back.
-    """
+    """One class of devices: how many, their training step, and their links in words."""
 
     name: str
     workers: int
@@ -54,16 +45,11 @@ class Outline:
     """What will be modelled.
 
     Attributes:
-        classes: see ClassOutline.
         think: the law of the wait between computing and pushing, with its mean.
-        ps_up: the PS's link to the workers.
-        ps_down: the PS's link from the workers.
-        ps_service: how the PS serves requests, in words.
+        ps_up: the PS's link to the workers; ``ps_down`` that from them.
         updates_per_second: the most that steps, thinking and the PS allow, emulated; transfers make
             it fewer.
         memory_bytes: about what it needs; None for a model of unknown size.
-        modelled: sentences on the rest.
-        left_out: what is not modelled.
     """
 
     classes: tuple[ClassOutline, ...]
@@ -78,12 +64,9 @@ class Outline:
 
 
 def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Outline:
-    """What a simulation of the scenario will model.
+    """What a simulation of the scenario, in so many processes, will model.
 
-    Args:
-        scenario: one that is simulated: every class has a speed.
-        parameters: of its model; None where only the user's own code knows.
-        processes: how many will compute gradients.
+    Of how many ``parameters`` its model has, only the user's own code may know (None).
     """
     think, workers = scenario.workers.think, scenario.workers
     mean = 0.0 if think is None else float(think.mean)
@@ -96,8 +79,10 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         memory = vectors + PROCESS_BYTES * (1 + processes)
     return Outline(
         classes=tuple(
-            ClassOutline(name, counts[name], steps[name], *_ways(member.link))
-            for name, member in workers.classes.items()
+            ClassOutline(
+                name, counts[name], steps[name], _words(one.link.up), _words(one.link.down)
+            )
+            for name, one in workers.classes.items()
         ),
         think="none" if think is None else f"{think.law} x {think.mean}",
         ps_up=_words(scenario.ps.link.up),
@@ -108,21 +93,13 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     )
 
 
-def _ways(link: Link) -> tuple[str, str]:
-    return _words(link.up), _words(link.down)
-
-
 def _words(direction: Direction) -> str:
     """A direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
-    return ", ".join(_parts(direction)) or "takes no time"
-
-
-def _parts(direction: Direction) -> Iterator[str]:
-    if direction.rate is not None:
-        yield str(direction.rate)
+    parts = [] if direction.rate is None else [str(direction.rate)]
     if direction.delay is not None:
         jitter = direction.jitter
         varies = f" ± {jitter} {direction.distribution or 'normal'}" if jitter is not None else ""
-        yield f"{direction.delay}{varies}"
+        parts.append(f"{direction.delay}{varies}")
     if direction.loss is not None:
-        yield f"{direction.loss * 100:.6g} % lost"
+        parts.append(f"{direction.loss * 100:.6g} % lost")
+    return ", ".join(parts) or "takes no time"

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -37,25 +36,8 @@ from testbed.errors import NodeError, TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import Vector
-from testbed.simulate.messages import (
-    Answer,
-    Begin,
-    Examine,
-    Loan,
-    Result,
-    Resume,
-    Task,
-    Unmoved,
-    answers_bytes,
-    answers_of,
-    borrowed,
-    fills_row,
-    lend,
-    pack,
-    tasks_bytes,
-    tasks_of,
-    unpack,
-)
+from testbed.simulate import messages
+from testbed.simulate.messages import Answer, Begin, Examine, Loan, Result, Resume, Task, Unmoved
 from testbed.simulate.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
 
 IN_FLIGHT = 64
@@ -88,12 +70,12 @@ class Member:
         """Send what is waiting, as far as it may be sent ahead."""
         while self.queue and self.in_flight < IN_FLIGHT:
             tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-            self.pipe.send_bytes(tasks_bytes(tasks))
+            self.pipe.send_bytes(messages.tasks_bytes(tasks))
             self.in_flight += len(tasks)
 
     def examine(self, images: NDArray[np.int64] | None) -> None:
         """Let it evaluate the model in its row, after what it was sent."""
-        self.pipe.send_bytes(tasks_bytes(Examine(images)))
+        self.pipe.send_bytes(messages.tasks_bytes(Examine(images)))
         self.in_flight += 1
 
     def receive(self) -> Sequence[Answer] | Evaluation:
@@ -111,7 +93,7 @@ class Member:
                 f"a process of the simulation (pid {self.process.pid}) ended unexpectedly.",
                 hint="Its last words are above; was it out of memory?",
             ) from None
-        answers = answers_of(data)
+        answers = messages.answers_of(data)
         self.in_flight -= 1 if isinstance(answers, Evaluation) else len(answers)
         return answers
 
@@ -121,13 +103,9 @@ Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
 
 
 class Pool:
-    """The processes.
+    """The processes; in each, ``build`` is called once it has started.
 
-    Args:
-        build: called in every process once it has started.
-        workers: how many there are in all; worker w belongs to process w modulo ``processes``.
-        size: parameters of the model.
-        processes: how many.
+    Worker w belongs to process w modulo ``processes``; ``size`` is that of the model.
     """
 
     def __init__(self, build: Build, *, workers: int, size: int, processes: int) -> None:
@@ -137,8 +115,7 @@ class Pool:
         self._rows: Rows = np.frombuffer(shared, np.float32).reshape(count, width)[:, :size]
         self._free = list(range(workers - 1, -1, -1))  # the last is lent first
         self._loans: dict[int, Loan] = {}
-        self._latest: dict[int, Cycle | Paused] = {}
-        self._in_rows: dict[int, Result] = {}
+        self._latest: dict[int, Cycle | Paused | Result] = {}  # a Result is still in its row
         self._asked: Counter[int] = Counter()  # tasks of a worker's without an answer
         self._evaluations: deque[Evaluation] = deque()
         self._workers = workers
@@ -160,12 +137,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for member in self._members:
             member.process.kill()
             member.process.join()
@@ -176,20 +148,19 @@ class Pool:
     def lend(self, worker: int, reply: Reply, standing: StandingOrders = NO_STANDING) -> None:
         """Take a reply over; its payload is copied, before the server changes it."""
         row = self._free.pop()
-        self._loans[worker] = lend(reply, self._rows[row], row, standing)
+        self._loans[worker] = messages.lend(reply, self._rows[row], row, standing)
 
     def begin(
         self,
         worker: int,
-        *,
         now: float,
+        *,
         think: float,
         horizon: float = inf,
         coming: Sequence[Coming] = (),
     ) -> None:
         """The reply that was lent has arrived: compute what the worker does with it."""
-        loan = self._loans[worker]
-        self._add(Begin(worker, now, think, loan, horizon, tuple(coming)))
+        self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(coming)))
 
     def resume(self, worker: int, *, horizon: float, coming: Sequence[Coming] = ()) -> None:
         """Nothing was planned before this horizon after all, or these orders were: go on."""
@@ -201,8 +172,8 @@ class Pool:
         member = self._members[worker % len(self._members)]
         while self._asked[worker]:
             self._receive(member)
-        result = self._in_rows.pop(worker, None)
-        return self._latest.pop(worker) if result is None else self._taken_out(result)
+        latest = self._latest.pop(worker)
+        return self._taken_out(latest) if isinstance(latest, Result) else latest
 
     def _add(self, task: Task) -> None:
         self._asked[task.worker] += 1
@@ -225,21 +196,16 @@ class Pool:
             return
         for answer in answers:
             self._asked[answer.worker] -= 1
-            if isinstance(answer, Unmoved):
-                continue
-            if isinstance(answer, Paused):
-                self._latest[answer.worker] = answer
-            elif fills_row(answer, self._rows[0]):
-                self._in_rows[answer.worker] = answer
-                self._latest.pop(answer.worker, None)
-            else:
+            if isinstance(answer, Result) and not messages.fills_row(answer, self._rows[0]):
                 self._latest[answer.worker] = self._taken_out(answer)
+            elif not isinstance(answer, Unmoved):
+                self._latest[answer.worker] = answer
 
     def _taken_out(self, result: Result) -> Cycle:
         """What a result says, out of its row, which is free from then on."""
         row = self._loans.pop(result.worker).row
         self._free.append(row)
-        return unpack(result, self._rows[row])
+        return messages.unpack(result, self._rows[row])
 
 
 def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
@@ -249,18 +215,18 @@ def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int
     gc.freeze()
     while True:
         try:
-            tasks = tasks_of(pipe.recv_bytes())
+            tasks = messages.tasks_of(pipe.recv_bytes())
         except EOFError:
             return
         if isinstance(tasks, Examine):
-            pipe.send_bytes(answers_bytes(learner.evaluate(examined, tasks.images)))
+            pipe.send_bytes(messages.answers_bytes(learner.evaluate(examined, tasks.images)))
             continue
         try:
             answers = [_carry_out(task, simulated[task.worker], rows, learner) for task in tasks]
         except TestbedError as error:
-            pipe.send_bytes(answers_bytes(error))
+            pipe.send_bytes(messages.answers_bytes(error))
             return
-        pipe.send_bytes(answers_bytes(answers))
+        pipe.send_bytes(messages.answers_bytes(answers))
 
 
 def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
@@ -269,7 +235,7 @@ def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner
         row = rows[task.loan.row]
         worker.next_think = task.think
         reached = worker.advance(
-            borrowed(task.loan, row),
+            messages.borrowed(task.loan, row),
             now=task.now,
             learner=learner,
             horizon=task.horizon,
@@ -280,5 +246,5 @@ def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner
         row = rows[task.row]
         reached = worker.resume(learner=learner, horizon=task.horizon, coming=task.coming)
     if isinstance(reached, Cycle):
-        return pack(reached, row)
+        return messages.pack(reached, row)
     return Unmoved(task.worker) if reached is None else reached

@@ -13,9 +13,9 @@ from testbed.experiment import Experiment
 from testbed.payloads import Vector
 from testbed.seeds import stream
 from testbed.simulate.agenda import Agenda
+from testbed.simulate.device import DeviceModel
 from testbed.simulate.engine import Engine
-from testbed.simulate.flight import DeviceModel
-from testbed.simulate.links import Bucket, FairLink
+from testbed.simulate.links import FairLink
 from testbed.simulate.model import capacity, paths
 from testbed.simulate.pool import Pool
 from testbed.simulate.worker import Learner, SimulatedWorker
@@ -30,10 +30,7 @@ def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
     What a live run would call real seconds, since its start or since 1970, are here the emulated
     ones by the time scale.
     """
-    return Clock(
-        wall=lambda: agenda.now / time_scale,
-        steady=lambda: agenda.now / time_scale,
-    )
+    return Clock(wall=lambda: agenda.now / time_scale, steady=lambda: agenda.now / time_scale)
 
 
 def record_simulation(
@@ -41,11 +38,7 @@ def record_simulation(
 ) -> None:
     """Simulate an experiment into a run's folder, and say there how it ended, whatever happens.
 
-    Args:
-        experiment: what is run.
-        folder: the run's.
-        agenda: the virtual clock, at zero.
-        sinks: who is told beside the folder.
+    The agenda is the virtual clock, at zero; the sinks are told beside the folder.
 
     Raises:
         NodeError: the run failed: every worker's push was refused, say.
@@ -94,16 +87,13 @@ def simulate(
     agenda: Agenda,
     processes: int | None = None,
 ) -> str:
-    """Run an experiment on a virtual clock.
+    """Run an experiment on a virtual clock; returns why it ended.
 
     Args:
         experiment: what is run.
         recorder: is told everything; its clocks are those of ``virtual_clock``.
         agenda: the virtual clock, at zero.
         processes: how many compute gradients; by default one per core that may be used.
-
-    Returns:
-        Why the run ended.
     """
     scenario = experiment.scenario
     count = processes or len(os.sched_getaffinity(0))
@@ -125,7 +115,6 @@ def simulate(
             schedule=experiment.schedule(),
             images=experiment.test_samples(),
             recorder=recorder,
-            sends_messages=scenario.algorithm.SENDS_MESSAGES,
         )
         recorder.event(Started())
         engine.run()
@@ -147,7 +136,6 @@ def build(
     for index in range(number, experiment.scenario.workers.count, processes):
         worker = experiment.worker(index, shards=shards)
         simulated[index] = SimulatedWorker(index, worker, _step_seconds(experiment, index))
-        worker.think = simulated[index].take_think
     return simulated, learner
 
 
@@ -160,8 +148,6 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
         step_seconds=_step_seconds(experiment, index),
         up=up,
         down=down,
-        up_bucket=Bucket(up.rate, up.burst_bytes),
-        down_bucket=Bucket(down.rate, down.burst_bytes),
         draw_think=experiment.think(index),
         rng=stream(scenario.seed, f"w{index}", "link"),
     )

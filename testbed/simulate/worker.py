@@ -8,7 +8,7 @@ in any process. A step that would end at the horizon or after it is not begun.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -39,32 +39,23 @@ Coming = tuple[float, StandingOrders]
 
 
 class Cycle(NamedTuple):
-    """What a worker did with a reply.
+    """What a worker did with a reply, and pushes at the emulated time ``push_at``.
 
     Attributes:
-        worker: its index.
-        sequence: number of the push.
-        update: what it pushes.
-        push_at: emulated time at which it pushes.
         compute_seconds: emulated seconds of its steps since its last push with one.
         think_seconds: emulated seconds between computing and pushing.
     """
 
     worker: int
     sequence: int
-    update: Update
     push_at: float
     compute_seconds: float
     think_seconds: float
+    update: Update
 
 
 class Paused(NamedTuple):
-    """A worker that has come as far as its horizon lets it.
-
-    Attributes:
-        worker: its index.
-        step_ends: emulated time at which the step that it did not begin would end.
-    """
+    """A worker at its horizon; the step that it did not begin would end at ``step_ends``."""
 
     worker: int
     step_ends: float
@@ -72,12 +63,9 @@ class Paused(NamedTuple):
 
 @dataclass
 class Learner:
-    """What the workers simulated in one process share: the data, and one network bound to a vector.
+    """What the workers simulated in one process share: the data, and one network.
 
-    Attributes:
-        data: the prepared data set.
-        parameters: float32 (N,): where a worker's parameters are put to compute at them.
-        bound: the network at ``parameters``.
+    It is bound to ``parameters``, float32 (N,), where a worker's are put to compute at them.
     """
 
     data: Prepared
@@ -101,8 +89,6 @@ class SimulatedWorker:
     """A worker and its virtual time.
 
     Attributes:
-        index: number of the worker.
-        worker: the frame's half of it; its ``think`` must return ``next_think``.
         step_seconds: emulated seconds of one training step.
         next_think: the next draw of the think law, made by whoever keeps the clock.
     """
@@ -114,11 +100,10 @@ class SimulatedWorker:
     _loop: Loop | None = None
     _paused: Step | None = None
     _now: float = 0.0
-    _compute: float = field(default=0.0)
+    _compute: float = 0.0
 
-    def take_think(self) -> float:
-        """The draw for the coming push; what the frame's worker calls."""
-        return self.next_think
+    def __post_init__(self) -> None:
+        self.worker.think = lambda: self.next_think
 
     def advance(
         self,
@@ -132,13 +117,7 @@ class SimulatedWorker:
     ) -> Cycle | Paused:
         """Take a reply over at emulated time ``now`` and go on to the next push.
 
-        Args:
-            reply: the reply.
-            now: when it has arrived.
-            learner: computes gradients.
-            horizon: see the module.
-            standing: the orders that came with the reply.
-            coming: those that come between replies.
+        ``standing`` are the orders that came with it, ``coming`` those between replies.
         """
         self._hear(coming)
         if self._loop is None:
@@ -184,11 +163,4 @@ class SimulatedWorker:
         compute = self._compute
         if action.update.steps:
             self._compute = 0.0
-        return Cycle(
-            worker=self.index,
-            sequence=action.sequence,
-            update=action.update,
-            push_at=self._now,
-            compute_seconds=compute,
-            think_seconds=think,
-        )
+        return Cycle(self.index, action.sequence, self._now, compute, think, action.update)

@@ -13,7 +13,6 @@ from testbed.values.written import Written
 
 _RANGE = "[0-9]{1,4}(?:-[0-9]{1,4})?"
 _LIST = re.compile(f"{_RANGE}(?:,{_RANGE})*")
-_WANTED = "CPUs by number, in quotes, like '0-1,3'"
 _LARGEST = 4095
 
 
@@ -22,7 +21,7 @@ class CpuSet(Written, str):
 
     __slots__ = ()
 
-    WANTED: ClassVar[str] = _WANTED
+    WANTED: ClassVar[str] = "CPUs by number, in quotes, like '0-1,3'"
     PATTERN: ClassVar[str] = f"^{_LIST.pattern}$"
     DESCRIPTION: ClassVar[str] = "CPUs of the host by number, like 0-1,3."
 
@@ -34,7 +33,7 @@ class CpuSet(Written, str):
             Unfit: something else, a range that runs backwards, or a number no kernel can have.
         """
         if not _LIST.fullmatch(text):
-            raise Unfit(shortened(text), _WANTED)
+            raise Unfit(shortened(text), cls.WANTED)
         numbers: set[int] = set()
         for part in text.split(","):
             first, _, last = part.partition("-")

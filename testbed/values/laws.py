@@ -31,7 +31,6 @@ class Law(Written):
     """A law with mean 1; what it draws is multiplied by a mean duration.
 
     Attributes:
-        family: which law.
         first: lower end of a uniform law, mean of a normal law.
         second: upper end of a uniform law, standard deviation of a normal law.
     """

@@ -47,7 +47,7 @@ class Quantity(Written, float):
         """
         match = _QUANTITY.fullmatch(text)
         if match is None:
-            raise Unfit(shortened(text), cls.wanted())
+            raise Unfit(shortened(text), cls.WANTED)
         number, unit = match.groups()
         scale = cls.UNITS.get(unit)
         if scale is None:
@@ -55,7 +55,7 @@ class Quantity(Written, float):
             raise Unfit(f"the unit {shortened(unit)}", f"a {cls.NOUN} in one of the units {known}")
         value = float(number) * scale
         if not isfinite(value):
-            raise Unfit(f"{shortened(text)}, which is too large", cls.wanted())
+            raise Unfit(f"{shortened(text)}, which is too large", cls.WANTED)
         return cls(value)
 
     def __str__(self) -> str:
@@ -66,19 +66,16 @@ class Quantity(Written, float):
             fits = self >= scale or scale == smallest
             if fits and self > 0 and float(text) * scale == float(self):
                 return f"{text}{unit}"
-        return f"{float(self):.17g}{self._base_unit()}"
+        base_unit = next(unit for unit, scale in self.UNITS.items() if scale == 1)
+        return f"{float(self):.17g}{base_unit}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
 
     @classmethod
-    def _base_unit(cls) -> str:
-        return next(unit for unit, scale in cls.UNITS.items() if scale == 1)
-
-    @classmethod
     def _validate(cls, value: Any) -> Self:
         if isinstance(value, int | float) and not isinstance(value, bool | cls):
-            raise Unfit(f"{shortened(value)}, a number without a unit", cls.wanted())
+            raise Unfit(f"{shortened(value)}, a number without a unit", cls.WANTED)
         return super()._validate(value)
 
 

@@ -36,11 +36,6 @@ class Written(ABC):
         """
 
     @classmethod
-    def wanted(cls) -> str:
-        """What is expected where such a value is wanted, in words."""
-        return cls.WANTED
-
-    @classmethod
     def _validate(cls, value: Any) -> Self:
         if isinstance(value, cls):
             return value

@@ -231,7 +231,7 @@ def _work(arguments: dict[str, str], sums: NDArray[np.float64]) -> int:
         return made
 
     def watched(loop: Any, device: Any) -> None:
-        meter.put(device._connection, "call", "client call", whole=True)
+        meter.put(device.connection, "call", "client call", whole=True)
         meter.total(-1)
         drive(loop, device)
         meter.total(1)

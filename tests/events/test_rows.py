@@ -7,7 +7,6 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from testbed.events.kinds import Done
 from testbed.events.rows import (
     EVALUATIONS,
     REQUIRED,
@@ -20,7 +19,6 @@ from testbed.events.rows import (
     conform,
 )
 from testbed.network.counters import Traffic
-from testbed.roles.record import Tally
 
 COLUMNS = {
     "version": Column("<i8", "updates in the model", "the push"),
@@ -90,10 +88,3 @@ def test_the_counters_that_are_read_are_those_of_the_table() -> None:
     own = {"time_seconds", "wall_seconds", "host_busy_ratio", "host_available_bytes"}
     assert {field.name for field in fields(Traffic)} == TRAFFIC.keys() - own
     assert tuple(TRAFFIC) == TrafficRow._fields
-
-
-def test_the_parameter_servers_counters_are_those_of_its_last_event() -> None:
-    assert [field.name for field in fields(Done)] == [
-        *("evaluated", "applied", "applied_bytes"),
-        *(field.name for field in fields(Tally)),
-    ]

@@ -36,7 +36,7 @@ def begun(config: AlgorithmConfig, *, workers: int = 3, stop: StopRule | None = 
     half = config.server(
         LAYOUT, workers, parameters=np.zeros(2, np.float32), rng=np.random.default_rng(0)
     )
-    server = Server(half, stop or StopRule(), obeys=config.OBEYS, sends_orders=config.SENDS_ORDERS)
+    server = Server(half, stop or StopRule())
     for worker in range(workers):
         server.join(worker)
     server.begin(0.0)
@@ -223,6 +223,14 @@ class Scripted(AlgorithmConfig):
         return Deaf, Script
 
 
+class Pliable(Scripted):
+    OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size", "local_steps"})
+
+
+class Unannounced(Scripted):
+    SENDS_ORDERS: ClassVar[bool] = False
+
+
 class Deaf(WorkerHalf[Scripted]):
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         return None
@@ -267,9 +275,8 @@ def scripted(config: Scripted | None = None) -> tuple[Server, Script]:
 
 
 def test_orders_of_a_tick_go_out_numbered_and_stay_in_force_field_by_field() -> None:
-    server, script = scripted()
+    server, script = scripted(Pliable())
     script.at, script.ticked = 2.0, Ticked(orders={1: Orders(batch_size=3)})
-    server.obeys = {"batch_size", "local_steps"}
     assert server.next_tick(1.0) == 2.0
     assert server.tick(1.5) == Effects(releases=[])  # too early: nothing is called
     effects = server.tick(2.0)
@@ -350,7 +357,7 @@ def _order_for_a_stranger(server: Server, script: Script) -> None:
 
 
 def _order_unannounced(server: Server, script: Script) -> None:
-    server.sends_orders = False
+    script.config = Unannounced()
     script.at, script.ticked = 2.0, Ticked(orders={0: Orders(batch_size=3)})
     server.tick(2.0)
 
@@ -371,7 +378,8 @@ def test_a_half_that_breaks_the_contract_is_named(
     mistake: Callable[[Server, Script], None], text: str
 ) -> None:
     server, script = scripted()
-    with pytest.raises(AlgorithmError, match="the server half of Scripted") as caught:
+    with pytest.raises(AlgorithmError) as caught:
         mistake(server, script)
+    assert f"the server half of {type(script.config).__name__} " in caught.value.message
     assert text in caught.value.message
     assert caught.value.exit_code == 10

@@ -56,7 +56,6 @@ class Bench:
         workers: int,
         stop: StopRule,
         service_seconds: float,
-        sends_orders: bool,
     ) -> None:
         self.seconds = 0.0  # real
         self.clock = Clock(SCALE, steady=lambda: self.seconds)
@@ -68,7 +67,7 @@ class Bench:
         self.snapshots = Snapshots()
         self.half = half
         self.training = Training(
-            Server(half, stop, obeys={"batch_size"}, sends_orders=sends_orders),
+            server=Server(half, stop),
             queue=ServiceQueue(service_seconds),
             workers=workers,
             fingerprint=LAYOUT.fingerprint,
@@ -135,7 +134,6 @@ def run(tmp_path: Path) -> Run:
         workers: int = 2,
         stop: StopRule | None = None,
         service_seconds: float = 0.0,
-        sends_orders: bool = False,
     ) -> Bench:
         asgd = Asgd(name="asgd", learning_rate=1.0).server(
             LAYOUT, workers, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
@@ -147,7 +145,6 @@ def run(tmp_path: Path) -> Run:
                 workers=workers,
                 stop=stop or StopRule(updates=100),
                 service_seconds=service_seconds,
-                sends_orders=sends_orders,
             )
             with closing(bench.spool), closing(bench.log):
                 await play(bench)
@@ -195,21 +192,17 @@ class Stage:
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
         )
         self.limits = Limits.of(layout.size)
-        self.server = ParameterServer(
-            Server(
-                self.half,
-                StopRule(updates=updates),
-                obeys=config.OBEYS,
-                sends_orders=config.SENDS_ORDERS,
-            ),
+        clock = Clock(1.0)
+        training = Training(
+            server=Server(self.half, StopRule(updates=updates)),
             queue=ServiceQueue(service_seconds),
             workers=2,
             fingerprint=layout.fingerprint,
-            clock=Clock(1.0),
-            limits=self.limits,
-            folder=folder,
-            token=self.token,
+            clock=clock,
+            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed),
+            record=Record(SpoolWriter(folder / "updates.bin"), clock),
         )
+        self.server = ParameterServer(training, limits=self.limits, token=self.token)
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{unused.getsockname()[1]}"

@@ -39,7 +39,7 @@ Begin = Callable[..., Any]
 def update(**changes: object) -> bytes:
     """The first push of worker 0 with three entries; fields replace its own."""
     payload = Sparse(np.array([3, 17, 54], np.int32), np.array([1, -2, 0.5], np.float32))
-    push = Push(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(compute=1))
+    push = Push(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(1))
     message = ps_pb2.ExchangeRequest.FromString(encode_push(push).data)
     for name, value in changes.items():
         if name in ("indices", "values"):

@@ -102,7 +102,7 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
     worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
     with stage.connect() as connection:
         device = Device(
-            index,
+            index=index,
             bound=network.bind(half.parameters),
             data=DATA,
             fingerprint=network.layout.fingerprint,

@@ -88,7 +88,7 @@ def test_orders_go_out_on_a_stream_at_once_and_with_the_next_reply(run: Run) -> 
         with pytest.raises(RejectedError, match="worker 1 is unknown"):
             await anext(bench.training.follow_orders(1, 0))
 
-    run(play, half=ticking(), sends_orders=True)
+    run(play, half=ticking())
 
 
 def test_a_tick_comes_before_a_push_that_comes_later(run: Run) -> None:
@@ -100,7 +100,7 @@ def test_a_tick_comes_before_a_push_that_comes_later(run: Run) -> None:
         bench.seconds = 0.3
         assert (await bench.push(1, 1, 0)).standing == StandingOrders(1, Orders(batch_size=1))
 
-    run(play, half=ticking(), sends_orders=True)
+    run(play, half=ticking())
 
 
 def test_ticks_come_when_they_are_wanted(run: Run) -> None:
@@ -118,7 +118,7 @@ def test_ticks_come_when_they_are_wanted(run: Run) -> None:
         time.cancel()
         assert loop.time() - began >= 0.8
 
-    run(play, half=half, sends_orders=True)
+    run(play, half=half)
     late = [(at - 2.0 * (number + 1)) / 10 for number, at in enumerate(half.ticks)]
     assert min(late) >= 0.0
     assert sorted(late)[1] <= 0.02  # real seconds; of four ticks two, the host may be busy

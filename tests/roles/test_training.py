@@ -49,7 +49,7 @@ def test_an_update_is_applied_and_recorded(run: Run) -> None:
         bench.seconds = 0.5
         await bench.push(1, 1, 0)
         bench.seconds = 1.0
-        timing = Timing(compute=1.0, late=2.0, think=3.0, transfer=4.0, blocked=5.0)
+        timing = Timing(1.0, 2.0, 3.0, 4.0, 5.0)
         delivery = await bench.push(0, 1, 0, timing=timing)
         assert delivery.reply is not None
         # 0 - 1 / max(1, 0), then - 1 / max(1, 1)
@@ -83,9 +83,9 @@ def test_a_repeated_push_is_applied_once_and_answered_anew(run: Run) -> None:
 
     bench = run(play)
     assert bench.rows()["sequence"].tolist() == [1, 1, 2]
-    tally, totals = bench.record.tally, bench.record.totals()
-    assert (totals["applied"], totals["applied_bytes"]) == (3, 48)
-    assert (tally.repeated, tally.repeated_bytes) == (1, 16)
+    done = bench.record.done(evaluated=True)
+    assert (done.applied, done.applied_bytes) == (3, 48)
+    assert (done.repeated, done.repeated_bytes) == (1, 16)
 
 
 def test_a_call_that_arrives_after_its_repetition_changes_nothing(run: Run) -> None:
@@ -233,7 +233,8 @@ def test_training_ends_after_exactly_so_many_updates(run: Run) -> None:
     bench = run(play, stop=StopRule(updates=3))
     assert len(bench.rows()) == 3
     assert bench.half.version == 3
-    assert (bench.record.tally.dropped, bench.record.tally.dropped_bytes) == (2, 32)
+    done = bench.record.done(evaluated=True)
+    assert (done.dropped, done.dropped_bytes) == (2, 32)
     finished = [event for event in bench.events() if event["event"] == "finished"]
     assert [(event["reason"], event["version"]) for event in finished] == [("3 updates applied", 3)]
 
@@ -355,5 +356,5 @@ def test_what_no_round_was_complete_for_is_dropped(run: Run, barrier: Half) -> N
         assert (await held).reply is None
 
     bench = run(play, half=barrier, stop=StopRule(time=10.0))
-    totals = bench.record.totals()
-    assert (totals["applied"], totals["dropped"], totals["dropped_bytes"]) == (0, 1, 16)
+    done = bench.record.done(evaluated=True)
+    assert (done.applied, done.dropped, done.dropped_bytes) == (0, 1, 16)

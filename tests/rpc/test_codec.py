@@ -27,7 +27,7 @@ from testbed.rpc.codec import (
 from testbed.rpc.messages import Delivery, Push, Snapshot
 from testbed.rpc.wire import MalformedError, header
 
-TIMING = Timing(compute=0.5, late=0.25, think=1.5, transfer=2.0, blocked=0.125)
+TIMING = Timing(0.5, 0.25, 1.5, 2.0, 0.125)
 
 
 def dense(*values: float) -> Dense:
@@ -197,7 +197,7 @@ def test_replies_come_back(standing: StandingOrders) -> None:
     assert read.reply.model.values.tolist() == [1.5, -2.5]
     assert (read.reply.version, read.standing) == (9, standing)
     assert read.reply.note == {"least": 4.0}
-    assert (read.time, read.blocked, read.payload_bytes) == (3.25, 0.5, 8)
+    assert (read.time, read.blocked, read.reply.model.size) == (3.25, 0.5, 8)
 
 
 @pytest.mark.parametrize("standing", STANDING[1:])

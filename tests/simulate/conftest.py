@@ -26,12 +26,12 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
+from testbed.simulate import model
 from testbed.simulate.agenda import Agenda
+from testbed.simulate.device import DeviceModel
 from testbed.simulate.engine import Engine
-from testbed.simulate.flight import DeviceModel
 from testbed.simulate.links import Bucket, FairLink
 from testbed.simulate.model import Hop
-from testbed.simulate.model import Path as Way
 from testbed.simulate.pool import Pool
 from testbed.simulate.run import simulate, virtual_clock
 from testbed.simulate.worker import Learner, SimulatedWorker
@@ -149,7 +149,8 @@ def play(
 ) -> tuple[Engine, Book]:
     """Every message takes LATENCY, an evaluation nothing, and the model begins with draws."""
     count, agenda, book = len(step_seconds), Agenda(), Book()
-    path = Way(inf, 0, (Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")), 0.0, 2 * LATENCY)
+    hops = Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")
+    path = model.Path(Bucket(inf, 0), hops, 0.0, 2 * LATENCY)
     parameters = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
 
     def build(number: int, _: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
@@ -159,7 +160,6 @@ def play(
             half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
             worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
             made[index] = SimulatedWorker(index, worker, step_seconds[index])
-            worker.think = made[index].take_think
         return made, MadeUp()
 
     with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
@@ -167,13 +167,11 @@ def play(
             server=Server(
                 config.server(LAYOUT, count, parameters=parameters, rng=np.random.default_rng(1)),
                 stop,
-                obeys=config.OBEYS,
-                sends_orders=config.SENDS_ORDERS,
             ),
             workers=pool,
             devices=[
                 DeviceModel(
-                    *(step_seconds[index], path, path, Bucket(inf, 0), Bucket(inf, 0)),
+                    *(step_seconds[index], path, path),
                     draw_think=think(index),
                     rng=np.random.default_rng(0),
                 )
@@ -186,7 +184,6 @@ def play(
             schedule=Schedule(updates=None, seconds=10.0),
             images=np.arange(1),
             recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
-            sends_messages=config.SENDS_MESSAGES,
         )
         planned(engine)
         engine.run()

@@ -50,7 +50,7 @@ def sparse(*indices: int) -> Sparse:
 )
 def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: bool) -> None:
     row = np.full(N, 9, np.float32)
-    cycle = Cycle(3, 17, Update(payload, 40, 10), 2.5, 0.01, 1.25)
+    cycle = Cycle(3, 17, 2.5, 0.01, 1.25, Update(payload, 40, 10))
     result = pack(cycle, row)
     assert (result.apart is not None) == apart
     out = unpack(result, row)
@@ -69,7 +69,7 @@ def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: b
 def test_an_update_with_a_note_keeps_it() -> None:
     update = Update(sparse(1), 40, samples=0, steps=0, note={"vote": 1.0})
     row = np.zeros(N, np.float32)
-    out = unpack(pack(Cycle(3, 17, update, 2.5, 0.0, 0.0), row), row)
+    out = unpack(pack(Cycle(3, 17, 2.5, 0.0, 0.0, update), row), row)
     assert (out.update.steps, out.update.note) == (0, {"vote": 1.0})
 
 

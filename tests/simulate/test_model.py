@@ -20,7 +20,7 @@ def test_headers_come_on_top_of_the_payload() -> None:
     transfer = up.send(16_936, RNG)
     assert transfer.wire_bytes == 17_136 + 12 * 66
     assert transfer.delay_seconds == 0.0
-    assert up.rate == inf
+    assert up.bucket.rate == inf
 
 
 def test_latency_adds_up_over_both_links() -> None:
@@ -30,8 +30,8 @@ def test_latency_adds_up_over_both_links() -> None:
     )
     server = Link(up=Direction(delay=Duration(0.001)), down=Direction(delay=Duration(0.002)))
     up, down = paths(worker, server)
-    assert up.rate == 125_000.0
-    assert down.rate == 1_000_000.0
+    assert up.bucket.rate == 125_000.0
+    assert down.bucket.rate == 1_000_000.0
     assert up.send(100, RNG).delay_seconds == pytest.approx(0.022)  # own up, the PS's down
     assert down.send(100, RNG).delay_seconds == pytest.approx(0.031)
     assert up.round_trip_seconds == pytest.approx(0.053)
@@ -83,7 +83,7 @@ def test_a_burst_is_as_deep_as_the_kernels_bucket() -> None:
     # At 1 mbit two frames of 1,514 bytes; at 10 mbit a tick of 4 ms, 5,000 bytes.
     worker = Link(up=Direction(rate=Rate(1e6)), down=Direction(rate=Rate(10e6)))
     up, down = paths(worker, Link())
-    assert (up.burst_bytes, down.burst_bytes) == (3028, 5000)
+    assert (up.bucket.burst, down.bucket.burst) == (3028, 5000)
     # Ten emulated seconds in a real one: the kernel shapes 100 mbit, a tick of which is 50,000.
-    assert paths(worker, Link(), time_scale=10.0)[1].burst_bytes == 50_000
-    assert paths(Link(), Link())[0].burst_bytes == 0
+    assert paths(worker, Link(), time_scale=10.0)[1].bucket.burst == 50_000
+    assert paths(Link(), Link())[0].bucket.burst == 0

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.algorithms.messages import Update
+from testbed.algorithms.base import Update
 from testbed.payloads import Dense, Vector
 
 
 class Accumulation:
-    """U: the steps that a worker has made since its last push.
-
-    Args:
-        parameters: W_i, float32 (N,), the worker's copy of the model; stepped in place.
-    """
+    """U: the steps that a worker has made since its last push, on its copy W_i of the model."""
 
     def __init__(self, parameters: Vector) -> None:
         self._parameters = parameters

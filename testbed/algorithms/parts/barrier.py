@@ -3,95 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.random import Generator
 
 from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
-from testbed.payloads import Dense, Vector
-from testbed.payloads.layout import Layout
-
-
-@dataclass
-class Barrier:
-    """The round under way.
-
-    What a member has pushed counts in this round also if it leaves before the round is complete.
-
-    Attributes:
-        members: who takes part.
-        pushed: what has come, by worker.
-    """
-
-    members: set[int] = field(default_factory=set)
-    pushed: dict[int, Update] = field(default_factory=dict)
-
-    @property
-    def missing(self) -> set[int]:
-        """The members that have not pushed yet."""
-        return self.members - self.pushed.keys()
-
-    def take(self) -> Sequence[tuple[int, Update]]:
-        """The updates of the round if it is complete, which begins the next; none if it is not.
-
-        They come in the order of the workers, not of their arrival: sums of floats depend on it.
-        """
-        if self.missing or not self.pushed:
-            return ()
-        complete, self.pushed = sorted(self.pushed.items()), {}
-        return complete
-
-
-def together(complete: Sequence[tuple[int, Update]], *, version: int) -> Sequence[Applied]:
-    """The record of the updates of a round, which are applied at once to the model ``version``.
-
-    Each was computed on that model or misses what came since, but knows of nothing in the round.
-    """
-    return [
-        Applied(worker, version + place, staleness=version - update.version)
-        for place, (worker, update) in enumerate(complete)
-    ]
+from testbed.payloads import Dense
 
 
 class AveragingServer(ServerHalf[C]):
-    """W ← W - Σ U / M once per round, with the U that were pushed in it; then all go on."""
+    """W ← W - Σ U / M once per round, with the U that were pushed in it; then all go on.
 
-    def __init__(
-        self, config: C, layout: Layout, workers: int, rng: Generator, parameters: Vector
-    ) -> None:
-        super().__init__(config, layout, workers, rng, parameters)
-        self._barrier = Barrier()
+    What a worker has pushed counts in its round also if it leaves before the round is complete.
+    """
+
+    def __post_init__(self) -> None:
+        self._members: set[int] = set()
+        self._pushed: dict[int, Update] = {}
 
     def join(self, worker: int) -> None:
         """One more to wait for."""
-        self._barrier.members.add(worker)
+        self._members.add(worker)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
         """One less to wait for."""
-        self._barrier.members.discard(worker)
+        self._members.discard(worker)
         return self._close()
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Wait for the U of every worker."""
         expect(Dense, update.payload)
-        self._barrier.pushed[worker] = update
+        self._pushed[worker] = update
         return self._close()
 
     def ready(self, worker: int) -> bool:
         """Once its round is complete."""
-        return worker not in self._barrier.pushed
+        return worker not in self._pushed
 
     def awaited(self) -> Collection[int]:
         """Those that have not pushed."""
-        return self._barrier.missing
+        return self._members - self._pushed.keys()
 
     def _close(self) -> Sequence[Applied]:
-        """W ← W - Σ U / M, if the round is complete."""
-        complete = self._barrier.take()
-        if not complete:
+        """W ← W - Σ U / M, if the round is complete.
+
+        The U are summed in the order of the workers, not of their arrival: sums of floats depend on
+        it. None of them knows of another in its round, so none is stale because of these.
+        """
+        if self.awaited() or not self._pushed:
             return ()
+        complete, self._pushed = sorted(self._pushed.items()), {}
         total = sum((expect(Dense, update.payload).values for _, update in complete))
         self.parameters -= total / np.float32(len(complete))
         version, self.version = self.version, self.version + len(complete)
-        return together(complete, version=version)
+        return [
+            Applied(worker, version + place, staleness=version - update.version)
+            for place, (worker, update) in enumerate(complete)
+        ]

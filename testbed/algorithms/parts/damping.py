@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.messages import Applied
+from testbed.algorithms.base import Applied
 
 
 def divisor(sigma: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
@@ -33,15 +33,10 @@ def applied(
     sigma: NDArray[np.integer[Any]],
     divisor: NDArray[np.float32],
 ) -> Applied:
-    """The record of an update that is applied by itself.
+    """The record of an update that is applied at the clock i, ``version``, by itself.
 
-    Args:
-        worker: whose.
-        version: the clock i at which it is applied.
-        pulled: the clock j of the model it was computed on.
-        sigma: the staleness that divided the learning rate, of every entry that was sent or of all
-            at once; empty for an update without entries.
-        divisor: of the same entries.
+    It was computed on the model of the clock j, ``pulled``. ``sigma`` is the staleness that divided
+    the learning rate of every entry that was sent, or of all at once; empty if none was sent.
     """
     if sigma.size == 0:
         return Applied(worker, version, version - pulled)

@@ -1,4 +1,4 @@
-"""What the engine knows of a worker: its modelled device, and where it is in its cycle."""
+"""What the engine knows of a worker: its device and links, and where it is in its cycle."""
 
 from __future__ import annotations
 
@@ -10,39 +10,18 @@ import numpy as np
 
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
-from testbed.simulate.links import Bucket
 from testbed.simulate.model import Path
 from testbed.simulate.worker import Coming, Paused
 
 
-@dataclass(frozen=True)
-class DeviceModel:
-    """A worker's device and links in the virtual world.
-
-    Attributes:
-        step_seconds: emulated seconds of a training step.
-        up: its way to the PS.
-        down: its way back.
-        up_bucket: its own link's, to the PS.
-        down_bucket: and back.
-        draw_think: draws the emulated seconds between computing and pushing.
-        rng: draws what happens on its link.
-    """
-
-    step_seconds: float
-    up: Path
-    down: Path
-    up_bucket: Bucket
-    down_bucket: Bucket
-    draw_think: Callable[[], float]
-    rng: np.random.Generator
-
-
 @dataclass
-class Flight:
-    """A worker's cycle, from its last push to its next; emulated seconds.
+class DeviceModel:
+    """A worker's device, and its cycle from its last push to its next; in emulated seconds.
 
     Attributes:
+        step_seconds: what a training step takes.
+        draw_think: draws what passes between computing and pushing.
+        rng: draws what happens on its links.
         began: when it called the PS.
         asked: when the call had arrived there.
         blocked: how long the PS held the reply back.
@@ -55,6 +34,11 @@ class Flight:
         silent: whether it stands still.
     """
 
+    step_seconds: float
+    up: Path
+    down: Path
+    draw_think: Callable[[], float]
+    rng: np.random.Generator
     began: float = 0.0
     asked: float = 0.0
     blocked: float = 0.0
