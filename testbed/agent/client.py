@@ -57,7 +57,7 @@ class AgentClient:
         channel = grpc.insecure_channel(address, options=CONTROL_LIMITS.channel_options())
         self._channel = self._held.enter_context(channel)
         self._exits_seen = 0
-        self._next_exits: grpc.Future | None = None
+        self._next_exits: grpc.Future[pb.ExitsReply] | None = None
         self._changes_seen = 0
 
     @classmethod
