@@ -30,8 +30,7 @@ def serve_control(loop: Loop, control: Path) -> None:
     """Listen at ``agent.sock`` in a folder until this process ends; the token lies beside it.
 
     Raises:
-        HostError: nothing can listen there.
-        OSError: the token cannot be written.
+        HostError, OSError: nothing can listen there; the token cannot be written.
     """
     token = secrets.token_hex(16)
     listening: Future[None] = Future()

@@ -140,8 +140,7 @@ class ContainerGroups:
         """The groups that a process is in.
 
         Raises:
-            HostError: one of them is in a hierarchy that is not mounted here.
-            OSError: there is no such process.
+            HostError, OSError: a hierarchy is not mounted here; there is no such process.
         """
         mounted = find_mounted(mounts)
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()

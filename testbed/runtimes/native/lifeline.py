@@ -226,13 +226,9 @@ def _execute(
     folder: RunFolder, groups: RunGroups, *, start: Start, lock: int
 ) -> subprocess.Popen[bytes]:
     users = start.users or find_users()
+    private = _private_folders(users)
     settings = AgentSettings(
-        folder.path,
-        start.detached,
-        start.template,
-        users,
-        groups.hierarchies,
-        _private_folders(users),
+        folder.path, start.detached, start.template, users, groups.hierarchies, private
     )
     (folder.control / AGENT_SETTINGS).write_text(settings.to_json())
     with folder.log(AGENT_LOG).open("ab") as log:
