@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,17 +50,7 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
             end_run(folder, runtime_of(folder).driver(), clock=time.time) for folder in folders
         ]
     if as_json:
-        print_json(
-            [
-                {
-                    "run": one.run,
-                    "folder": one.folder and str(one.folder),
-                    "acted": one.acted,
-                    "failure": one.failure and one.failure.message,
-                }
-                for one in ended
-            ]
-        )
+        print_json([_as_dict(one) for one in ended])
     else:
         _print(ended, everything=everything)
     failures = [one.failure for one in ended if one.failure is not None]
@@ -68,6 +58,15 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
         click.echo(failure, err=True)
     if failures:
         raise failures[-1]
+
+
+def _as_dict(one: Ended) -> dict[str, Any]:
+    return {
+        "run": one.run,
+        "folder": one.folder and str(one.folder),
+        "acted": one.acted,
+        "failure": one.failure and one.failure.message,
+    }
 
 
 def _print(ended: Sequence[Ended], *, everything: bool) -> None:

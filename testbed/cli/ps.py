@@ -56,10 +56,8 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
                 continue
             shown = _describe(state.state, ended=ended, alive=alive)
             workers, created = len(state.classes), state.created
-        values = (path.name, shown, workers, created, str(path))
-        rows.append(
-            dict(zip(("run", "state", "workers", "created", "folder"), values, strict=True))
-        )
+        row = {"run": path.name, "state": shown, "workers": workers, "created": created}
+        rows.append({**row, "folder": str(path)})
     return rows
 
 

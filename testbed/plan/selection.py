@@ -25,11 +25,11 @@ def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
         selector: {selector} if selector in OTHERS else _matching(selector, plan.nodes)
         for selector in selectors
     }
-    expected = (
-        f"a node ({_names(plan)}), a pattern like 'w[0-9]', class=NAME with a class of this run "
-        f"({', '.join(classes_of(plan))}), agent or controller"
-    )
     if unknown := [selector for selector, nodes in found.items() if not nodes]:
+        expected = (
+            f"a node ({_names(plan)}), a pattern like 'w[0-9]', class=NAME with a class of this "
+            f"run ({', '.join(classes_of(plan))}), agent or controller"
+        )
         problems = [Problem("selector", 0, "", repr(selector), expected) for selector in unknown]
         raise ScenarioError(problems)
     chosen = set().union(*found.values())

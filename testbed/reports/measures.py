@@ -172,8 +172,8 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
             case Left(node) if node not in explained:
                 lost.setdefault(node, "the parameter server saw it leave")
             case Exited(node, status, planned=False) if node not in explained:
-                killed = f"killed by signal {-status}"
-                lost[node] = killed if status < 0 else f"ended with status {status}"
+                how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
+                lost[node] = how
     return list(lost.items())
 
 

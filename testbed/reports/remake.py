@@ -24,7 +24,7 @@ class Report:
 
 
 def remake(path: Path, *, write: bool = True) -> Report:
-    """Complete a run's folder, then make its summary and figure; ``write`` nothing if one may not.
+    """Complete a run's folder, then make its summary and figure; write nothing unless ``write``.
 
     The summary of a run that is still going on is not written: its end will do so.
 

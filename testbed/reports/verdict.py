@@ -42,7 +42,7 @@ class Measurements:
     paced: bool = True  # whether think times or speeds pace the workers; else the host may be full
     busy_share_ratio: float | None = None  # of the training, with the host over 90 % busy
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
-    late_requests_ratio: float | None = None  # of those that the PS served later than it should
+    late_requests_ratio: float | None = None  # of the requests that the PS served late
     differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
