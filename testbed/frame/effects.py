@@ -35,7 +35,6 @@ class Effects:
     Attributes:
         accepted: whether a push was taken: it came for the first time, and before the end.
         applied: the updates that are in the model because of it.
-        releases: the replies that may go out.
         orders: what must reach workers at once.
         measure: whether the loss of the model as it is now is wanted.
     """

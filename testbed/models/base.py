@@ -56,12 +56,8 @@ class Bound(ABC):
     def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
         """The mean cross-entropy of a mini-batch and its gradient.
 
-        Args:
-            images: shape (b, channels, height, width).
-            labels: shape (b,), each in [0, classes).
-
-        Returns:
-            The loss, and the gradient, shape (N,), in a buffer that the next call overwrites.
+        Images have the shape (b, channels, height, width), labels (b,), each in [0, classes). The
+        gradient, shape (N,), is in a buffer that the next call overwrites.
         """
 
     @abstractmethod
@@ -87,11 +83,7 @@ class Bound(ABC):
 
 
 class Network(ABC):
-    """A network without values.
-
-    Attributes:
-        layout: names and shapes of its tensors, in the order they lie in the flat vector.
-    """
+    """A network without values, but with the layout of the flat vector that holds them."""
 
     layout: Layout
 

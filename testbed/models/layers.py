@@ -44,8 +44,7 @@ class Layer(ABC):
 
     Attributes:
         name: prefix of its tensors' names.
-        inputs: channels or features that come in.
-        outputs: channels or features that go out.
+        inputs: channels or features that come in; ``outputs``, that go out.
         deviation: standard deviation of the normal law the first weights are drawn from; the law is
             cut off at two of them.
         bias: first value of every bias.

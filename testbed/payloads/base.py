@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 class Payload(ABC):
-    """What an update or a reply carries: a dataclass of arrays.
+    """What an update or a reply carries: a dataclass of arrays, the last of which has the values.
 
     Attributes:
         NUMBER: of its message in the proto's ``Payload``.
@@ -41,7 +41,7 @@ class Payload(ABC):
 
     @property
     def entries(self) -> int:
-        """How many entries of the vector it speaks of: as many as its last array has."""
+        """How many entries of the vector it speaks of."""
         return self.arrays[-1].size
 
     @property
@@ -56,4 +56,4 @@ class Payload(ABC):
     @property
     def finite(self) -> bool:
         """Whether no value is NaN or infinite."""
-        return all(np.isfinite(array).all() for array in self.arrays)
+        return bool(np.isfinite(self.arrays[-1]).all())

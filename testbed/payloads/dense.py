@@ -9,11 +9,7 @@ from testbed.payloads.base import Payload, Vector
 
 @dataclass(frozen=True, eq=False)
 class Dense(Payload):
-    """All N entries, in order.
-
-    Attributes:
-        values: float32, shape (N,).
-    """
+    """All N entries, in order: float32, shape (N,)."""
 
     values: Vector
 

@@ -143,11 +143,7 @@ def encode_orders(standing: StandingOrders) -> bytes:
 
 
 def decode_orders(data: bytes) -> StandingOrders:
-    """A message of orders.
-
-    Raises:
-        MalformedError: the bytes are no such message.
-    """
+    """A message of orders; see ``parse``."""
     return _standing(parse(ps_pb2.Orders, data))
 
 

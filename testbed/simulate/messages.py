@@ -45,9 +45,7 @@ class Packed(NamedTuple):
 class Loan(NamedTuple):
     """A reply that was handed to a worker, with a row that is the worker's until its result is out.
 
-    Attributes:
-        packed: the reply's payload, in the row of this number.
-        apart: a reply that is not all in the row; None for one that is.
+    A reply that is not all in the row goes ``apart``.
     """
 
     row: int

@@ -86,12 +86,7 @@ class Learner:
 
 @dataclass
 class SimulatedWorker:
-    """A worker and its virtual time.
-
-    Attributes:
-        step_seconds: emulated seconds of one training step.
-        next_think: the next draw of the think law, made by whoever keeps the clock.
-    """
+    """A worker and its virtual time; whoever keeps the clock draws its next think time."""
 
     index: int
     worker: Worker
