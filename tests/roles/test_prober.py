@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
@@ -38,7 +39,8 @@ def test_slow_links_get_smaller_packets_then_more_time(
 
 
 def test_a_probe_measures_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prober, "PORT", 50_771)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(prober, "PORT", free.getsockname()[1])
     threading.Thread(target=prober.reflect, args=("127.0.0.1",), daemon=True).start()
     found = prober.probe("127.0.0.1", up=2e6, down=None)
     assert found["round_trips"] == prober.TRIPS
