@@ -6,9 +6,12 @@ import json
 import re
 from typing import Any
 
+from testbed.scenario.document import ASIDE
 from testbed.scenario.schema import Scenario
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+IDENTITY = "urn:edge-testbed:scenario:1"
+"""A name, not an address; its last part is the scenario's `version`."""
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
@@ -17,7 +20,8 @@ def json_schema() -> dict[str, Any]:
     """The schema, each key described by what its class's docstring says under ``Attributes``."""
     schema = Scenario.model_json_schema(by_alias=True)
     _describe(schema)
-    return {"$schema": DIALECT, **schema}
+    schema["patternProperties"] = {f"^{ASIDE}": {"description": "Your own: a place for anchors."}}
+    return {"$schema": DIALECT, "$id": IDENTITY, **schema}
 
 
 def json_schema_text() -> str:

@@ -6,7 +6,7 @@ Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -30,12 +30,21 @@ from testbed.values.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
 
-_NAME = "[a-z0-9][a-z0-9-]{0,39}"
+_NAME = "[a-z0-9][a-z0-9._-]{0,39}"
+_KEY = "[a-z0-9][a-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
 
 
 def _name(text: str) -> str:
     if not re.fullmatch(_NAME, text):
-        raise Unfit("", "a name of at most 40 small letters, digits and hyphens, like my-run-2")
+        letters = "at most 40 small letters, digits, dots, hyphens and underscores"
+        raise Unfit("", f"a name of {letters}, like lr0.01_s1")
+    return text
+
+
+def _key(text: str) -> str:
+    if not re.fullmatch(_KEY, text):
+        letters = "at most 40 small letters, digits, hyphens and underscores"
+        raise Unfit("", f"a name of {letters}, like my-run-2")
     return text
 
 
@@ -49,6 +58,12 @@ def _some(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command or not command[0]:
         raise Unfit("", "a program and its arguments, like [iperf3, --server]")
     return command
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is not int:  # 1.0 and true are equal to 1
+        raise Unfit("", "`1`")
+    return value
 
 
 def _positive(largest: Quantity) -> AfterValidator:
@@ -68,6 +83,9 @@ def _not_auto(value: Any) -> Any:
 
 Name = Annotated[
     str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})
+]
+Key = Annotated[
+    str, AfterValidator(_key), WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"})
 ]
 Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
@@ -169,7 +187,9 @@ class DeviceClass(Part):
     """A class of devices.
 
     Attributes:
-        share: share of the workers in this class; the shares of all classes add up to 1.
+        share: share of the workers in this class, of those that are not in classes with a `count`;
+            the shares of all classes add up to 1. By default 1.
+        count: how many workers are in this class, instead of a share.
         speed: emulated time of one training step; a shorter real step waits for the rest.
         link: link of each of its workers.
         cpu: how much CPU each may use, in CPUs.
@@ -178,13 +198,20 @@ class DeviceClass(Part):
         gpus: GPUs that each of them sees; needs Docker with an nvidia runtime.
     """
 
-    share: Share = 1.0
+    share: Share | None = None
+    count: Count | None = None
     speed: PositiveDuration | None = None
     link: Link = Link()
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
     gpus: Gpus = 0
+
+    @model_validator(mode="after")
+    def _share_or_count(self) -> DeviceClass:
+        if self.share is not None and self.count is not None:
+            raise Unfit(f"a share of {self.share:g} and a count of {self.count}", "one of the two")
+        return self
 
 
 class Workers(Part):
@@ -200,24 +227,50 @@ class Workers(Part):
     count: Count
     batch_size: Count = 10
     think: Think | None = None
-    classes: Annotated[dict[Name, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
+    classes: Annotated[dict[Key, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
 
     @model_validator(mode="after")
-    def _shares_add_up(self) -> Workers:
-        total = sum(member.share for member in self.classes.values())
-        if abs(total - 1) > 1e-6:
+    def _classes_add_up(self) -> Workers:
+        counted, shares = self._counted(), self._shares()
+        if not shares and counted != self.count:
+            raise Unfit(
+                f"classes whose counts add up to {counted:,}", f"`count`, which is {self.count:,}"
+            )
+        if shares and counted >= self.count:
+            found = f"classes whose counts add up to {counted:,} beside classes with a share"
+            raise Unfit(found, f"less than `count`, which is {self.count:,}")
+        if shares and abs(sum(shares.values()) - 1) > 1e-6:
+            total = sum(shares.values())
             raise Unfit(f"classes whose shares add up to {total:g}", "shares that add up to 1")
         return self
 
     def class_counts(self) -> dict[str, int]:
-        """Workers of each class: shares times count, the remainders going to the largest."""
-        total = sum(member.share for member in self.classes.values())
-        exact = {name: member.share / total * self.count for name, member in self.classes.items()}
-        counts = {name: int(value + 1e-9) for name, value in exact.items()}
+        """Workers of each class: its count, or its share of those that are in no counted class.
+
+        The remainders go to the largest.
+        """
+        shares, left = self._shares(), self.count - self._counted()
+        total = sum(shares.values())
+        exact = {name: share / total * left for name, share in shares.items()}
+        counts = {
+            name: member.count or int(exact[name] + 1e-9) for name, member in self.classes.items()
+        }
         by_remainder = sorted(exact, key=lambda name: counts[name] - exact[name])
         for name in by_remainder[: self.count - sum(counts.values())]:
             counts[name] += 1
         return counts
+
+    def _counted(self) -> int:
+        """Workers in classes that have a count."""
+        return sum(member.count or 0 for member in self.classes.values())
+
+    def _shares(self) -> dict[str, float]:
+        """Of the classes that have no count."""
+        return {
+            name: 1.0 if member.share is None else member.share
+            for name, member in self.classes.items()
+            if member.count is None
+        }
 
 
 class Network(Part):
@@ -295,6 +348,7 @@ class Scenario(Part):
     """One experiment.
 
     Attributes:
+        version: of this form of scenarios.
         name: prefix of its runs' names.
         seed: from which every random draw derives.
         runtime: what makes the containers.
@@ -314,6 +368,7 @@ class Scenario(Part):
             false leaves it to the host, and a busy one does not make the run invalid.
     """
 
+    version: Annotated[Literal[1], BeforeValidator(_whole)] = 1
     name: Name
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     runtime: Runtime = Native(name="native")
@@ -322,7 +377,7 @@ class Scenario(Part):
     dataset: Dataset
     ps: ParameterServer = ParameterServer()
     workers: Workers
-    programs: dict[Name, Program] = {}
+    programs: dict[Key, Program] = {}
     network: Network = Network()
     stop: Stop
     evaluate: Evaluate = Evaluate()

@@ -29,6 +29,7 @@ def test_it_is_a_schema_and_describes_what_it_can() -> None:
     schema = json_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == "urn:edge-testbed:scenario:1"
     assert schema["title"] == "Scenario"
     for name, key in schema["properties"].items():
         assert key.get("description"), name
@@ -50,12 +51,15 @@ def test_a_shipped_scenario_is_valid_and_tells_editors_its_schema(
 
 def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) -> None:
     validator.validate(yaml.safe_load(small))
+    validator.validate({**yaml.safe_load(small), "version": 1, "x-links": [1], "name": "a.b_c"})
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("name", "Not A Name"),
+        ("version", 2),
+        ("y-links", {}),
         ("algorithm", "adsp"),
         ("algorithm", {"adacomp": {"ratio": 2}}),
         ("stop", {"updates": 0}),
