@@ -18,7 +18,7 @@ class Evaluator(Role):
     entry = "testbed.roles.evaluator:main"
     cpu_weight = SERVICE_WEIGHT
     needs = ("ps",)
-    vectors = 3
+    vectors = 5  # its own, a network's, a snapshot, a model being saved
     other_bytes = 20_000_000  # an evaluation's activations
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
@@ -36,5 +36,9 @@ class Evaluator(Role):
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """And the PS's folder, for the socket in there."""
-        return (*super().mounts(inputs), Mount(inputs.folder.ps, INSIDE / "ps", writable=False))
+        """And the PS's folder, for the socket in there, and one where it saves models."""
+        return (
+            *super().mounts(inputs),
+            Mount(inputs.folder.ps, INSIDE / "ps", writable=False),
+            Mount(inputs.folder.model, INSIDE / "model", writable=True),
+        )

@@ -9,9 +9,12 @@ import numpy as np
 
 from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
+from testbed.errors import HostError
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
 from testbed.models import Bound, Evaluation
+from testbed.models.saved import ModelWriter, Taken
+from testbed.payloads import Vector
 from testbed.roles.arguments import Arguments
 from testbed.roles.connection import limits
 from testbed.roles.process import run
@@ -37,6 +40,7 @@ def _main(arguments: Arguments) -> None:
     parameters = np.zeros(experiment.network.layout.size, np.float32)
     bound = experiment.network.bind(parameters)
     chosen = experiment.test_samples()
+    writer = experiment.model_writer(arguments.folder)
     schedule, due, final = experiment.schedule(), Due(), False
     with (
         unix_address(arguments.socket) as address,
@@ -53,6 +57,7 @@ def _main(arguments: Arguments) -> None:
             final = snapshot.final
             samples = slice(None) if final else chosen
             measured = _measure(bound, experiment.data, samples)
+            _save(writer, parameters, Taken(snapshot.version, snapshot.time, measured, final))
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)
 
@@ -65,6 +70,13 @@ def _take(connection: Connection, due: Due) -> Snapshot:
 
 def _measure(bound: Bound, data: Prepared, samples: Samples | slice) -> Evaluation:
     return bound.evaluate(data.test_images[samples], data.test_labels[samples])
+
+
+def _save(writer: ModelWriter, parameters: Vector, taken: Taken) -> None:
+    try:
+        writer.take(parameters, taken)
+    except OSError as error:
+        raise HostError(f"{writer.folder}: the model cannot be saved: {error.strerror}.") from None
 
 
 def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) -> None:

@@ -24,6 +24,8 @@ from testbed.frame.record import Timing, UpdateRecord
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.models import Evaluation
+from testbed.models.saved import Taken
+from testbed.payloads import Vector
 from testbed.simulate.agenda import Agenda, Entry
 from testbed.simulate.flight import DeviceModel, Flight
 from testbed.simulate.links import Bucket, FairLink
@@ -50,6 +52,7 @@ class Engine:
         schedule: when the model is evaluated.
         images: indices of the test images looked at during the run.
         recorder: is told everything.
+        keep: is lent every model that was evaluated.
         sends_messages: whether a worker may have something to send as soon as it has a reply.
     """
 
@@ -63,6 +66,7 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
+    keep: Callable[[Vector, Taken], None] = lambda parameters, taken: None
     sends_messages: bool = False
     _flights: list[Flight] = field(default_factory=list)
     _rows: list[UpdateRow] = field(default_factory=list)
@@ -274,6 +278,10 @@ class Engine:
             final=images is None,
         )
         self.recorder.event(evaluated)
+        self.keep(
+            self.server.half.parameters,
+            Taken(evaluated.version, evaluated.time_seconds, evaluation, evaluated.final),
+        )
         return evaluation
 
     def _flush(self) -> None:

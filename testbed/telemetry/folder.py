@@ -141,7 +141,7 @@ class RunFolder:
     @property
     def parts(self) -> tuple[Path, ...]:
         """The folders within it, which are there from its beginning on."""
-        return (self.updates, self.logs, self.ps, self.control)
+        return (self.updates, self.logs, self.ps, self.model, self.control)
 
     @property
     def run_file(self) -> Path:
@@ -206,6 +206,11 @@ class RunFolder:
     def ps(self) -> Path:
         """``ps/``: the parameter server's own folder."""
         return self.path / "ps"
+
+    @property
+    def model(self) -> Path:
+        """``model/``: the best and the final model, which the evaluator saves."""
+        return self.path / "model"
 
     @property
     def spool(self) -> Path:
