@@ -87,7 +87,8 @@ class Experiment:
         every = self.scenario.evaluate.every
         if isinstance(every, Duration):
             return Schedule(updates=None, seconds=float(every))
-        return Schedule(updates=int(every), seconds=None)
+        assert every is not None, "the scenario has filled it in"
+        return Schedule(updates=every, seconds=None)
 
     def service_queue(self) -> ServiceQueue:
         """The queue at the parameter server, empty."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.measures import WINDOW
+from testbed.reports.measures import WINDOW, moving_average
 from testbed.reports.words import describe_algorithm, describe_think
 from testbed.telemetry.files import write_atomically
 
@@ -79,12 +79,13 @@ def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, An
 
 
 def _draw_curve(axes: Axes, ingress: pd.Series[float], percent: pd.Series[float]) -> None:
-    """The line begins at once: at first it averages as many evaluations as there are."""
-    smooth = percent.rolling(WINDOW, min_periods=1).mean()
+    """The points, and the line of their means from the tenth on, where there are as many."""
     axes.plot(
         ingress, percent, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
     )
-    axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=f"mean of the last {WINDOW}")
+    if len(percent) >= WINDOW:
+        smooth, label = moving_average(percent), f"mean of the last {WINDOW}"
+        axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=label)
 
 
 def _draw_final(axes: Axes, ingress: float, percent: float) -> None:

@@ -5,8 +5,7 @@ Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +13,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    WithJsonSchema,
     model_validator,
 )
 
@@ -23,78 +21,25 @@ from testbed.datasets import Dataset
 from testbed.errors import Unfit
 from testbed.models import Model
 from testbed.runtimes import Native, Runtime, Simulated
+from testbed.scenario.fields import (
+    Count,
+    Cpus,
+    Gpus,
+    Key,
+    Name,
+    PositiveDuration,
+    PositiveRate,
+    PositiveSize,
+    Share,
+    Word,
+    not_auto,
+    some,
+    whole,
+)
 from testbed.topology import Distribution, End, Launch, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.laws import Law
-from testbed.values.units import Duration, Quantity, Rate, Size
-
-LARGEST_COUNT = 10**12
-
-_NAME = "[a-z0-9][a-z0-9._-]{0,39}"
-_KEY = "[a-z0-9][a-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
-
-
-def _name(text: str) -> str:
-    if not re.fullmatch(_NAME, text):
-        letters = "at most 40 small letters, digits, dots, hyphens and underscores"
-        raise Unfit("", f"a name of {letters}, like lr0.01_s1")
-    return text
-
-
-def _key(text: str) -> str:
-    if not re.fullmatch(_KEY, text):
-        letters = "at most 40 small letters, digits, hyphens and underscores"
-        raise Unfit("", f"a name of {letters}, like my-run-2")
-    return text
-
-
-def _word(text: str) -> str:
-    if "\0" in text:
-        raise Unfit("", "a word of a command, in which there can be no NUL")
-    return text
-
-
-def _some(command: tuple[str, ...]) -> tuple[str, ...]:
-    if not command or not command[0]:
-        raise Unfit("", "a program and its arguments, like [iperf3, --server]")
-    return command
-
-
-def _whole(value: Any) -> Any:
-    if type(value) is not int:  # 1.0 and true are equal to 1
-        raise Unfit("", "`1`")
-    return value
-
-
-def _positive(largest: Quantity) -> AfterValidator:
-    def check(value: Quantity) -> Quantity:
-        if not 0 < value <= largest:
-            raise Unfit(str(value), f"a {value.NOUN} above zero and at most {largest}")
-        return value
-
-    return AfterValidator(check)
-
-
-def _not_auto(value: Any) -> Any:
-    if value == "auto":
-        raise Unfit("'auto'", "a number for now: emulated seconds per real second, such as 1.0")
-    return value
-
-
-Name = Annotated[
-    str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})
-]
-Key = Annotated[
-    str, AfterValidator(_key), WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"})
-]
-Share = Annotated[float, Field(gt=0, le=1, strict=True)]
-PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
-PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
-PositiveSize = Annotated[Size, _positive(Size(1e14))]
-Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
-Word = Annotated[str, AfterValidator(_word)]
-Gpus = Annotated[int, Field(ge=0, le=64, strict=True)]
-Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]
+from testbed.values.units import Duration
 
 
 class Part(BaseModel):
@@ -308,6 +253,18 @@ class Stop(Part):
             raise Unfit("nothing that would end the run", "updates, steps, time, accuracy or loss")
         return self
 
+    def twentieth(self, local_steps: int) -> int | Duration:
+        """How often to evaluate, so that a curve has twenty points or more.
+
+        Args:
+            local_steps: training steps that an update is made of.
+        """
+        steps = None if self.steps is None else self.steps // local_steps
+        counts = [count for count in (self.updates, steps) if count is not None]
+        if not counts and self.time is not None:
+            return Duration(self.time / 20)
+        return max(1, min([1000, *(count // 20 for count in counts)])) if counts else 100
+
 
 class Program(Part):
     """A command that runs as a node of its own, confined as all nodes are.
@@ -324,7 +281,7 @@ class Program(Part):
             not worth telling.
     """
 
-    command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(_some)]
+    command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(some)]
     link: Link = Link()
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
@@ -336,11 +293,12 @@ class Evaluate(Part):
     """The evaluator. At the end of the run it evaluates all test images.
 
     Attributes:
-        every: so many updates, or so long in emulated time, lie between two evaluations.
+        every: so many updates, or so long in emulated time, lie between two evaluations. By default
+            a twentieth of what `stop` says of updates, steps or time, and at most 1,000 updates.
         images: how many fixed test images an evaluation during training uses.
     """
 
-    every: Count | PositiveDuration = 1000
+    every: Count | PositiveDuration | None = None
     images: Count = 2000
 
 
@@ -368,7 +326,7 @@ class Scenario(Part):
             false leaves it to the host, and a busy one does not make the run invalid.
     """
 
-    version: Annotated[Literal[1], BeforeValidator(_whole)] = 1
+    version: Annotated[Literal[1], BeforeValidator(whole)] = 1
     name: Name
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     runtime: Runtime = Native(name="native")
@@ -382,10 +340,18 @@ class Scenario(Part):
     stop: Stop
     evaluate: Evaluate = Evaluate()
     launch: Launch = "warm"
-    time_scale: Annotated[
-        float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(_not_auto)
-    ] = 1.0
+    time_scale: Annotated[float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(not_auto)] = (
+        1.0
+    )
     paced: Annotated[bool, Field(strict=True)] = True
+
+    @model_validator(mode="after")
+    def _evaluates_often(self) -> Scenario:
+        if self.evaluate.every is not None:
+            return self
+        every = self.stop.twentieth(getattr(self.algorithm, "local_steps", 1))
+        evaluate = self.evaluate.model_copy(update={"every": every})
+        return self.model_copy(update={"evaluate": evaluate})
 
     @property
     def simulated(self) -> bool:

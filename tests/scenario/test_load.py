@@ -21,7 +21,7 @@ def test_the_least_a_scenario_needs() -> None:
     assert scenario.time_scale == 1.0
     assert scenario.launch == "warm"
     assert scenario.network.missing == "fail"
-    assert scenario.evaluate.every == 1000
+    assert scenario.evaluate.every == 1
     assert not scenario.is_paced
 
 
@@ -49,6 +49,29 @@ def test_every_form_of_a_member_gives_the_same(small: str, algorithm: str) -> No
 def test_evaluations_are_spaced_by_updates_or_by_time(small: str, every: str) -> None:
     scenario = load_text(f"{small}evaluate: {{every: {every}}}\n")
     assert str(scenario.evaluate.every) == every
+
+
+@pytest.mark.parametrize(
+    ("stop", "algorithm", "every"),
+    [
+        ("updates: 2000", "asgd", 100),
+        ("updates: 250000", "asgd", 1000),
+        ("updates: 19", "asgd", 1),
+        ("steps: 4000", "asgd", 200),
+        ("steps: 4000", "{fixed-adacomm: {local_steps: 10}}", 20),
+        ("updates: 100, steps: 1000", "{fixed-adacomm: {local_steps: 20}}", 2),
+        ("time: 10min", "asgd", Duration(30)),
+        ("time: 1s, updates: 400", "asgd", 20),
+        ("accuracy: 0.9", "asgd", 100),
+    ],
+)
+def test_a_curve_has_twenty_points_by_default(
+    small: str, stop: str, algorithm: str, every: object
+) -> None:
+    text = small.replace("updates: 100", stop).replace("adacomp", algorithm)
+    scenario = load_text(f"{text}evaluate: {{images: 50}}\n")
+    assert (scenario.evaluate.every, scenario.evaluate.images) == (every, 50)
+    assert load_text(dump(scenario)) == scenario
 
 
 @pytest.mark.parametrize(
