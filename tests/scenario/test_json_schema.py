@@ -54,6 +54,20 @@ def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) 
     validator.validate({**yaml.safe_load(small), "version": 1, "x-links": [1], "name": "a.b_c"})
 
 
+def test_only_a_scenario_that_extends_another_may_leave_out_what_is_required(
+    small: str, validator: Draft202012Validator
+) -> None:
+    validator.validate(
+        {"extends": "a.yaml", "workers": {"batch_size": 5, "think": {"law": "exponential"}}}
+    )
+    assert not validator.is_valid({"extends": 5})
+    assert not validator.is_valid({"name": "a"})
+    whole = yaml.safe_load(small)
+    for broken in ({"batch_size": 5}, {"count": 2, "think": {"law": "exponential"}}):
+        assert not validator.is_valid({**whole, "workers": broken})
+    validator.validate({**whole, "workers": {"count": 2, "think": None}})
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
