@@ -19,6 +19,7 @@ from testbed.scenario.document import Document, Keys, parse_document
 from testbed.scenario.override import in_full_form
 from testbed.scenario.places import Place
 from testbed.scenario.scalars import display
+from testbed.scenario.shipped import find_scenario
 from testbed.scenario.source import display_name, read_text
 from testbed.values.family import full_form
 
@@ -45,7 +46,7 @@ def extend(document: Document, root: Place, locate: Callable[[str], Path] | None
             expected = "the name of a scenario file, like base.yaml"
             hint = "" if locate else "Text that is in no file extends none"
             raise _refusal(chain[-1], found=display(name), expected=expected, hint=hint)
-        path = locate(str(folder / name))
+        path = find_scenario(locate(str(folder / name)), name=name)
         if path.resolve() in seen:
             found = f"{display(name)}, which leads back to itself"
             raise _refusal(chain[-1], found=found, expected="a file that extends no file above it")

@@ -7,20 +7,30 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from testbed.errors import Unfit
+from testbed.errors import Problem, ScenarioError, Unfit
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
 
+NAMES = "a name of at most 40 small letters, digits, dots, hyphens and underscores, like lr0.01_s1"
 _NAME = "[a-z0-9][a-z0-9._-]{0,39}"
 _KEY = "[a-z0-9][a-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
 
 
 def _name(text: str) -> str:
     if not re.fullmatch(_NAME, text):
-        letters = "at most 40 small letters, digits, dots, hyphens and underscores"
-        raise Unfit("", f"a name of {letters}, like lr0.01_s1")
+        raise Unfit("", NAMES)
     return text
+
+
+def check_name(text: str, *, option: str) -> None:
+    """Refuse a name, given on the command line by ``option``, that no scenario may have.
+
+    Raises:
+        ScenarioError: it has other characters, or is too long.
+    """
+    if not re.fullmatch(_NAME, text):
+        raise ScenarioError([Problem(option, 0, "", repr(text), NAMES)])
 
 
 def _key(text: str) -> str:

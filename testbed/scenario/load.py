@@ -17,6 +17,7 @@ from testbed.scenario.override import Override
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
+from testbed.scenario.shipped import find_scenario
 from testbed.scenario.source import display_name, read_text
 
 
@@ -26,7 +27,7 @@ def load(
     """Read a scenario file.
 
     Args:
-        path: the file.
+        path: the file, or the name of a scenario that comes with testbed.
         overrides: values that replace the file's.
         custom_files: folder with copies of the user's own files, as a run has one; by default they
             are looked for where the scenario says, relative to its own folder.
@@ -34,7 +35,7 @@ def load(
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
-    path = Path(path)
+    path = find_scenario(Path(path))
 
     def locate(name: str) -> Path:
         return path.parent / name if custom_files is None else custom_files / Path(name).name
