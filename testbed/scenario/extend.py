@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,12 +48,13 @@ def extend(document: Document, root: Place, locate: Callable[[str], Path] | None
             hint = "" if locate else "Text that is in no file extends none"
             raise _refusal(chain[-1], found=display(name), expected=expected, hint=hint)
         path = find_scenario(locate(str(folder / name)), name=name)
-        if path.resolve() in seen:
+        base = _read(path, chain[-1])
+        if os.path.realpath(path) in seen:
             found = f"{display(name)}, which leads back to itself"
             raise _refusal(chain[-1], found=found, expected="a file that extends no file above it")
-        seen.add(path.resolve())
+        seen.add(os.path.realpath(path))
         folder = (folder / name).parent
-        chain.append(_relocated(_read(path, chain[-1]), folder))
+        chain.append(_relocated(base, folder))
     whole = _without_extends(chain.pop())
     while chain:
         whole = _Merger(root, whole, _without_extends(chain.pop())).merge()

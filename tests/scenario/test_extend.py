@@ -99,6 +99,25 @@ def test_text_that_is_in_no_file_extends_none() -> None:
         load_text("extends: small.yaml\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        (r'"a\0b"', r"'a.x00b': a file that cannot be read \(embedded null byte\)"),
+        ("a" * 300, "'aaaa.*aaa': a file that cannot be read .File name too long"),
+        ("loop", "'loop': a file that cannot be read .Too many levels of symbolic links"),
+        ("/dev/null", "'/dev/null': a pipe or a device, expected an ordinary file"),
+        ("''", "'': a folder, expected a scenario file"),
+        ("~", "found nothing, expected the name of a scenario file"),
+    ],
+)
+def test_names_that_lead_nowhere(tmp_path: Path, name: str, found: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    file = tmp_path / "above.yaml"
+    file.write_text(f"name: a\nextends: {name}\n")
+    with pytest.raises(ScenarioError, match=f"above.yaml:2: extends: .*{found}"):
+        load(file)
+
+
 def test_a_link_to_oneself_is_a_circle_too(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("extends: two.yaml\n")
     (tmp_path / "two.yaml").symlink_to("one.yaml")
