@@ -20,6 +20,7 @@ from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import StopRule
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
+from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.load import load
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
@@ -51,6 +52,12 @@ class Experiment:
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
         return cls(scenario, prepared, network)
 
+    def model_writer(self, folder: Path) -> ModelWriter:
+        """What saves the best and the final model, into ``model`` in a run's folder."""
+        into = folder / "model"
+        into.mkdir(exist_ok=True)
+        return ModelWriter(into, self.network.layout, self.data.image_shape, self.data.classes)
+
     def server(self) -> Server:
         """The parameter server's loop, with the initial model."""
         scenario = self.scenario
@@ -67,7 +74,8 @@ class Experiment:
         every = self.scenario.evaluate.every
         if isinstance(every, Duration):
             return Schedule(updates=None, seconds=float(every))
-        return Schedule(updates=int(every), seconds=None)
+        assert every is not None, "the scenario has filled it in"
+        return Schedule(updates=every, seconds=None)
 
     def service_queue(self) -> ServiceQueue:
         """The queue at the parameter server, empty."""
@@ -121,3 +129,20 @@ class Experiment:
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
         return np.sort(draws.choice(images, count, replace=False))
+
+
+def load_model(folder: Path, which: Which = "best") -> LoadedModel:
+    """A run's trained model in its network; needs no data set.
+
+    Args:
+        folder: the run's folder.
+        which: ``best``, of all evaluations during the training, or ``final``.
+
+    Raises:
+        TestbedError: there is no such model, or it is damaged.
+        ScenarioError: the user's own model file in the run's folder is wrong.
+    """
+    saved = SavedModel.open(folder / "model", which)
+    scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
+    network = scenario.model.build(saved.image_shape, saved.classes, folder=folder)
+    return saved.load(network)

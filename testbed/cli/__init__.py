@@ -14,6 +14,7 @@ from testbed import __version__
 from testbed.errors import HostError, TestbedError
 
 VERBS = {
+    "init": "Write a scenario to begin with.",
     "up": "Run a scenario: bring its containers up, train, measure, tear down.",
     "down": "End runs and remove what they left, also after a crash.",
     "wait": "Wait for a run's end, and exit as it did.",
@@ -74,7 +75,12 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Emulate edge-device training on this machine: a container per device, shaped links, gRPC.
 
-    A scenario file says what is run: testbed up scenarios/quickstart.yaml
+    A scenario file says what is run:
+
+    \b
+      testbed init              write one to begin with, first.yaml
+      testbed up first.yaml     run it
+      testbed up quickstart     run one of those that come with testbed
     """
 
 

@@ -38,7 +38,7 @@ settings_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
 
 
 def find(run: str, runs: Path) -> RunFolder:
@@ -57,7 +57,7 @@ def check_name(name: str | None) -> None:
     from testbed.errors import Problem, ScenarioError
 
     if name is not None and not _NAME.fullmatch(name):
-        expected = "1 to 60 lower-case letters, digits and dashes, the first no dash"
+        expected = "1 to 60 small letters, digits, dots, hyphens and underscores, like lr0.01_s1"
         raise ScenarioError([Problem("--name", 0, "", repr(name), expected)])
 
 

@@ -7,20 +7,27 @@ from typing import Annotated
 from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig, user_cache
+from testbed.datasets.cifar10 import Cifar10
 from testbed.datasets.custom import CustomDataset
 from testbed.datasets.digits import Digits
+from testbed.datasets.fashion_mnist import FashionMnist
 from testbed.datasets.mnist import Mnist
 from testbed.datasets.partition import Partition, shards
 from testbed.datasets.prepared import Prepared, load
 from testbed.values.family import Named
 
-Dataset = Annotated[Annotated[CustomDataset | Digits | Mnist, Field(discriminator="name")], Named()]
+Dataset = Annotated[
+    Annotated[Cifar10 | CustomDataset | Digits | FashionMnist | Mnist, Field(discriminator="name")],
+    Named(),
+]
 
 __all__ = [
+    "Cifar10",
     "CustomDataset",
     "Dataset",
     "DatasetConfig",
     "Digits",
+    "FashionMnist",
     "Mnist",
     "Partition",
     "Prepared",

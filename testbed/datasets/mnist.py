@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.datasets.base import DatasetConfig
-from testbed.datasets.files import Places, SourceFile, uncompressed
+from testbed.datasets.files import Places, SourceFile
 from testbed.datasets.idx import damaged, read_images, read_labels
 from testbed.datasets.prepared import Images, Labels, Prepared, prepare_once
 from testbed.datasets.standard import standardised
@@ -80,16 +80,18 @@ def prepare_mnist(
     train: Half = TRAIN,
     test: Half = TEST,
     urls: Sequence[str] = URLS,
+    dataset: str = "mnist",
 ) -> Path:
-    """``Mnist.prepare``, from any four files.
+    """``Mnist.prepare``, from any four files; ``dataset`` is the name of what they are.
 
     Files that ``TESTBED_DATA`` leads to are read and checked every time: a damaged one is never
     passed over because the data set had been prepared before.
     """
-    places = Places.of("mnist", cache, environment=environment, urls=urls)
+    shared = dataset == "mnist"  # others have files of the same names
+    places = Places.of(dataset, cache, environment=environment, urls=urls, shared=shared)
     halves = (train, test)
     sums = "".join(half.images.sha256 + half.labels.sha256 for half in halves)
-    target = cache / "prepared" / f"mnist-1-{hashlib.sha256(sums.encode()).hexdigest()[:8]}"
+    target = cache / "prepared" / f"{dataset}-1-{hashlib.sha256(sums.encode()).hexdigest()[:8]}"
     if target.exists():
         for half in halves:
             if images := places.given_file(half.images):
@@ -109,7 +111,7 @@ def _read(train: Half, test: Half, places: Places) -> Prepared:
         test_images=test_images,
         test_labels=test_labels,
         classes=CLASSES,
-        source={"name": "mnist", **{file.name: f"sha256 {file.sha256}" for file in files}},
+        source={"name": places.dataset, **{file.name: f"sha256 {file.sha256}" for file in files}},
     )
 
 
@@ -123,14 +125,14 @@ def _read_half(half: Half, places: Places) -> tuple[Images, Labels]:
 
 
 def _read_pixels(path: Path, file: SourceFile) -> NDArray[np.uint8]:
-    content = uncompressed(path)
+    content = file.content(path)
     pixels = read_images(content, file=str(path))
     file.check(content, file=str(path))
     return pixels
 
 
 def _read_digits(path: Path, file: SourceFile) -> NDArray[np.uint8]:
-    content = uncompressed(path)
+    content = file.content(path)
     digits = read_labels(content, file=str(path), classes=CLASSES)
     file.check(content, file=str(path))
     return digits

@@ -11,14 +11,19 @@ _AT_ONCE = 1000
 def standardised(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Each image as (x - mean) / max(std, 1 / sqrt(pixels)), with the mean and std of its own.
 
-    Raw pixels of shape (n, height, width) become grey images of shape (n, 1, height, width).
+    Args:
+        images: raw pixels, shape (n, channels, height, width), or (n, height, width) if grey.
+
+    Returns:
+        Shape (n, channels, height, width); the channels of an image have one mean and std.
     """
-    count, height, width = images.shape
-    out = np.empty((count, 1, height, width), np.float32)
-    smallest = 1 / np.sqrt(height * width)
-    for start in range(0, count, _AT_ONCE):
+    if images.ndim == 3:
+        images = images[:, None]
+    out = np.empty(images.shape, np.float32)
+    smallest = 1 / np.sqrt(images[0].size)
+    for start in range(0, len(images), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        raw = images[part, None].astype(np.float64)
+        raw = images[part].astype(np.float64)
         mean = raw.mean(axis=(1, 2, 3), keepdims=True)
         deviation = raw.std(axis=(1, 2, 3), keepdims=True)
         out[part] = (raw - mean) / np.maximum(deviation, smallest)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.nodes.base import EVALUATOR_UID, SERVICE_WEIGHT, Role
+from testbed.agent.launch import Mount
+from testbed.nodes.base import EVALUATOR_UID, INSIDE, SERVICE_WEIGHT, Inputs, Role
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
@@ -17,7 +18,7 @@ class Evaluator(Role):
     cpu_weight = SERVICE_WEIGHT
     needs = ("ps",)
     opens_socket = True
-    vectors = 3
+    vectors = 5  # its own, a network's, a snapshot, a model being saved
     other_bytes = 20_000_000  # an evaluation's activations
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
@@ -33,3 +34,8 @@ class Evaluator(Role):
             cpu_weight=self.cpu_weight,
             uid=EVALUATOR_UID,
         )
+
+    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
+        """And where it saves models."""
+        saves = Mount(inputs.folder.model, INSIDE / "model", writable=True)
+        return (*super().mounts(inputs), saves)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.measures import WINDOW
+from testbed.reports.measures import WINDOW, moving_average
 from testbed.reports.table import describe_algorithm, describe_think
 from testbed.telemetry.files import write_atomically
 
@@ -71,8 +71,9 @@ def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, An
     axes.plot(
         ingress, percent, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
     )
-    smooth = percent.rolling(WINDOW, min_periods=1).mean()  # at first of as many as there are
-    axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=f"mean of the last {WINDOW}")
+    if len(percent) >= WINDOW:
+        smooth, label = moving_average(percent), f"mean of the last {WINDOW}"
+        axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=label)
     last = evaluations[evaluations["final"]]
     if len(last):
         _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last["top1"].iloc[-1] * 100)

@@ -54,12 +54,7 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "workers", f"{summary['workers']}, {describe_think(summary['think'])}"
     yield "updates", f"{updates['total']:,}, {_number(updates['per_second'], ',.1f', '/s')}"
     yield "by class", ", ".join(f"{name} {count:,}" for name, count in updates["by_class"].items())
-    yield (
-        "accuracy",
-        f"final {_number(accuracy['final'], '.4f')}, best {_number(accuracy['best'], '.4f')}, "
-        f"best mean of ten {_number(accuracy['best_moving_average'], '.4f')} "
-        f"({summary['evaluations']} evaluations)",
-    )
+    yield "accuracy", _accuracy(accuracy, evaluations=summary["evaluations"])
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
     yield (
@@ -76,6 +71,14 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     mebibytes = None if median is None else median / 2**20
     yield "memory", _number(mebibytes, ".1f", " MiB of its own per worker (median)")
     yield "time", _times(summary)
+
+
+def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int) -> str:
+    """Without the mean of ten evaluations where there were fewer."""
+    parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
+    if accuracy["best_moving_average"] is not None:
+        parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
+    return f"{', '.join(parts)} ({evaluations} evaluations)"
 
 
 def _flow(flow: Mapping[str, Any]) -> str:

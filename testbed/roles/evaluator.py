@@ -7,9 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from testbed.errors import HostError
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
 from testbed.models import Evaluation
+from testbed.models.saved import ModelWriter, Taken
+from testbed.payloads import Vector
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.process import run
 from testbed.rpc import methods
@@ -34,6 +37,7 @@ def _main(arguments: Arguments) -> None:
     parameters = np.zeros(experiment.network.layout.size, np.float32)
     bound = experiment.network.bind(parameters)
     chosen = experiment.test_samples()
+    writer = experiment.model_writer(arguments.folder)
     schedule, due, final = experiment.schedule(), Due(), False
     with (
         unix_address(arguments.socket) as address,
@@ -45,6 +49,7 @@ def _main(arguments: Arguments) -> None:
             final = snapshot.final
             samples, data = slice(None) if final else chosen, experiment.data
             measured = bound.evaluate(data.test_images[samples], data.test_labels[samples])
+            _save(writer, parameters, Taken(snapshot.version, snapshot.time, measured, final))
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)
 
@@ -53,6 +58,13 @@ def _take(connection: Connection, due: Due) -> Snapshot:
     """The first snapshot that is due; no deadline, for it may be long until then."""
     request = ps_pb2.SnapshotRequest(least_version=due.version, least_seconds=due.time)
     return decode_snapshot(connection.call(methods.SNAPSHOT, request.SerializeToString()))
+
+
+def _save(writer: ModelWriter, parameters: Vector, taken: Taken) -> None:
+    try:
+        writer.take(parameters, taken)
+    except OSError as error:
+        raise HostError(f"{writer.folder}: the model cannot be saved: {error.strerror}.") from None
 
 
 def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) -> None:

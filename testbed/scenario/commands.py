@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from testbed.scenario.schema import Scenario
 
-_NAME = re.compile(r"\{\{([a-z0-9-]+)\}\}|\{([a-z0-9-]+)\}")
+_NAME = re.compile(r"\{\{([a-z0-9_-]+)\}\}|\{([a-z0-9_-]+)\}")
 
 
 def addressed(word: str) -> Iterator[str]:

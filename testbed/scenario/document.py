@@ -13,6 +13,9 @@ from testbed.scenario.source import check_text
 
 Keys = tuple[str | int, ...]
 
+ASIDE = "x-"
+"""Keys at the top that begin so are the user's own: a place for anchors."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -76,7 +79,7 @@ class Document:
 
 
 def parse_document(text: str, file: str) -> Document:
-    """Read YAML text.
+    """Read YAML text; what stands aside, under a key such as ``x-links``, is left out.
 
     Raises:
         ScenarioError: no YAML can be made of it, or it is not one mapping.
@@ -88,6 +91,8 @@ def parse_document(text: str, file: str) -> Document:
         expected = "a mapping that begins with `name: ...`"
         problem = Problem(file, root.line if root else 0, "", found, expected)
         raise ScenarioError([*problems, problem])
+    for key in [key for key in root.value if key.startswith(ASIDE)]:
+        del root.value[key]
     lines = {path: Origin(file, line) for path, line in _lines(root, (), root.line)}
     return Document(_plain(root), lines, tuple(problems))
 

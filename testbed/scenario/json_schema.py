@@ -6,9 +6,12 @@ import json
 import re
 from typing import Any
 
+from testbed.scenario.document import ASIDE
 from testbed.scenario.schema import Scenario
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+IDENTITY = "urn:edge-testbed:scenario:1"
+"""A name, not an address; its last part is the scenario's `version`."""
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
@@ -17,7 +20,9 @@ def json_schema() -> dict[str, Any]:
     """The schema, each key described by what its class's docstring says under ``Attributes``."""
     schema = Scenario.model_json_schema(by_alias=True)
     _describe(schema)
-    return {"$schema": DIALECT, **schema}
+    _add_extends(schema)
+    schema["patternProperties"] = {f"^{ASIDE}": {"description": "Your own: a place for anchors."}}
+    return {"$schema": DIALECT, "$id": IDENTITY, **schema}
 
 
 def json_schema_text() -> str:
@@ -41,6 +46,32 @@ def _describe(schema: Any) -> None:
     for name, meaning in _ATTRIBUTE.findall(attributes):
         if name in schema["properties"]:
             schema["properties"][name]["description"] = _one_line(meaning)
+
+
+def _add_extends(schema: dict[str, Any]) -> None:
+    """Let a document extend another: then what is required may stand there."""
+    alone = _take_required(schema, schema["$defs"])
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "A scenario file, relative to this one, that this one says the changes to.",
+    }
+    schema["if"] = {"not": {"required": ["extends"]}}
+    schema["then"] = alone
+
+
+def _take_required(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Remove what is required of a mapping and those inside it; returns a schema of just that.
+
+    What stands there instead of a mapping, such as null, is not touched by either keyword.
+    """
+    taken = {"required": part.pop("required")} if "required" in part else {}
+    inside = {}
+    for name, field in part.get("properties", {}).items():
+        for option in field.get("anyOf", [field]):
+            definition = definitions.get(option.get("$ref", "").rpartition("/")[2], {})
+            if "properties" in definition and (inner := _take_required(definition, definitions)):
+                inside[name] = inner
+    return {**taken, "properties": inside} if inside else taken
 
 
 def _one_line(text: str) -> str:

@@ -11,11 +11,13 @@ from pydantic_core import ErrorDetails
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.checks import check_files, check_whole
 from testbed.scenario.document import Document, parse_document
+from testbed.scenario.extend import extend
 from testbed.scenario.nodes import MOST_PROBLEMS
 from testbed.scenario.override import Override
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
+from testbed.scenario.shipped import find_scenario
 from testbed.scenario.source import display_name, read_text
 
 
@@ -25,7 +27,7 @@ def load(
     """Read a scenario file.
 
     Args:
-        path: the file.
+        path: the file, or the name of a scenario that comes with testbed.
         overrides: values that replace the file's.
         custom_files: folder with copies of the user's own files, as a run has one; by default they
             are looked for where the scenario says, relative to its own folder.
@@ -33,7 +35,7 @@ def load(
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
-    path = Path(path)
+    path = find_scenario(Path(path))
 
     def locate(name: str) -> Path:
         return path.parent / name if custom_files is None else custom_files / Path(name).name
@@ -53,15 +55,15 @@ def load_text(
     Args:
         text: the YAML.
         file: its name in messages.
-        locate: where a file of the user's own lies, by its name in the scenario; without it none is
-            looked for.
+        locate: where a file lies that the scenario names: one that it extends, one of the user's
+            own; without it none is looked for, and it can extend none.
         overrides: values that replace the text's.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
     root = Place(Scenario)
-    document = parse_document(text, file)
+    document = extend(parse_document(text, file), root, locate)
     for override in overrides:
         document = override.apply(document, root)
     scenario, errors = _validate(document)
@@ -83,8 +85,8 @@ def _validate(document: Document) -> tuple[Scenario | None, list[ErrorDetails]]:
 
 
 def _shortened(problems: list[Problem], *, untold: int, file: str) -> list[Problem]:
-    """In the order of the lines, with the number of those that are left out at the end."""
-    told = sorted(problems, key=lambda problem: problem.line)[:MOST_PROBLEMS]
+    """By file and line, with the number of those that are left out at the end."""
+    told = sorted(problems, key=lambda problem: (problem.file, problem.line))[:MOST_PROBLEMS]
     untold += len(problems) - len(told)
     if untold:
         told.append(Problem(file, 0, "", "", "", f"and {untold:,} problems more"))

@@ -58,7 +58,7 @@ class Override:
                 if _is_short_form_of(key, document.at(path)):
                     place = place.members.get(key)
                     continue
-                document = _in_full_form(document, path)
+                document = in_full_form(document, path)
                 place = _member(place, document.at(path))
             around = document.at(path)
             if not isinstance(around, dict | None):
@@ -75,7 +75,7 @@ def _is_short_form_of(name: str, value: Any) -> bool:
     return isinstance(value, dict) and list(value) == [name] and name != "name"
 
 
-def _in_full_form(document: Document, path: Keys) -> Document:
+def in_full_form(document: Document, path: Keys) -> Document:
     """The document with the family member at ``path`` written as ``{name: ..., ...}``."""
     short = document.at(path)
     full = full_form(short)

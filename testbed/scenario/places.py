@@ -59,7 +59,8 @@ class Place:
     @property
     def choices(self) -> tuple[str, ...]:
         """The words allowed here, if only certain words are."""
-        return get_args(self.bare) if get_origin(self.bare) is Literal else ()
+        words = get_args(self.bare) if get_origin(self.bare) is Literal else ()
+        return tuple(str(word) for word in words)
 
     @property
     def fields(self) -> dict[str, Place]:

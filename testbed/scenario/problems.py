@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic_core import ErrorDetails
@@ -13,6 +12,7 @@ from testbed.scenario.document import Document, Keys
 from testbed.scenario.nodes import Refused
 from testbed.scenario.places import Place, is_said, one_of
 from testbed.scenario.scalars import display, dotted, is_number, is_number_elsewhere
+from testbed.scenario.synonyms import nearest, nearest_key
 
 
 def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) -> list[Problem]:
@@ -114,7 +114,7 @@ def _words(error: ErrorDetails, place: Place) -> tuple[str, str, str]:
         case "missing":
             return "no such key", place.expected, ""
         case "extra_forbidden":
-            return "an unknown key", one_of(place.keys), nearest(error["loc"][-1], place.keys)
+            return "an unknown key", one_of(place.keys), nearest_key(error["loc"][-1], place.keys)
         case "union_tag_invalid" | "union_tag_not_found":
             return _no_member(value, place)
         case "value_error":
@@ -155,9 +155,3 @@ def _refusal(error: Exception, value: Any) -> tuple[str, str, str]:
     if isinstance(error, Unfit):
         return error.found or display(value), error.expected, ""
     return display(value), "", str(error)
-
-
-def nearest(word: object, words: Sequence[str]) -> str:
-    """A question that offers the word meant, or nothing where none is near."""
-    near = get_close_matches(str(word)[:60], words, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]}?" if near else ""

@@ -5,8 +5,7 @@ Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +13,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    WithJsonSchema,
     model_validator,
 )
 
@@ -23,60 +21,25 @@ from testbed.datasets import Dataset
 from testbed.errors import Unfit
 from testbed.models import Model
 from testbed.runtimes import Native, Runtime, Simulated
+from testbed.scenario.fields import (
+    Count,
+    Cpus,
+    Gpus,
+    Key,
+    Name,
+    PositiveDuration,
+    PositiveRate,
+    PositiveSize,
+    Share,
+    Word,
+    not_auto,
+    some,
+    whole,
+)
 from testbed.topology import Distribution, End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.laws import Law
-from testbed.values.units import Duration, Quantity, Rate, Size
-
-LARGEST_COUNT = 10**12
-
-_NAME = "[a-z0-9][a-z0-9-]{0,39}"
-
-
-def _name(text: str) -> str:
-    if not re.fullmatch(_NAME, text):
-        raise Unfit("", "a name of at most 40 small letters, digits and hyphens, like my-run-2")
-    return text
-
-
-def _word(text: str) -> str:
-    if "\0" in text:
-        raise Unfit("", "a word of a command, in which there can be no NUL")
-    return text
-
-
-def _some(command: tuple[str, ...]) -> tuple[str, ...]:
-    if not command or not command[0]:
-        raise Unfit("", "a program and its arguments, like [iperf3, --server]")
-    return command
-
-
-def _positive(largest: Quantity) -> AfterValidator:
-    def check(value: Quantity) -> Quantity:
-        if not 0 < value <= largest:
-            raise Unfit(str(value), f"a {value.NOUN} above zero and at most {largest}")
-        return value
-
-    return AfterValidator(check)
-
-
-def _not_auto(value: Any) -> Any:
-    if value == "auto":
-        raise Unfit("'auto'", "a number for now: emulated seconds per real second, such as 1.0")
-    return value
-
-
-Name = Annotated[
-    str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})
-]
-Share = Annotated[float, Field(gt=0, le=1, strict=True)]
-PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
-PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
-PositiveSize = Annotated[Size, _positive(Size(1e14))]
-Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
-Word = Annotated[str, AfterValidator(_word)]
-Gpus = Annotated[int, Field(ge=0, le=64, strict=True)]
-Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]
+from testbed.values.units import Duration
 
 
 class Part(BaseModel):
@@ -169,7 +132,9 @@ class DeviceClass(Part):
     """A class of devices.
 
     Attributes:
-        share: share of the workers in this class; the shares of all classes add up to 1.
+        share: share of the workers in this class, of those that are not in classes with a `count`;
+            the shares of all classes add up to 1. By default 1.
+        count: how many workers are in this class, instead of a share.
         speed: emulated time of one training step; a shorter real step waits for the rest.
         link: link of each of its workers.
         cpu: how much CPU each may use, in CPUs.
@@ -178,13 +143,20 @@ class DeviceClass(Part):
         gpus: GPUs that each of them sees; needs Docker with an nvidia runtime.
     """
 
-    share: Share = 1.0
+    share: Share | None = None
+    count: Count | None = None
     speed: PositiveDuration | None = None
     link: Link = Link()
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
     gpus: Gpus = 0
+
+    @model_validator(mode="after")
+    def _share_or_count(self) -> DeviceClass:
+        if self.share is not None and self.count is not None:
+            raise Unfit(f"a share of {self.share:g} and a count of {self.count}", "one of the two")
+        return self
 
 
 class Workers(Part):
@@ -200,24 +172,50 @@ class Workers(Part):
     count: Count
     batch_size: Count = 10
     think: Think | None = None
-    classes: Annotated[dict[Name, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
+    classes: Annotated[dict[Key, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
 
     @model_validator(mode="after")
-    def _shares_add_up(self) -> Workers:
-        total = sum(member.share for member in self.classes.values())
-        if abs(total - 1) > 1e-6:
+    def _classes_add_up(self) -> Workers:
+        counted, shares = self._counted(), self._shares()
+        if not shares and counted != self.count:
+            raise Unfit(
+                f"classes whose counts add up to {counted:,}", f"`count`, which is {self.count:,}"
+            )
+        if shares and counted >= self.count:
+            found = f"classes whose counts add up to {counted:,} beside classes with a share"
+            raise Unfit(found, f"less than `count`, which is {self.count:,}")
+        if shares and abs(sum(shares.values()) - 1) > 1e-6:
+            total = sum(shares.values())
             raise Unfit(f"classes whose shares add up to {total:g}", "shares that add up to 1")
         return self
 
     def class_counts(self) -> dict[str, int]:
-        """Workers of each class: shares times count, the remainders going to the largest."""
-        total = sum(member.share for member in self.classes.values())
-        exact = {name: member.share / total * self.count for name, member in self.classes.items()}
-        counts = {name: int(value + 1e-9) for name, value in exact.items()}
+        """Workers of each class: its count, or its share of those that are in no counted class.
+
+        The remainders go to the largest.
+        """
+        shares, left = self._shares(), self.count - self._counted()
+        total = sum(shares.values())
+        exact = {name: share / total * left for name, share in shares.items()}
+        counts = {
+            name: member.count or int(exact[name] + 1e-9) for name, member in self.classes.items()
+        }
         by_remainder = sorted(exact, key=lambda name: counts[name] - exact[name])
         for name in by_remainder[: self.count - sum(counts.values())]:
             counts[name] += 1
         return counts
+
+    def _counted(self) -> int:
+        """Workers in classes that have a count."""
+        return sum(member.count or 0 for member in self.classes.values())
+
+    def _shares(self) -> dict[str, float]:
+        """Of the classes that have no count."""
+        return {
+            name: 1.0 if member.share is None else member.share
+            for name, member in self.classes.items()
+            if member.count is None
+        }
 
 
 class Network(Part):
@@ -255,6 +253,18 @@ class Stop(Part):
             raise Unfit("nothing that would end the run", "updates, steps, time, accuracy or loss")
         return self
 
+    def twentieth(self, local_steps: int) -> int | Duration:
+        """How often to evaluate, so that a curve has twenty points or more.
+
+        Args:
+            local_steps: training steps that an update is made of.
+        """
+        steps = None if self.steps is None else self.steps // local_steps
+        counts = [count for count in (self.updates, steps) if count is not None]
+        if not counts and self.time is not None:
+            return Duration(self.time / 20)
+        return max(1, min([1000, *(count // 20 for count in counts)])) if counts else 100
+
 
 class Program(Part):
     """A command that runs as a node of its own, confined as all nodes are.
@@ -271,7 +281,7 @@ class Program(Part):
             not worth telling.
     """
 
-    command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(_some)]
+    command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(some)]
     link: Link = Link()
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
@@ -283,11 +293,12 @@ class Evaluate(Part):
     """The evaluator. At the end of the run it evaluates all test images.
 
     Attributes:
-        every: so many updates, or so long in emulated time, lie between two evaluations.
+        every: so many updates, or so long in emulated time, lie between two evaluations. By default
+            a twentieth of what `stop` says of updates, steps or time, and at most 1,000 updates.
         images: how many fixed test images an evaluation during training uses.
     """
 
-    every: Count | PositiveDuration = 1000
+    every: Count | PositiveDuration | None = None
     images: Count = 2000
 
 
@@ -295,6 +306,7 @@ class Scenario(Part):
     """One experiment.
 
     Attributes:
+        version: of this form of scenarios.
         name: prefix of its runs' names.
         seed: from which every random draw derives.
         runtime: what makes the containers.
@@ -314,6 +326,7 @@ class Scenario(Part):
             false leaves it to the host, and a busy one does not make the run invalid.
     """
 
+    version: Annotated[Literal[1], BeforeValidator(whole)] = 1
     name: Name
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     runtime: Runtime = Native(name="native")
@@ -322,15 +335,23 @@ class Scenario(Part):
     dataset: Dataset
     ps: ParameterServer = ParameterServer()
     workers: Workers
-    programs: dict[Name, Program] = {}
+    programs: dict[Key, Program] = {}
     network: Network = Network()
     stop: Stop
     evaluate: Evaluate = Evaluate()
     launch: LaunchMode = "warm"
-    time_scale: Annotated[
-        float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(_not_auto)
-    ] = 1.0
+    time_scale: Annotated[float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(not_auto)] = (
+        1.0
+    )
     paced: Annotated[bool, Field(strict=True)] = True
+
+    @model_validator(mode="after")
+    def _evaluates_often(self) -> Scenario:
+        if self.evaluate.every is not None:
+            return self
+        every = self.stop.twentieth(getattr(self.algorithm, "local_steps", 1))
+        evaluate = self.evaluate.model_copy(update={"every": every})
+        return self.model_copy(update={"evaluate": evaluate})
 
     @property
     def simulated(self) -> bool:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from testbed.errors import Problem, ScenarioError
+from testbed.scenario.shipped import shipped
 
 LARGEST_BYTES = 2**20
 
@@ -107,7 +108,10 @@ def _nearest_file(path: Path) -> str:
     except OSError:
         return ""
     near = get_close_matches(path.name, names, n=1)
-    return f"Did you mean {display_name(path.parent / near[0])}?" if near else ""
+    if near:
+        return f"Did you mean {display_name(path.parent / near[0])}?"
+    near = get_close_matches(path.as_posix(), shipped(), n=1)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def _too_large(file: str, size: int) -> ScenarioError:

@@ -24,6 +24,8 @@ from testbed.frame.record import Timing, UpdateRecord
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.models import Evaluation
+from testbed.models.saved import Taken
+from testbed.payloads import Vector
 from testbed.simulate.agenda import Agenda, Entry
 from testbed.simulate.device import DeviceModel
 from testbed.simulate.links import Bucket, FairLink
@@ -45,6 +47,7 @@ class Engine:
         downlink: the PS's link, from it.
         images: indices of the test images looked at during the run.
         recorder: is told everything.
+        keep: is lent every model that was evaluated.
     """
 
     server: Server
@@ -57,6 +60,7 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
+    keep: Callable[[Vector, Taken], None] = lambda parameters, taken: None
     _rows: list[UpdateRow] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
     _tick_at: float = inf
@@ -257,6 +261,10 @@ class Engine:
             **vars(evaluation),
         )
         self.recorder.event(evaluated)
+        self.keep(
+            self.server.half.parameters,
+            Taken(evaluated.version, evaluated.time_seconds, evaluation, evaluated.final),
+        )
         return evaluation
 
     def _flush(self) -> None:

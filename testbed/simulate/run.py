@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from testbed.errors import RunNotFound, TestbedError
 from testbed.events.kinds import Finished, Started, State, StateChanged
@@ -53,7 +54,7 @@ def record_simulation(
     ):
         try:
             recorder.event(StateChanged("training"))
-            reason = simulate(experiment, recorder, agenda=agenda)
+            reason = simulate(experiment, recorder, agenda=agenda, folder=folder.path)
             recorder.event(StateChanged("finished", reason))
         except RunNotFound:
             raise deletion(folder.path) from None
@@ -85,6 +86,7 @@ def simulate(
     recorder: Recorder,
     *,
     agenda: Agenda,
+    folder: Path,
     processes: int | None = None,
 ) -> str:
     """Run an experiment on a virtual clock; returns why it ended.
@@ -93,6 +95,7 @@ def simulate(
         experiment: what is run.
         recorder: is told everything; its clocks are those of ``virtual_clock``.
         agenda: the virtual clock, at zero.
+        folder: the run's, where the best and the final model are saved.
         processes: how many compute gradients; by default one per core that may be used.
     """
     scenario = experiment.scenario
@@ -115,6 +118,7 @@ def simulate(
             schedule=experiment.schedule(),
             images=experiment.test_samples(),
             recorder=recorder,
+            keep=experiment.model_writer(folder).take,
         )
         recorder.event(Started())
         engine.run()

@@ -81,6 +81,7 @@ class RunFolder:
     custom = Inside("custom")  # the user's own files, of a run that has some
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them
+    model = Inside("model")  # the best and the final model, which the evaluator saves
     ps_events = Inside("ps/events.jsonl")
     ps_socket = Inside("ps/ps.sock")  # where it answers the evaluator and the controller
     control = Inside("control")  # the agent's pid, its socket, and the lock
@@ -151,7 +152,7 @@ class RunFolder:
     @property
     def parts(self) -> tuple[Path, ...]:
         """The folders within it, which are there from its beginning on."""
-        return (self.updates, self.logs, self.ps, self.control)
+        return (self.updates, self.logs, self.ps, self.model, self.control)
 
     def log(self, node: str) -> Path:
         """What one node printed."""

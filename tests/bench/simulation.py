@@ -152,7 +152,7 @@ def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
         )
         agenda = Agenda()
         with Recorder.into(folder, time_scale=1.0, clock=virtual_clock(agenda)) as recorder:
-            reason = simulate(experiment, recorder, agenda=agenda)
+            reason = simulate(experiment, recorder, agenda=agenda, folder=folder.path)
     taken = {"real": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
     taken |= {name: watch.seconds for name, watch in experiment.watches.items()}
     taken["frame"] -= taken["server half"] + taken["worker half"]

@@ -29,10 +29,14 @@ def load():
 """
 
 EXAMPLES: dict[str, Any] = {
+    "cifar10": "cifar10",
     "custom": {"custom": {"file": "./data.py", "class": "load"}},
     "digits": "digits",
+    "fashion-mnist": "fashion-mnist",
     "mnist": "mnist",
 }
+DOWNLOADED = {"cifar10", "fashion-mnist", "mnist"}
+LARGE = {"cifar10": [pytest.mark.slow]}
 
 
 def members() -> dict[str, type[DatasetConfig]]:
@@ -41,14 +45,18 @@ def members() -> dict[str, type[DatasetConfig]]:
     return {get_args(config.model_fields["name"].annotation)[0]: config for config in union}
 
 
-@pytest.fixture(scope="module", params=sorted(EXAMPLES))
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=LARGE.get(name, [])) for name in sorted(EXAMPLES)],
+)
 def folder(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     testbed_data: dict[str, str],
 ) -> Path:
-    if request.param == "mnist" and not testbed_data:
-        pytest.skip("needs MNIST: set TESTBED_DATA to a folder that has it")
+    given = Path(testbed_data.get("TESTBED_DATA", "/nowhere"), request.param)
+    if request.param in DOWNLOADED and not given.is_dir():
+        pytest.skip(f"needs {request.param}: set TESTBED_DATA to a folder that has it")
     beside = tmp_path_factory.mktemp("beside")
     (beside / "data.py").write_text(DATA, encoding="utf-8")
     config = TypeAdapter(Dataset).validate_python(EXAMPLES[request.param])

@@ -16,6 +16,14 @@ def test_worked_by_hand() -> None:
     np.testing.assert_array_equal(done[2, 0], [[0, 0], [0, 0]])
 
 
+def test_the_channels_of_an_image_are_taken_together() -> None:
+    """0 in one channel and 4 in the other: mean 2, std 2."""
+    raw = np.stack([np.zeros((2, 2)), np.full((2, 2), 4)])[None].astype(np.uint8)
+    done = standardised(raw)
+    assert done.shape == (1, 2, 2, 2)
+    np.testing.assert_array_equal(done[0], [[[-1, -1], [-1, -1]], [[1, 1], [1, 1]]])
+
+
 def test_more_images_than_are_done_at_once() -> None:
     raw = np.random.default_rng(0).integers(0, 256, (2500, 3, 3)).astype(np.uint8)
     done = standardised(raw)

@@ -13,6 +13,7 @@ import pytest
 import testbed
 from testbed.events.entry import only
 from testbed.events.kinds import Done, LinksRead
+from testbed.experiment import load_model
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -68,8 +69,8 @@ def test_nothing_is_left_but_the_folder(finished: Any, shared_bed: Any) -> None:
     assert shared_bed.remains(up.name) == []
     assert sorted(path.name for path in up.folder.path.iterdir()) == [
         *("accuracy-ingress.png", "control", "environment.json", "evaluations.csv"),
-        *("events.jsonl", "logs", "plan.json", "ps", "run.json", "scenario.yaml"),
-        *("summary.json", "traffic.csv", "updates"),
+        *("events.jsonl", "logs", "model", "plan.json", "ps", "run.json"),
+        *("scenario.yaml", "summary.json", "traffic.csv", "updates"),
     ]
     assert [path.name for path in up.folder.control.iterdir()] == ["lock"]
     assert up.folder.figure.read_bytes().startswith(b"\x89PNG")
@@ -136,6 +137,16 @@ def test_the_evaluations_end_with_one_on_all_images(finished: Any) -> None:
     assert (evaluations["top5"] >= evaluations["top1"]).all()
 
 
+def test_the_models_are_the_evaluated_ones(finished: Any) -> None:
+    run = testbed.Run(finished[0].folder.path)
+    during, last = run.evaluations.iloc[:-1], run.evaluations.iloc[-1]
+    best, final = (load_model(run.folder.path, which) for which in ("best", "final"))
+    assert best.parameters.size == final.parameters.size == PARAMETERS
+    assert best.taken.evaluation.top1 == pytest.approx(during["top1"].max(), abs=1e-9)
+    assert final.taken.version == last["version"]
+    assert final.taken.evaluation.loss == pytest.approx(last["loss"], abs=1e-9)
+
+
 def test_the_events_tell_the_story(finished: Any) -> None:
     run = testbed.Run(finished[0].folder.path)
     kinds = [kind for kind in run.events["event"] if kind != "evaluated"]
@@ -195,6 +206,7 @@ def test_cold_nodes_with_a_model_of_ones_own_and_their_logs(bed: Any) -> None:
     assert list(dict.fromkeys(everything)) == ["ps", "evaluator", "w0", "w1"]
     assert (up.folder.path / "custom" / "net.py").read_text() == PRINTING
     assert testbed.Run(up.folder.path).summary["updates"]["total"] == 150
+    assert load_model(up.folder.path, "final").layout.shapes == ((10, 64), (10,))
 
 
 def test_while_it_goes_on_others_can_look(bed: Any) -> None:

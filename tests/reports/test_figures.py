@@ -3,6 +3,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from testbed.reports.figures import accuracy_against_ingress
@@ -13,13 +15,23 @@ from testbed.telemetry.folder import RunFolder
 def test_the_figure_shows_the_evaluations(folder: RunFolder) -> None:
     run = Run(folder.path)
     axes = accuracy_against_ingress(run.evaluations, run.summary).axes[0]
-    single, smooth, last = axes.lines
+    single, last = axes.lines
     assert list(single.get_xdata()) == [2.0, 4.0, 6.0]  # KB: 6,000 bytes at most
     assert list(single.get_ydata()) == [25.0, 75.0, 50.0]
-    assert list(smooth.get_ydata()) == [25.0, 50.0, 50.0]
     assert (list(last.get_xdata()), list(last.get_ydata())) == ([6.0], [62.5])
     assert "(KB)" in axes.get_xlabel()
     assert "(%)" in axes.get_ylabel()
+
+
+def test_a_mean_of_ten_begins_with_the_tenth_evaluation(folder: RunFolder) -> None:
+    run = Run(folder.path)
+    many = pd.concat([run.evaluations.iloc[:3]] * 4, ignore_index=True)  # 25, 75 and 50 %
+    _, smooth = accuracy_against_ingress(many, run.summary).axes[0].lines
+    values = smooth.get_ydata()
+    assert np.isnan(values[:9]).all()
+    assert list(values[9:]) == pytest.approx([47.5, 52.5, 50.0])
+    few = accuracy_against_ingress(many.head(9), run.summary).axes[0]
+    assert [text.get_text() for text in few.get_legend().get_texts()] == ["one evaluation"]
 
 
 def test_it_uses_no_global_state(folder: RunFolder) -> None:

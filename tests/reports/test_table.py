@@ -33,13 +33,21 @@ def test_the_table_of_the_small_run(folder: RunFolder) -> None:
         "finished: 6 updates applied",
         "6, 1.5/s",
         "fast 4, slow 2",
-        "final 0.6250, best 0.7500, best mean of ten not measured",
+        "final 0.6250, best 0.7500 (",
         "payload 6.2 KB, tcp 6.7 KB, wire 10 KB, retransmitted 40 B",
         "mean 2.00, max 4, step scale 0.8333",
         "12.0 MiB",
         "up 2.5 s, training 2.0 s, down 0.5 s, 4.0 s emulated (time scale 2)",
     ):
         assert expected in text
+
+
+def test_a_mean_of_ten_is_shown_once_there_are_ten(folder: RunFolder) -> None:
+    summary = Run(folder.path).summary
+    assert "mean of ten" not in printed(summary)
+    accuracy = {**summary["accuracy"], "best_moving_average": 0.7}
+    text = printed({**summary, "accuracy": accuracy, "evaluations": 11})
+    assert "best 0.7500, best mean of ten 0.7000 (11 evaluations)" in text
 
 
 def test_a_valid_run(folder: RunFolder) -> None:

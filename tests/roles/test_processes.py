@@ -217,6 +217,15 @@ def test_a_run_from_beginning_to_end(make: Make) -> None:
     assert cast.log("w0").read_text(encoding="utf-8") == ""
 
 
+def test_a_model_that_cannot_be_saved_ends_the_evaluator_and_is_told(make: Make) -> None:
+    cast = make()
+    (cast.folder / "model" / "best.safetensors").mkdir(parents=True)
+    cast.start_all(3)
+    assert cast.exit_status("evaluator") == 3
+    told = f"evaluator: {cast.folder}/model: the model cannot be saved: Is a directory.\n"
+    assert cast.log("evaluator").read_text(encoding="utf-8") == told
+
+
 def test_a_killed_worker_holds_nobody_up(make: Make) -> None:
     cast = make(stop="{updates: 400}")
     cast.start_all(3)

@@ -23,10 +23,13 @@ def targets(small: Any, node: str) -> dict[str, bool]:
     return {str(mount.target): mount.writable for mount in launch.mounts}
 
 
-def test_only_the_ps_may_write_and_workers_do_not_see_its_folder(small: Any) -> None:
+def test_ps_and_evaluator_may_write_and_workers_do_not_see_their_folders(small: Any) -> None:
     everybody = {"/run/testbed/scenario.yaml": False, "/run/testbed/data": False}
     assert targets(small, "ps") == everybody | {"/run/testbed/ps": True}
-    assert targets(small, "evaluator") == everybody | {"/run/testbed/ps": False}
+    assert targets(small, "evaluator") == everybody | {
+        "/run/testbed/ps": False,
+        "/run/testbed/model": True,
+    }
     assert targets(small, "w0") == everybody
     small.setup = replace(small.setup, scenario=load_text(OWN.format(model="m.py", dataset="d.py")))
     assert targets(small, "w0") == everybody | {"/run/testbed/custom": False}

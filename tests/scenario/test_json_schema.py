@@ -29,6 +29,7 @@ def test_it_is_a_schema_and_describes_what_it_can() -> None:
     schema = json_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == "urn:edge-testbed:scenario:1"
     assert schema["title"] == "Scenario"
     for name, key in schema["properties"].items():
         assert key.get("description"), name
@@ -50,12 +51,29 @@ def test_a_shipped_scenario_is_valid_and_tells_editors_its_schema(
 
 def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) -> None:
     validator.validate(yaml.safe_load(small))
+    validator.validate({**yaml.safe_load(small), "version": 1, "x-links": [1], "name": "a.b_c"})
+
+
+def test_only_a_scenario_that_extends_another_may_leave_out_what_is_required(
+    small: str, validator: Draft202012Validator
+) -> None:
+    validator.validate(
+        {"extends": "a.yaml", "workers": {"batch_size": 5, "think": {"law": "exponential"}}}
+    )
+    assert not validator.is_valid({"extends": 5})
+    assert not validator.is_valid({"name": "a"})
+    whole = yaml.safe_load(small)
+    for broken in ({"batch_size": 5}, {"count": 2, "think": {"law": "exponential"}}):
+        assert not validator.is_valid({**whole, "workers": broken})
+    validator.validate({**whole, "workers": {"count": 2, "think": None}})
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("name", "Not A Name"),
+        ("version", 2),
+        ("y-links", {}),
         ("algorithm", "adsp"),
         ("algorithm", {"adacomp": {"ratio": 2}}),
         ("stop", {"updates": 0}),

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.runtimes import Native
-from testbed.scenario import load, load_text
+from testbed.scenario import dump, load, load_text
 from testbed.values.laws import Law
 from testbed.values.units import Duration, Rate
 
@@ -21,7 +21,7 @@ def test_the_least_a_scenario_needs() -> None:
     assert scenario.time_scale == 1.0
     assert scenario.launch == "warm"
     assert scenario.network.missing == "fail"
-    assert scenario.evaluate.every == 1000
+    assert scenario.evaluate.every == 1
     assert not scenario.is_paced
 
 
@@ -52,6 +52,29 @@ def test_evaluations_are_spaced_by_updates_or_by_time(small: str, every: str) ->
 
 
 @pytest.mark.parametrize(
+    ("stop", "algorithm", "every"),
+    [
+        ("updates: 2000", "asgd", 100),
+        ("updates: 250000", "asgd", 1000),
+        ("updates: 19", "asgd", 1),
+        ("steps: 4000", "asgd", 200),
+        ("steps: 4000", "{fixed-adacomm: {local_steps: 10}}", 20),
+        ("updates: 100, steps: 1000", "{fixed-adacomm: {local_steps: 20}}", 2),
+        ("time: 10min", "asgd", Duration(30)),
+        ("time: 1s, updates: 400", "asgd", 20),
+        ("accuracy: 0.9", "asgd", 100),
+    ],
+)
+def test_a_curve_has_twenty_points_by_default(
+    small: str, stop: str, algorithm: str, every: object
+) -> None:
+    text = small.replace("updates: 100", stop).replace("adacomp", algorithm)
+    scenario = load_text(f"{text}evaluate: {{images: 50}}\n")
+    assert (scenario.evaluate.every, scenario.evaluate.images) == (every, 50)
+    assert load_text(dump(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
     ("count", "counts"),
     [(1, [0, 1, 0]), (2, [1, 1, 0]), (3, [1, 1, 1]), (10, [3, 4, 3]), (200, [60, 80, 60])],
 )
@@ -69,6 +92,47 @@ def test_three_thirds_are_a_whole(small: str) -> None:
     classes = f"{{a: {third}, b: {third}, c: {third}}}"
     text = f"{head}workers: {{count: 1000, classes: {classes}}}\nstop: {{updates: 1}}\n"
     assert list(load_text(text).workers.class_counts().values()) == [334, 333, 333]
+
+
+@pytest.mark.parametrize(
+    ("classes", "counts"),
+    [
+        ("{a: {count: 10}, b: {count: 10}, c: {count: 10}}", [10, 10, 10]),
+        ("{a: {count: 3}, b: {}}", [3, 27]),
+        ("{a: {share: 0.5}, b: {count: 1}, c: {share: 0.5}}", [15, 1, 14]),
+    ],
+    ids=["counts alone", "the rest", "29 in halves"],
+)
+def test_classes_may_say_how_many_they_are(small: str, classes: str, counts: list[int]) -> None:
+    head = small.partition("workers:")[0]
+    text = f"{head}workers: {{count: 30, classes: {classes}}}\nstop: {{updates: 1}}\n"
+    scenario = load_text(text)
+    assert list(scenario.workers.class_counts().values()) == counts
+    assert load_text(dump(scenario)) == scenario
+
+
+def test_what_stands_aside_is_a_place_for_anchors(small: str) -> None:
+    aside = "x-slow: &slow {share: 0.5, speed: 50ms}\nx-more: {of: [any, 1, kind]}\n"
+    text = aside + small.replace("{share: 0.5, speed: 50ms}", "*slow")
+    assert load_text(text) == load_text(small)
+
+
+@pytest.mark.parametrize("name", ["lr0.01_s1", "a", "0a", "a-b.c_d"])
+def test_names_of_sweeps_are_names(small: str, name: str) -> None:
+    assert load_text(small.replace("name: small", f"name: {name}")).name == name
+
+
+@pytest.mark.parametrize("name", [".a", "_a", "-a", "a/b", "a b", "A", "a" * 41])
+def test_what_cannot_name_a_folder_is_no_name(small: str, name: str) -> None:
+    with pytest.raises(ScenarioError, match=r"like lr0\.01_s1"):
+        load_text(small.replace("name: small", f"name: {name}"))
+
+
+@pytest.mark.parametrize("version", ["1.0", "true", "'1'", "0", "null"])
+def test_a_version_is_the_whole_number_one(small: str, version: str) -> None:
+    assert load_text(f"version: 1\n{small}") == load_text(small)
+    with pytest.raises(ScenarioError, match=r"scenario:1: version: found .*, expected `1`"):
+        load_text(f"version: {version}\n{small}")
 
 
 def test_a_custom_file_is_looked_for_beside_the_scenario(tmp_path: Path, small: str) -> None:

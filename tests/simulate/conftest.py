@@ -90,6 +90,7 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
                 Experiment.open(folder.path, data=digits),
                 recorder,
                 agenda=agenda,
+                folder=folder.path,
                 processes=processes,
             )
         return Run(folder.path)

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from testbed import Run
+from testbed.datasets import load
+from testbed.experiment import load_model
 from testbed.reports.summary import summarise
 
 Simulate = Callable[..., Run]
@@ -20,7 +23,8 @@ Simulate = Callable[..., Run]
 def records(run: Run) -> dict[str, bytes]:
     """Everything that must repeat."""
     folder = run.folder
-    files = [folder.events, folder.evaluations, folder.traffic, *sorted(folder.updates.iterdir())]
+    parts = [*sorted(folder.updates.iterdir()), *sorted(folder.model.iterdir())]
+    files = [folder.events, folder.evaluations, folder.traffic, *parts]
     return {str(file.relative_to(folder.path)): file.read_bytes() for file in files}
 
 
@@ -35,6 +39,18 @@ def test_a_run_applies_exactly_the_updates_asked_for(run_simulation: Simulate) -
     assert list(run.evaluations["version"]) == [0, 40, 80, 120]
     assert list(run.evaluations["images"]) == [100, 100, 100, 360]
     assert run.evaluations["final"].iloc[-1]
+
+
+def test_its_models_are_loaded_back_and_as_good_as_they_were_found(
+    run_simulation: Simulate, digits: Path
+) -> None:
+    run, data = run_simulation("one"), load(digits)
+    final, best = (load_model(run.folder.path, which) for which in ("final", "best"))
+    assert (final.taken.version, final.taken.final) == (120, True)
+    assert final.bound.evaluate(data.test_images, data.test_labels) == final.taken.evaluation
+    during = run.evaluations.loc[~run.evaluations["final"]]
+    assert best.taken.evaluation.top1 == during["top1"].max()
+    assert best.taken.version in set(during["version"])
 
 
 def test_it_repeats_to_the_bit_whatever_the_number_of_processes(run_simulation: Simulate) -> None:

@@ -1,0 +1,49 @@
+"""``testbed init``: writes a scenario to begin with."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+
+@click.command("init")
+@click.argument("name", default="first")
+@click.option(
+    "--from",
+    "example",
+    default="first",
+    show_default=True,
+    metavar="SCENARIO",
+    help="Copy another of those that come with testbed, such as quickstart or adacomp/paper.",
+)
+def command(name: str, example: str) -> None:
+    """Write NAME.yaml here, a scenario with comments that runs as it is.
+
+    NAME is its name as well; by default it is first.
+    """
+    from pathlib import Path
+
+    from testbed.errors import Problem, ScenarioError
+    from testbed.scenario.fields import check_name
+    from testbed.scenario.shipped import shipped
+
+    check_name(name, option="NAME")
+    examples = shipped()
+    if example not in examples:
+        expected = f"one of {', '.join(examples)}"
+        raise ScenarioError([Problem("--from", 0, "", repr(example), expected)])
+    text = re.sub(
+        r"^name: \S+", f"name: {name}", examples[example].read_text(encoding="utf-8"), flags=re.M
+    )
+    schema = f"$schema={examples['first'].with_name('schema.json')}"
+    file = Path(f"{name}.yaml")
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(re.sub(r"\$schema=\S+", lambda _: schema, text, count=1))
+    except FileExistsError:
+        expected = "a name that no file here has yet: testbed init NAME"
+        raise ScenarioError([Problem(str(file), 0, "", "a file of that name", expected)]) from None
+    click.echo(f"wrote {file}")
+    click.echo(f"  testbed plan {file}    what it would start")
+    click.echo(f"  testbed up {file}      run it")

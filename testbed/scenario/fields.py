@@ -1,0 +1,89 @@
+"""The kinds of values that fields of a scenario have, with their limits and their words."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from testbed.errors import Problem, ScenarioError, Unfit
+from testbed.values.units import Duration, Quantity, Rate, Size
+
+LARGEST_COUNT = 10**12
+
+NAMES = "a name of at most 40 small letters, digits, dots, hyphens and underscores, like lr0.01_s1"
+_NAME = "[a-z0-9][a-z0-9._-]{0,39}"
+_KEY = "[a-z0-9][a-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(_NAME, text):
+        raise Unfit("", NAMES)
+    return text
+
+
+def check_name(text: str, *, option: str) -> None:
+    """Refuse a name, given on the command line by ``option``, that no scenario may have.
+
+    Raises:
+        ScenarioError: it has other characters, or is too long.
+    """
+    if not re.fullmatch(_NAME, text):
+        raise ScenarioError([Problem(option, 0, "", repr(text), NAMES)])
+
+
+def _key(text: str) -> str:
+    if not re.fullmatch(_KEY, text):
+        letters = "at most 40 small letters, digits, hyphens and underscores"
+        raise Unfit("", f"a name of {letters}, like my-run-2")
+    return text
+
+
+def _word(text: str) -> str:
+    if "\0" in text:
+        raise Unfit("", "a word of a command, in which there can be no NUL")
+    return text
+
+
+def some(command: tuple[str, ...]) -> tuple[str, ...]:
+    if not command or not command[0]:
+        raise Unfit("", "a program and its arguments, like [iperf3, --server]")
+    return command
+
+
+def whole(value: Any) -> Any:
+    if type(value) is not int:  # 1.0 and true are equal to 1
+        raise Unfit("", "`1`")
+    return value
+
+
+def _positive(largest: Quantity) -> AfterValidator:
+    def check(value: Quantity) -> Quantity:
+        if not 0 < value <= largest:
+            raise Unfit(str(value), f"a {value.NOUN} above zero and at most {largest}")
+        return value
+
+    return AfterValidator(check)
+
+
+def not_auto(value: Any) -> Any:
+    if value == "auto":
+        raise Unfit("'auto'", "a number for now: emulated seconds per real second, such as 1.0")
+    return value
+
+
+Name = Annotated[
+    str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})
+]
+Key = Annotated[
+    str, AfterValidator(_key), WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"})
+]
+Share = Annotated[float, Field(gt=0, le=1, strict=True)]
+PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
+PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
+PositiveSize = Annotated[Size, _positive(Size(1e14))]
+Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
+Word = Annotated[str, AfterValidator(_word)]
+Gpus = Annotated[int, Field(ge=0, le=64, strict=True)]
+Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]

@@ -1,0 +1,63 @@
+"""What other programs and papers call what a scenario has, and where it stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+MEANINGS: Mapping[str, tuple[str, ...]] = {
+    "algorithm.learning_rate": ("lr", "eta", "alpha", "step_size", "learningrate"),
+    "algorithm.ratio": ("compression", "compression_ratio", "sparsity", "keep", "topk", "top_k"),
+    "dataset.partition": ("split", "distribution", "heterogeneity", "non_iid"),
+    "evaluate.every": ("eval", "eval_every", "evaluate_every", "evaluation", "interval"),
+    "model": ("net", "architecture", "arch"),
+    "dataset": ("data", "data_set"),
+    "ps": ("server", "parameter_server"),
+    "seed": ("random_seed", "rng", "rng_seed"),
+    "stop.steps": ("epochs", "epoch", "num_epochs"),
+    "stop.time": ("duration", "max_time", "timeout", "seconds", "hours"),
+    "stop.updates": ("iterations", "iters", "rounds", "num_rounds", "max_steps", "max_updates"),
+    "stop.accuracy": ("target", "target_accuracy", "goal"),
+    "time_scale": ("speedup", "speed_up", "acceleration"),
+    "workers.batch_size": ("batch", "bs", "batchsize", "minibatch", "mini_batch", "batch-size"),
+    "workers.classes": ("groups", "device_classes", "types", "tiers"),
+    "workers.count": ("clients", "devices", "nodes", "n", "num", "number", "num_workers"),
+    "workers.think": ("wait", "sleep", "pause", "thinking"),
+    "workers.classes.*.speed": ("step_time", "compute", "compute_time"),
+    "workers.classes.*.share": ("fraction", "proportion", "percent", "weight"),
+    "workers.classes.*.link": ("bandwidth", "network_link", "connection"),
+    "workers.classes.*.link.up": ("upload", "uplink", "tx", "egress"),
+    "workers.classes.*.link.down": ("download", "downlink", "rx", "ingress"),
+    "workers.classes.*.link.up.rate": ("bandwidth", "throughput", "bw", "capacity"),
+    "workers.classes.*.link.up.delay": ("latency", "ping", "rtt", "lag"),
+    "workers.classes.*.link.up.loss": ("packet_loss", "drop", "drop_rate"),
+    "workers.classes.*.link.up.queue": ("buffer", "limit"),
+}
+"""A path in a scenario, and the words meant by it; the first whose key fits the place counts."""
+
+REMARKS: Mapping[str, str] = {
+    "stop.steps": " An epoch is as many steps as the training samples make mini-batches.",
+}
+"""What more has to be said with a path."""
+
+
+def nearest(word: object, words: Sequence[str]) -> str:
+    """A question that offers the word meant, or nothing where none is near."""
+    near = get_close_matches(str(word)[:60], words, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else ""
+
+
+def nearest_key(word: object, keys: Sequence[str]) -> str:
+    """A question that offers the key meant: one that may stand here, or a path where it stands.
+
+    Args:
+        word: the unknown key.
+        keys: those that may stand in its place.
+    """
+    meant = [path for path, words in MEANINGS.items() if str(word).lower() in words]
+    if not meant:
+        return nearest(word, keys)
+    path = next((path for path in meant if path.rpartition(".")[2] in keys), meant[0])
+    key = path.rpartition(".")[2]
+    shown = key if key in keys else path.replace("*", "NAME")
+    return f"Did you mean {shown}?{REMARKS.get(path, '')}"

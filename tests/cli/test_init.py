@@ -1,0 +1,95 @@
+"""``testbed init``."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from testbed.cli import main
+from testbed.scenario import load
+from testbed.scenario.shipped import shipped
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_writes_a_scenario_with_comments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "wrote first.yaml"
+    text = Path("first.yaml").read_text(encoding="utf-8")
+    assert text.startswith(f"# yaml-language-server: $schema={ROOT}/scenarios/schema.json\n")
+    assert sum("#" in line for line in text.splitlines()) > 15
+    assert load("first.yaml").name == "first"
+
+
+@pytest.mark.parametrize("example", list(shipped()))
+def test_every_shipped_scenario_can_be_copied_under_another_name(example: str) -> None:
+    assert main(["init", "lr0.01_s1", "--from", example]) == 0
+    assert load("lr0.01_s1.yaml") == load(example).model_copy(update={"name": "lr0.01_s1"})
+
+
+def test_a_file_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("first.yaml").write_text("mine")
+    assert main(["init"]) == 2
+    assert "first.yaml: found a file of that name, expected a name" in capsys.readouterr().err
+    assert Path("first.yaml").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["../up"], "NAME: found '../up', expected a name of at most 40"),
+        (["Big"], "NAME: found 'Big', expected a name of at most 40"),
+        (["a", "--from", "b"], "--from: found 'b', expected one of adacomp/mnist-20, "),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_written(
+    here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_the_scenarios(here: Path) -> None:
+    """Built of a copy, and installed into an environment that takes the dependencies from ours."""
+    sources = shutil.copytree(
+        ROOT, here / "sources", ignore=shutil.ignore_patterns(".*", "runs", "tests", "results")
+    )
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+    wheel = ("wheel", "--no-deps", "--no-build-isolation", "-w", "dist", str(sources))
+    subprocess.run((*pip, *wheel), check=True)
+    shutil.rmtree(sources)
+    venv.create(here / "venv", with_pip=False)
+    python = here / "venv" / "bin" / "python"
+    (built,) = (here / "dist").glob("*.whl")
+    install = (*pip, "--python", str(python), "install", "--no-deps", str(built))
+    subprocess.run(install, check=True)
+    (packages,) = (here / "venv").glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+
+    def testbed(*words: str) -> str:
+        command = (python.with_name("testbed"), *words)
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(here)}
+        return subprocess.run(
+            command, env=environment, check=True, text=True, stdout=subprocess.PIPE
+        ).stdout
+
+    assert "testbed up quickstart" in testbed("--help")
+    assert testbed("validate", "quickstart", "adacomp/paper").count("ok  ") == 2
+    testbed("init", "mine")
+    schema = here / "venv" / "share" / "edge-testbed" / "scenarios" / "schema.json"
+    assert f"$schema={schema}\n" in Path("mine.yaml").read_text(encoding="utf-8")
+    assert schema.is_file()
+    settings = ("--runtime", "simulated", "--set", "stop.updates=40")
+    assert "finished: 40 updates applied" in testbed("up", "mine.yaml", *settings)

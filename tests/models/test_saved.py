@@ -1,0 +1,127 @@
+"""Which models are saved, what their files hold, and what is no such file."""
+
+from __future__ import annotations
+
+import json
+import os
+from math import inf, nan
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from testbed.errors import TestbedError
+from testbed.models import Evaluation, Mlp
+from testbed.models.saved import ModelWriter, SavedModel, Taken
+
+NETWORK = Mlp(name="mlp", hidden=(2,)).build((1, 2, 2), 3, folder=Path())
+SIZE = 4 * 2 + 2 + 2 * 3 + 3
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> ModelWriter:
+    return ModelWriter(tmp_path, NETWORK.layout, (1, 2, 2), 3)
+
+
+def take(writer: ModelWriter, version: int, top1: float, loss: float, final: bool = False) -> None:
+    """A model, all of whose values are its version."""
+    evaluation = Evaluation(loss, top1, top5=1.0, images=10)
+    values = np.full(SIZE, version, np.float32)
+    writer.take(values, Taken(version, version / 2, evaluation, final))
+
+
+def version(writer: ModelWriter, which: str = "best") -> int:
+    return SavedModel.open(writer.folder, which).taken.version  # type: ignore[arg-type]
+
+
+def test_the_best_is_the_most_accurate_then_the_one_of_least_loss(writer: ModelWriter) -> None:
+    seen = []
+    for number, (top1, loss) in enumerate(
+        [(0.0, nan), (0.0, 5.0), (0.5, 2.0), (0.5, 1.0), (0.5, 1.0), (0.4, 0.1), (0.5, inf)]
+    ):
+        take(writer, number, top1, loss)
+        seen.append(version(writer))
+    assert seen == [0, 1, 2, 3, 3, 3, 3]
+
+
+def test_the_final_one_is_kept_beside_the_best_and_never_takes_its_place(
+    writer: ModelWriter,
+) -> None:
+    take(writer, 1, 0.5, 1.0)
+    take(writer, 2, 0.9, 0.5, final=True)
+    assert (version(writer), version(writer, "final")) == (1, 2)
+    assert sorted(path.name for path in writer.folder.iterdir()) == [
+        "best.safetensors",
+        "final.safetensors",
+    ]
+
+
+def test_what_was_saved_computes_as_before(writer: ModelWriter) -> None:
+    values = NETWORK.initial(np.random.default_rng(1))
+    images = np.random.default_rng(2).standard_normal((5, 1, 2, 2)).astype(np.float32)
+    before = NETWORK.bind(values).scores(images)
+    taken = Taken(7, 3.5, Evaluation(0.1, 0.9, 1.0, 10), final=True)
+    writer.take(values, taken)
+    loaded = SavedModel.open(writer.folder, "final").load(NETWORK)
+    assert loaded.taken == taken
+    assert np.array_equal(loaded.parameters, values)
+    assert np.array_equal(loaded.bound.scores(images), before)
+
+
+def test_any_reader_of_safetensors_finds_the_tensors_by_name(writer: ModelWriter) -> None:
+    take(writer, 3, 0.5, 1.0)
+    tensors = load_file(writer.folder / "best.safetensors")
+    shapes = dict(zip(NETWORK.layout.names, NETWORK.layout.shapes, strict=True))
+    assert {name: tensor.shape for name, tensor in tensors.items()} == shapes
+    assert all((tensor == 3).all() for tensor in tensors.values())
+
+
+def test_a_file_is_the_same_whenever_it_is_written(writer: ModelWriter) -> None:
+    take(writer, 3, 0.5, 1.0)
+    content = (writer.folder / "best.safetensors").read_bytes()
+    writer.best = (-inf, -inf)
+    take(writer, 3, 0.5, 1.0)
+    assert (writer.folder / "best.safetensors").read_bytes() == content
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(TestbedError, match=r"There is no model .*/final\.safetensors.* its end"):
+        SavedModel.open(tmp_path / "nowhere", "final")
+
+
+def test_what_is_no_model_is_refused_and_nothing_is_waited_for(writer: ModelWriter) -> None:
+    take(writer, 3, 0.5, 1.0)
+    file = writer.folder / "best.safetensors"
+    whole = file.read_bytes()
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
+    tensors = load_file(file)
+
+    def refusal() -> str:
+        with pytest.raises(TestbedError) as refused:
+            SavedModel.open(writer.folder, "best").load(NETWORK)
+        return str(refused.value)
+
+    for content in (whole[:-1], whole[:40], b"", b"\xff" * 100):
+        file.write_bytes(content)
+        assert "no safetensors, or cut short" in refusal()
+    save_file(tensors, file)
+    assert "its metadata are not those of a model" in refusal()
+    about = header["__metadata__"]
+    save_file({**tensors, "more": tensors[NETWORK.layout.names[0]]}, file, metadata=about)
+    assert "expected dense1.weight, dense1.bias" in refusal()
+    doubled = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
+    save_file(doubled, file, metadata=about)
+    assert "is float64 " in refusal()
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+    assert "not the model of a run" in refusal()
+    file.unlink()
+    os.mkfifo(file)
+    assert "it is no ordinary file" in refusal()
+
+
+def test_where_nothing_can_be_written_it_is_the_systems_own_error(writer: ModelWriter) -> None:
+    writer.folder.rmdir()
+    with pytest.raises(FileNotFoundError):
+        take(writer, 1, 0.5, 1.0)

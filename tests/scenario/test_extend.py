@@ -1,0 +1,125 @@
+"""Scenarios on top of others."""
+
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import ScenarioError
+from testbed.scenario import Override, Scenario, dump, load, load_text
+
+
+@pytest.fixture
+def write(tmp_path: Path, small: str) -> Path:
+    """A folder with small.yaml."""
+    (tmp_path / "small.yaml").write_text(small, encoding="utf-8")
+    return tmp_path
+
+
+def extended(folder: Path, text: str, *, name: str = "above.yaml") -> Scenario:
+    """A scenario on top of small.yaml."""
+    file = folder / name
+    file.write_text(f"extends: small.yaml\n{text}\n", encoding="utf-8")
+    return load(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("", []),
+        ("name: other\nseed: 5", ["name=other", "seed=5"]),
+        ("stop: {time: 1h}", ["stop.time=1h"]),
+        ("stop: {time: 1h, updates: null}", ["stop={time: 1h}"]),
+        ("workers: {classes: {slow: {speed: 9ms}}}", ["workers.classes.slow.speed=9ms"]),
+        (
+            "workers: {classes: {slow: null, fast: {share: null}}}",
+            ["workers.classes={fast: {link: {up: {rate: 10mbit}}}}"],
+        ),
+        ("workers: {classes: {slow: {speed: null}}}", ["workers.classes.slow={share: 0.5}"]),
+        ("programs: {one: {command: [a, b]}}", ["programs={one: {command: [a, b]}}"]),
+        ("algorithm: {ratio: 0.5}", ["algorithm.ratio=0.5"]),
+        ("algorithm: {adacomp: {ratio: 0.5}}", ["algorithm.ratio=0.5"]),
+        ("algorithm: {name: adacomp, ratio: 0.5}", ["algorithm.ratio=0.5"]),
+        ("algorithm: asgd", ["algorithm=asgd"]),
+        ("algorithm: {asgd: {learning_rate: 0.5}}", ["algorithm={asgd: {learning_rate: 0.5}}"]),
+        ("dataset: {partition: {dirichlet: {alpha: 1}}}", [
+            "dataset={digits: {partition: {dirichlet: {alpha: 1}}}}"
+        ]),
+        ("x-mine: [1]", []),
+    ],
+)  # fmt: skip
+def test_it_is_as_if_its_values_were_set(
+    write: Path, small: str, text: str, settings: list[str]
+) -> None:
+    overrides = [Override.parse(setting) for setting in settings]
+    assert extended(write, text) == load_text(small, overrides=overrides)
+
+
+def test_a_member_keeps_the_options_that_are_not_named_again(write: Path) -> None:
+    extended(write, "algorithm: {adacomp: {ratio: 0.5, learning_rate: 0.2}}", name="first.yaml")
+    second = write / "second.yaml"
+    second.write_text("extends: first.yaml\nalgorithm: {adacomp: {ratio: 0.25}}\n")
+    algorithm = load(second).algorithm
+    assert algorithm.model_dump() == {"name": "adacomp", "ratio": 0.25, "learning_rate": 0.2}
+
+
+def test_lists_are_replaced_whole(write: Path) -> None:
+    extended(write, "programs: {one: {command: [a, b, c], cpu: 1.0}}", name="first.yaml")
+    second = write / "second.yaml"
+    second.write_text("extends: first.yaml\nprograms: {one: {command: [d]}}\n")
+    program = load(second).programs["one"]
+    assert (program.command, program.cpu) == (("d",), 1.0)
+
+
+def test_what_comes_out_is_whole_and_extends_nothing(write: Path) -> None:
+    scenario = extended(write, "seed: 3")
+    assert "extends" not in dump(scenario)
+    assert load_text(dump(scenario)) == scenario
+
+
+def test_a_base_finds_its_own_files_from_anywhere(write: Path, small: str) -> None:
+    (write / "common" / "nets").mkdir(parents=True)
+    (write / "common" / "nets" / "mine.py").touch()
+    base = small.replace("digits-cnn", "{custom: {file: nets/mine.py, class: Net}}")
+    (write / "common" / "base.yaml").write_text(base)
+    (write / "common" / "middle.yaml").write_text("extends: base.yaml\n")
+    (write / "top").mkdir()
+    top = write / "top" / "top.yaml"
+    top.write_text("extends: ../common/middle.yaml\nname: top\n")
+    assert load(top).model.model_dump()["file"] == "../common/nets/mine.py"
+    (write / "common" / "nets" / "mine.py").unlink()
+    with pytest.raises(ScenarioError) as refused:
+        load(top)
+    (problem,) = refused.value.problems
+    assert (Path(problem.file), problem.line) == (write / "top/../common/base.yaml", 3)
+    assert problem.found == "no file '../common/nets/mine.py'"
+
+
+def test_text_that_is_in_no_file_extends_none() -> None:
+    with pytest.raises(ScenarioError, match=r"scenario:1: extends: .*in no file extends none"):
+        load_text("extends: small.yaml\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        (r'"a\0b"', r"'a.x00b': a file that cannot be read \(embedded null byte\)"),
+        ("a" * 300, "'aaaa.*aaa': a file that cannot be read .File name too long"),
+        ("loop", "'loop': a file that cannot be read .Too many levels of symbolic links"),
+        ("/dev/null", "'/dev/null': a pipe or a device, expected an ordinary file"),
+        ("''", "'': a folder, expected a scenario file"),
+        ("~", "found nothing, expected the name of a scenario file"),
+    ],
+)
+def test_names_that_lead_nowhere(tmp_path: Path, name: str, found: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    file = tmp_path / "above.yaml"
+    file.write_text(f"name: a\nextends: {name}\n")
+    with pytest.raises(ScenarioError, match=f"above.yaml:2: extends: .*{found}"):
+        load(file)
+
+
+def test_a_link_to_oneself_is_a_circle_too(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("extends: two.yaml\n")
+    (tmp_path / "two.yaml").symlink_to("one.yaml")
+    with pytest.raises(ScenarioError, match=r"'two\.yaml', which leads back to itself"):
+        load(tmp_path / "one.yaml")

@@ -1,0 +1,50 @@
+"""The scenarios that come with testbed, by name."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import ScenarioError
+from testbed.scenario import load
+from testbed.scenario.shipped import find_scenario, shipped
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_they_are_known_by_their_paths_without_the_ending() -> None:
+    assert shipped()["quickstart"] == ROOT / "scenarios" / "quickstart.yaml"
+    assert shipped()["adacomp/paper"] == ROOT / "scenarios" / "adacomp" / "paper.yaml"
+    assert list(shipped()) == sorted(shipped())
+
+
+def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_scenario(Path("quickstart")) == shipped()["quickstart"]
+    Path("quickstart").touch()
+    assert find_scenario(Path("quickstart")) == Path("quickstart")
+    for path in (Path("quickstart.yaml"), Path("other"), Path("/quickstart")):
+        assert find_scenario(path) == path
+
+
+def test_they_are_loaded_and_extended_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load("quickstart") == load(shipped()["quickstart"])
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: quickstart\nname: mine\n")
+    assert load(file) == load("quickstart").model_copy(update={"name": "mine"})
+    with pytest.raises(ScenarioError, match=r"quikstart: .*Did you mean quickstart\?"):
+        load("quikstart")
+
+
+def test_the_wheel_has_every_one_of_them() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packed = [
+        file
+        for patterns in project["tool"]["setuptools"]["data-files"].values()
+        for pattern in patterns
+        for file in ROOT.glob(pattern)
+    ]
+    assert {*shipped().values(), ROOT / "scenarios" / "schema.json"} <= set(packed)

@@ -1,0 +1,45 @@
+"""The words of other programs lead to keys that are there."""
+
+import pytest
+
+from testbed.scenario.places import Place
+from testbed.scenario.schema import Scenario
+from testbed.scenario.synonyms import MEANINGS, REMARKS, nearest_key
+
+
+@pytest.mark.parametrize("path", MEANINGS)
+def test_every_path_is_one_of_the_schema(path: str) -> None:
+    places = [Place(Scenario)]
+    for key in path.split("."):
+        name = "any" if key == "*" else key
+        inside = [one for place in places for one in _inside(place, name)]
+        assert inside, key
+        places = inside
+
+
+def _inside(place: Place, key: str) -> list[Place]:
+    """The places under a key; in a family those of all members that have it."""
+    around = [*place.members.values()] or [place]
+    return [found for one in around if (found := one.enter(key)) is not None]
+
+
+def test_no_word_is_a_key_where_it_would_be_meant() -> None:
+    for path, words in MEANINGS.items():
+        assert path.rpartition(".")[2] not in words
+    assert set(REMARKS) <= set(MEANINGS)
+
+
+@pytest.mark.parametrize(
+    ("word", "keys", "hint"),
+    [
+        ("lr", ["learning_rate", "ratio"], "Did you mean learning_rate?"),
+        ("LR", ["learning_rate", "ratio"], "Did you mean learning_rate?"),
+        ("lr", ["name", "seed"], "Did you mean algorithm.learning_rate?"),
+        ("bandwidth", ["delay", "rate"], "Did you mean rate?"),
+        ("bandwidth", ["name"], "Did you mean workers.classes.NAME.link?"),
+        ("nmae", ["name", "seed"], "Did you mean name?"),
+        ("zzz", ["name", "seed"], ""),
+    ],
+)
+def test_the_key_meant_is_offered(word: str, keys: list[str], hint: str) -> None:
+    assert nearest_key(word, keys) == hint
