@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed import datasets
-from testbed.algorithms.base import Samples, Stream
+from testbed import algorithms, datasets
+from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.datasets import Prepared
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
@@ -32,11 +32,13 @@ class Experiment:
 
     Attributes:
         scenario: see Scenario.
+        algorithm: makes the halves; in the scenario, or in the user's own file.
         data: the prepared data set, mapped into memory.
         network: the model, without values.
     """
 
     scenario: Scenario
+    algorithm: AlgorithmConfig
     data: Prepared
     network: Network
 
@@ -55,14 +57,15 @@ class Experiment:
 
         torch.set_num_threads(1)
         scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
+        algorithm = algorithms.configured(scenario.algorithm, folder)
         prepared = datasets.load(data or folder / "data")
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
-        return cls(scenario, prepared, network)
+        return cls(scenario, algorithm, prepared, network)
 
     def server(self) -> Server:
         """The parameter server's loop, with the initial model."""
         scenario = self.scenario
-        half = scenario.algorithm.server(
+        half = self.algorithm.server(
             self.network.layout,
             scenario.workers.count,
             parameters=self.network.initial(stream(scenario.seed, "model")),
@@ -71,8 +74,8 @@ class Experiment:
         return Server(
             half,
             StopRule(**dict(scenario.stop)),
-            obeys=scenario.algorithm.OBEYS,
-            sends_orders=scenario.algorithm.SENDS_ORDERS,
+            obeys=self.algorithm.OBEYS,
+            sends_orders=self.algorithm.SENDS_ORDERS,
         )
 
     def schedule(self) -> Schedule:
@@ -94,7 +97,7 @@ class Experiment:
             shards: what ``shards`` returned, for whoever makes many workers.
         """
         scenario, name = self.scenario, f"w{index}"
-        half = scenario.algorithm.worker(
+        half = self.algorithm.worker(
             self.network.layout,
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),

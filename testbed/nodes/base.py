@@ -32,7 +32,7 @@ class Inputs:
     Attributes:
         folder: the run's.
         data: folder of the prepared data set.
-        own_files: whether there are files of the user's own, a model or a data set.
+        own_files: whether there are files of the user's own: an algorithm, a model or a data set.
     """
 
     folder: RunFolder

@@ -33,7 +33,7 @@ def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, Clock(experiment.scenario.time_scale)
-    follows = experiment.scenario.algorithm.SENDS_ORDERS
+    follows = experiment.algorithm.SENDS_ORDERS
     with Connection(
         tcp_address(arguments.server),
         token=arguments.token,

@@ -21,6 +21,7 @@ from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec, Plan
+from testbed.user_code import OwnCode
 
 WARM_UP = "testbed.roles.warm_up:main"
 
@@ -86,9 +87,7 @@ class Setup:
 
     @property
     def _inputs(self) -> Inputs:
-        members = (self.scenario.model, self.scenario.dataset)
-        own_files = any(member.name == "custom" for member in members)
-        return Inputs(self.folder, self.data, own_files)
+        return Inputs(self.folder, self.data, own_files=bool(_own_code(self.scenario)))
 
     def _arguments(self, node: NodeSpec) -> dict[str, str]:
         """What a Python entry is called with."""
@@ -124,13 +123,20 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
     Raises:
         ScenarioError: two of them have the same name.
     """
-    members = (scenario.model, scenario.dataset)
-    files = [beside / member.file for member in members if member.name == "custom"]
-    distinct = {file.resolve() for file in files}
-    if len({file.name for file in distinct}) < len(distinct):
-        expected = "another name than the model's file has: both are copied into one folder"
-        raise ScenarioError([Problem("scenario", 0, "dataset.file", str(files[1]), expected)])
-    return tuple(sorted(distinct))
+    copied: dict[str, Path] = {}
+    for family, member in _own_code(scenario).items():
+        file = beside / member.file
+        if copied.setdefault(file.name, file).resolve() != file.resolve():
+            expected = f"another name than {copied[file.name]} has: both are copied into one folder"
+            raise ScenarioError([Problem("scenario", 0, f"{family}.file", str(file), expected)])
+    return tuple(sorted(copied.values()))
+
+
+def _own_code(scenario: Scenario) -> dict[str, OwnCode]:
+    """The members that are the user's own, by family."""
+    families = ("algorithm", "model", "dataset")
+    members = {family: getattr(scenario, family) for family in families}
+    return {family: one for family, one in members.items() if isinstance(one, OwnCode)}
 
 
 def new_token() -> str:

@@ -13,6 +13,7 @@ from testbed.scenario.checks import check_files, check_whole
 from testbed.scenario.document import Document, parse_document
 from testbed.scenario.nodes import MOST_PROBLEMS
 from testbed.scenario.override import Override
+from testbed.scenario.own_code import apply_own_code
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
@@ -23,6 +24,9 @@ def load(
     path: Path | str, *, overrides: Sequence[Override] = (), custom_files: Path | None = None
 ) -> Scenario:
     """Read a scenario file.
+
+    The file of an algorithm of the user's own is executed, so that its config class checks the
+    options; the copy in a run's folder is not.
 
     Args:
         path: the file.
@@ -38,7 +42,13 @@ def load(
     def locate(name: str) -> Path:
         return path.parent / name if custom_files is None else custom_files / Path(name).name
 
-    return load_text(read_text(path), file=display_name(path), locate=locate, overrides=overrides)
+    return load_text(
+        read_text(path),
+        file=display_name(path),
+        locate=locate,
+        overrides=overrides,
+        own_code=custom_files is None,
+    )
 
 
 def load_text(
@@ -47,6 +57,7 @@ def load_text(
     file: str = "scenario",
     locate: Callable[[str], Path] | None = None,
     overrides: Sequence[Override] = (),
+    own_code: bool = False,
 ) -> Scenario:
     """Read a scenario from YAML text.
 
@@ -56,6 +67,7 @@ def load_text(
         locate: where a file of the user's own lies, by its name in the scenario; without it none is
             looked for.
         overrides: values that replace the text's.
+        own_code: whether the user's own files, which ``locate`` finds, check their options.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
@@ -70,6 +82,9 @@ def load_text(
         problems += check_files(document, locate)
     if scenario is not None and not problems:
         problems += check_whole(scenario, document)
+        if own_code and locate is not None:
+            scenario, unfit = apply_own_code(scenario, document, locate)
+            problems += unfit
     if scenario is None or problems:
         raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario

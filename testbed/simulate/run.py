@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from testbed.errors import RunNotFound, TestbedError
+from testbed.errors import RunNotFound, TestbedError, UserCodeError
 from testbed.events.kinds import Finished, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
@@ -22,6 +22,7 @@ from testbed.simulate.worker import Learner, SimulatedWorker
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
+from testbed.user_code import own_failures
 
 
 def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
@@ -65,6 +66,8 @@ def record_simulation(
         except RunNotFound:
             raise deletion(folder.path) from None
         except TestbedError as error:
+            if isinstance(error, UserCodeError):
+                _log(error, folder)
             _break_off(recorder, "failed", error.message, exit_code=error.exit_code)
             raise
         except BrokenPipeError:
@@ -77,6 +80,12 @@ def record_simulation(
         except KeyboardInterrupt:
             _break_off(recorder, "interrupted", "interrupted")
             raise
+
+
+def _log(error: UserCodeError, folder: RunFolder) -> None:
+    """Put the traceback where that of a live node would be."""
+    with suppress(OSError):
+        folder.log(error.node).write_text(f"{error.trace}{error.node}: {error}\n", encoding="utf-8")
 
 
 def _break_off(
@@ -125,10 +134,11 @@ def simulate(
             schedule=experiment.schedule(),
             images=experiment.test_samples(),
             recorder=recorder,
-            sends_messages=scenario.algorithm.SENDS_MESSAGES,
+            sends_messages=experiment.algorithm.SENDS_MESSAGES,
         )
         recorder.event(Started())
-        engine.run()
+        with own_failures("ps"):
+            engine.run()
         recorder.event(
             Finished(engine.server.finished, engine.server.version, stalled=engine.server.stalled)
         )

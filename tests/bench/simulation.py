@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from testbed.algorithms import configured
 from testbed.datasets import Prepared
 from testbed.experiment import Experiment
 from testbed.frame.server import Server
@@ -103,7 +104,7 @@ class Watched(Experiment):
 
     def __init__(self, scenario: Scenario, data: Prepared) -> None:
         network = scenario.model.build(data.image_shape, data.classes, folder=Path())
-        super().__init__(scenario, data, network)
+        super().__init__(scenario, configured(scenario.algorithm, Path()), data, network)
         watches = {name: Stopwatch() for name in PARTS}
         object.__setattr__(self, "watches", watches)
         bind = network.bind
