@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from testbed.cli.host import Capacity
     from testbed.scenario import Scenario
-    from testbed.simulate.outline import Outline
+    from testbed.simulation.outline import Outline
 
 
 def print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
@@ -18,7 +18,7 @@ def print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> No
     import click
 
     from testbed.plan.budget import count_parameters
-    from testbed.simulate.outline import outline
+    from testbed.simulation.outline import outline
 
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
     if as_json:

@@ -18,8 +18,8 @@ from testbed.run.prepare import Request, prepare, prepare_data, prepare_simulati
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle
 from testbed.runtimes.choose import users_of
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.run import record_simulation
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import record_simulation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 

@@ -34,8 +34,8 @@ from testbed.models import Bound
 from testbed.scenario import dump, load, load_text
 from testbed.scenario.override import Override
 from testbed.scenario.schema import Scenario
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.run import simulate, virtual_clock
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 

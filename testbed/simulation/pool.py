@@ -38,7 +38,7 @@ from testbed.errors import NodeError, TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import Vector
-from testbed.simulate.messages import (
+from testbed.simulation.messages import (
     Answer,
     Begin,
     Examine,
@@ -57,7 +57,7 @@ from testbed.simulate.messages import (
     tasks_of,
     unpack,
 )
-from testbed.simulate.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
+from testbed.simulation.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
 from testbed.user_code import own_failures
 
 IN_FLIGHT = 64

@@ -11,8 +11,8 @@ from testbed import Run
 from testbed.errors import AlgorithmError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.scenario import Override, dump, load
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.run import record_simulation
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import record_simulation
 from testbed.telemetry.folder import RunFolder
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"

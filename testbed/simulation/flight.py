@@ -10,9 +10,9 @@ import numpy as np
 
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
-from testbed.simulate.links import Bucket
-from testbed.simulate.model import Path
-from testbed.simulate.worker import Coming, Paused
+from testbed.simulation.links import Bucket
+from testbed.simulation.model import Path
+from testbed.simulation.worker import Coming, Paused
 
 
 @dataclass(frozen=True)

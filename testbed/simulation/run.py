@@ -12,13 +12,13 @@ from testbed.events.sink import Sink
 from testbed.experiment import Experiment
 from testbed.payloads import Vector
 from testbed.seeds import stream
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.engine import Engine
-from testbed.simulate.flight import DeviceModel
-from testbed.simulate.links import Bucket, FairLink
-from testbed.simulate.model import capacity, paths
-from testbed.simulate.pool import Pool
-from testbed.simulate.worker import Learner, SimulatedWorker
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.engine import Engine
+from testbed.simulation.flight import DeviceModel
+from testbed.simulation.links import Bucket, FairLink
+from testbed.simulation.model import capacity, paths
+from testbed.simulation.pool import Pool
+from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
