@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from testbed.algorithms import CustomAlgorithm, configured
+from testbed.algorithms.custom import open_config
 from testbed.errors import ScenarioError
 from testbed.frame.contract import examine
 from testbed.run.setup import custom_files
 from testbed.scenario import Override, Scenario, dump, load, load_text
+from testbed.user_code import UserCode
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
 
@@ -164,3 +167,11 @@ def test_the_shipped_one_keeps_what_every_algorithm_promises(tmp_path: Path) -> 
     read = in_run_folder(scenario, tmp_path, SHIPPED)
     findings = list(examine(configured(read.algorithm, tmp_path)))
     assert [one for one in findings if one.problem] == []
+
+
+def test_the_one_in_the_document_keeps_it_too(tmp_path: Path) -> None:
+    document = (SHIPPED.parents[1] / "docs" / "own-code.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    config = open_config(UserCode(tmp_path / "mine.py", "Mine", "algorithm"), {})
+    assert [one for one in examine(config) if one.problem] == []
