@@ -208,6 +208,15 @@ def own_failures(node: str) -> Iterator[None]:
         raise UserCodeError(f"{places[-1]}: {_shown(error)}", node=node, trace=trace) from error
 
 
+def own_trace(error: TestbedError) -> str:
+    """The traceback of the user's own code that is behind an error; empty if none is."""
+    if isinstance(error, UserCodeError):
+        return error.trace
+    if isinstance(error, ScenarioError) and error.__cause__ is not None:
+        return "".join(traceback.format_exception(error.__cause__))
+    return ""
+
+
 def _is_own(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith(MODULE)
 

@@ -98,6 +98,17 @@ def test_a_network_of_ones_own_lies_in_the_current_folder(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_network_that_cannot_be_built_fails_the_run(folder: Path) -> None:
+    (folder / "net.py").write_text(NETWORK.replace("nn.Linear(width", "nn.Linear(width + 1"))
+    model = {"custom": {"file": "net.py", "class": "Net", "width": 3}}
+    with pytest.raises(ScenarioError, match=r"net.py:9: model: found Net on images of"):
+        testbed.simulate(SCENARIO | {"model": model}, name="broken")
+    run = testbed.Run("broken")
+    assert (run.state.state, run.state.exit_code) == ("failed", 2)
+    assert run.folder.log("ps").read_text().startswith("Traceback (most recent call last)")
+
+
+@pytest.mark.slow
 def test_a_run_may_be_made_in_another_thread(folder: Path) -> None:
     runs: list[testbed.Run] = []
     thread = threading.Thread(target=lambda: runs.append(testbed.simulate(SCENARIO)))

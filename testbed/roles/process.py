@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Never
 
-from testbed.errors import TestbedError, UserCodeError
-from testbed.user_code import own_failures
+from testbed.errors import TestbedError
+from testbed.user_code import own_failures, own_trace
 
 
 class TerminatedError(BaseException):
@@ -58,8 +58,7 @@ def run(node: str, body: Callable[[], None]) -> int:
     except TerminatedError:
         return 0
     except TestbedError as error:
-        trace = error.trace if isinstance(error, UserCodeError) else ""
-        sys.stderr.write(f"{trace}{node}: {error}\n")
+        sys.stderr.write(f"{own_trace(error)}{node}: {error}\n")
         sys.stderr.flush()
         return error.exit_code
     return 0

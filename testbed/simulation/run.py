@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from testbed.errors import RunNotFound, TestbedError, UserCodeError
+from testbed.errors import RunNotFound, TestbedError
 from testbed.events.kinds import Finished, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
@@ -22,7 +22,7 @@ from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
-from testbed.user_code import own_failures
+from testbed.user_code import own_failures, own_trace
 
 
 def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
@@ -66,8 +66,7 @@ def record_simulation(
         except RunNotFound:
             raise deletion(folder.path) from None
         except TestbedError as error:
-            if isinstance(error, UserCodeError):
-                _log(error, folder)
+            log_trace(error, folder)
             _break_off(recorder, "failed", error.message, exit_code=error.exit_code)
             raise
         except BrokenPipeError:
@@ -82,10 +81,13 @@ def record_simulation(
             raise
 
 
-def _log(error: UserCodeError, folder: RunFolder) -> None:
-    """Put the traceback where that of a live node would be."""
-    with suppress(OSError):
-        folder.log(error.node).write_text(f"{error.trace}{error.node}: {error}\n", encoding="utf-8")
+def log_trace(error: TestbedError, folder: RunFolder) -> None:
+    """Put the traceback of the user's own code, if there is one, where a live node's would be."""
+    trace = own_trace(error)
+    if trace:
+        node = getattr(error, "node", "") or "ps"
+        with suppress(OSError):
+            folder.log(node).write_text(f"{trace}{node}: {error}\n", encoding="utf-8")
 
 
 def _break_off(
