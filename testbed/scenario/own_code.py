@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.custom import (
     CustomAlgorithm,
     check_halves,
@@ -95,16 +96,32 @@ def _configured(
         before = dotted(path)
         return member, [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
     check_halves(config, code)
-    dumped = config.model_dump(mode="json", by_alias=True, exclude={"name"})
-    written, _ = parse_value(json.dumps(dumped), code.name)  # as it will be read
-    full = CustomAlgorithm.model_validate({**written, **member.model_dump(by_alias=True)})
-    if configured(code, kind, full.options) != config:
-        raise code.error(
-            f"options of {code.name} that do not survive being written: {written}",
-            "fields that YAML can hold",
-            line=code.line(),
-        )
-    return full, []
+    return _written_out(member, config, code), []
+
+
+def _written_out(
+    member: CustomAlgorithm, config: AlgorithmConfig, code: UserCode
+) -> CustomAlgorithm:
+    """The member with the defaults of its options.
+
+    Raises:
+        ScenarioError: they would not be read again as they are.
+    """
+    doing, expected = f"writing the options of {code.name}", "fields that YAML can hold"
+
+    def dump() -> str:
+        return json.dumps(config.model_dump(mode="json", by_alias=True, exclude={"name"}))
+
+    text = code.call(dump, doing=doing, expected=expected)
+    written, problems = parse_value(text, code.name)
+    full = CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
+    try:
+        survives = not problems and configured(code, type(config), full.options) == config
+    except ValidationError:
+        survives = False
+    if not survives:
+        raise code.error(f"options that are read otherwise: {text}", expected, line=code.line())
+    return full
 
 
 def _place(document: Document, family: str) -> Keys:

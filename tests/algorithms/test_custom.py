@@ -68,6 +68,10 @@ class Lossy(Mine):
     every: int = 5
     def model_dump(self, **options):
         return {"every": 6}
+
+class Odd(Mine):
+    model_config = {"arbitrary_types_allowed": True}
+    clip: object = object()
 """
 
 TEXT = """\
@@ -140,7 +144,8 @@ def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> No
         ("Bare", r"mine.py: algorithm: found WorkerHalf without step\(\), expected all of it"),
         ("Failing", r"mine.py:41: algorithm: found Failing.halves\(\) raised ZeroDivisionError"),
         ("Disobedient", r"mine.py:43: algorithm: found batch in OBEYS, expected some of batch_s"),
-        ("Lossy", r"mine.py:46: algorithm: found options of Lossy that do not survive being wri"),
+        ("Lossy", r"mine.py:46: algorithm: found options that are read otherwise: {.every.: 6}"),
+        ("Odd", r"mine.py: algorithm: found writing the options of Odd raised Pydantic.*object"),
     ],
 )
 def test_what_is_wrong_with_the_class_is_said(file: Path, kind: str, expected: str) -> None:
