@@ -25,7 +25,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check bench bench-flower clean soak waiting-law leap
+	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak waiting-law leap
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -139,6 +139,13 @@ leap: $(VENV)/.installed ## how the loss swings before the accuracy leaps, simul
 	@[ -e $(RUNS)/leap ] || $(python) -m testbed up scenarios/adacomp/waiting-law.yaml --name leap --runs $(RUNS) $(LEAP)
 	$(python) scenarios/adacomp/leap.py $(RUNS)/leap 97000 101500 $(RUNS)/leap/leap.png
 	echo "curves: $(RUNS)/leap/leap.png"
+
+notebook: setup ## execute the notebook in docs again, and keep what comes of it
+	@folder=$$(mktemp -d)
+	cp docs/first-steps.ipynb $$folder
+	XDG_STATE_HOME=$$folder $(VENV)/bin/jupyter-execute --inplace $$folder/first-steps.ipynb
+	cp $$folder/first-steps.ipynb docs
+	rm -r $$folder
 
 clean: ## remove the environment and all caches, never a run
 	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi

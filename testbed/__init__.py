@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from testbed.api import runs, simulate, up
     from testbed.reports.frames import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__"]
+__all__ = ["Run", "__version__", "runs", "simulate", "up"]
+
+_HOMES = {
+    "Run": "testbed.reports.frames",
+    **dict.fromkeys(("runs", "simulate", "up"), "testbed.api"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """``testbed.Run``, imported when first asked for: it brings pandas along."""
-    if name == "Run":
-        from testbed.reports.frames import Run
+    """``testbed.Run`` and its like, imported when first asked for: they bring pandas along."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
-        return Run
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

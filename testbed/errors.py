@@ -7,7 +7,8 @@
     ├── NodeError              5   a node or the bring-up failed
     ├── RunNotFound            7   no such run
     ├── RejectedError          8   a peer sent something that was refused (roles)
-    └── AlgorithmError        10   an algorithm did what its contract forbids
+    ├── AlgorithmError        10   an algorithm did what its contract forbids
+    └── UserCodeError         11   code of the user's own failed
 
 Exit codes 6 and 9 are no errors: a run reached its end, but its verdict is not valid; two runs that
 were compared differ by more than the tolerance. 130 is Ctrl-C.
@@ -79,6 +80,10 @@ class ScenarioError(TestbedError):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
+        """It travels between processes with its problems, not with its text."""
+        return type(self), (self.problems,)
+
 
 class HostError(TestbedError):
     """This host cannot do what the scenario asks for."""
@@ -102,6 +107,23 @@ class AlgorithmError(TestbedError):
     """An algorithm's half did what its contract forbids; names it, and what it did."""
 
     exit_code = 10
+
+
+class UserCodeError(TestbedError):
+    """Code of the user's own failed while it trained; names the file and the line.
+
+    Args:
+        message: see TestbedError.
+        node: whose code it was, such as ``w3``.
+        trace: the whole traceback.
+    """
+
+    exit_code = 11
+
+    def __init__(self, message: str, *, node: str = "", trace: str = "") -> None:
+        super().__init__(message)
+        self.node = node
+        self.trace = trace
 
 
 class RunNotFound(TestbedError):  # noqa: N818 - a noun of the user's, not of the implementation

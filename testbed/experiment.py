@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed import datasets
-from testbed.algorithms.base import Samples, Stream
+from testbed import algorithms, datasets
+from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.datasets import Prepared
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
@@ -32,6 +32,7 @@ class Experiment:
     """A scenario with its data and its network."""
 
     scenario: Scenario
+    algorithm: AlgorithmConfig  # makes the halves; in the scenario, or in the user's own file
     data: Prepared  # the prepared data set, mapped into memory
     network: Network  # the model, without values
 
@@ -48,9 +49,10 @@ class Experiment:
 
         torch.set_num_threads(1)
         scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
+        algorithm = algorithms.configured(scenario.algorithm, folder)
         prepared = datasets.load(data or folder / "data")
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
-        return cls(scenario, prepared, network)
+        return cls(scenario, algorithm, prepared, network)
 
     def model_writer(self, folder: Path) -> ModelWriter:
         """What saves the best and the final model, into ``model`` in a run's folder."""
@@ -61,7 +63,7 @@ class Experiment:
     def server(self) -> Server:
         """The parameter server's loop, with the initial model."""
         scenario = self.scenario
-        half = scenario.algorithm.server(
+        half = self.algorithm.server(
             self.network.layout,
             scenario.workers.count,
             parameters=self.network.initial(stream(scenario.seed, "model")),
@@ -84,7 +86,7 @@ class Experiment:
     def worker(self, index: int, *, shards: Sequence[Samples] | None = None) -> Worker:
         """The loop of a worker; whoever makes many hands over what ``shards`` returned."""
         scenario, name = self.scenario, f"w{index}"
-        half = scenario.algorithm.worker(
+        half = self.algorithm.worker(
             self.network.layout,
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),

@@ -1,22 +1,70 @@
-"""Loads a class or function from a Python file of the user's, and says what is wrong with it.
+"""Code of the user's own: how a scenario names it, how it is loaded, how its faults are told.
 
-The file is executed from its path alone: it may import installed packages, but no other file beside
+A file is executed from its path alone: it may import installed packages, but no other file beside
 it. Nothing is written next to it.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from types import FrameType, ModuleType
+from typing import Annotated, Any, Literal, TypeVar
 
-from testbed.errors import Problem, ScenarioError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError
 
 Result = TypeVar("Result")
+
+MODULE = "testbed_user_code_"
+"""How the name of every module begins that was made of a file of the user's."""
+
+
+class OwnCode(BaseModel):
+    """A family's member that is the user's own; every other key is an option of its class."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: Literal["custom"]
+    file: Annotated[
+        str,
+        Field(pattern=r"[^/]\.py$", description="the Python file, relative to the scenario's."),
+    ]
+    class_name: Annotated[
+        str,
+        Field(
+            alias="class",
+            pattern=r"^[A-Za-z_]\w*$",
+            description="the class or function in it.",
+        ),
+    ]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the user's class is given, by name: plain data."""
+        return self.model_extra or {}
+
+    @model_serializer(mode="wrap")
+    def _with_options(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """An option that is null is not left out: it need not be its default."""
+        return {**write(self), **self.options}
+
+    def copied(self, folder: Path, path_in_scenario: str) -> UserCode:
+        """The copy of the code in a run's folder."""
+        path = folder / "custom" / Path(self.file).name
+        return UserCode(path, self.class_name, path_in_scenario)
 
 
 @dataclass(frozen=True)
@@ -33,7 +81,7 @@ class UserCode:
         Raises:
             ScenarioError: no such file, not Python, it failed, or there is no such name in it.
         """
-        module = self._execute()
+        module = self.execute()
         if not hasattr(module, self.name):
             defined = [
                 name
@@ -58,16 +106,57 @@ class UserCode:
             return action()
         except ScenarioError:
             raise
-        except Exception as error:
-            found = f"{doing} raised {_shown(error)}"
-            raise self.error(found, expected, line=self._line(error)) from error
+        except (Exception, SystemExit) as error:
+            raise self.raised(error, doing=doing, expected=expected) from error
+
+    def raised(self, error: BaseException, *, doing: str, expected: str) -> ScenarioError:
+        """What to say of an exception that came out of the user's code; see ``call``."""
+        return self.error(f"{doing} raised {_shown(error)}", expected, line=self._line(error))
 
     def error(self, found: str, expected: str, *, line: int = 0) -> ScenarioError:
         """What is wrong with the file, ready to be raised."""
         problem = Problem(str(self.path), line, self.path_in_scenario, found, expected)
         return ScenarioError([problem])
 
-    def _execute(self) -> ModuleType:
+    def keywords(self, given: int) -> frozenset[str] | None:
+        """The options that the class or function takes, told without executing the file.
+
+        Args:
+            given: how many positional arguments it gets.
+
+        Returns:
+            Their names; None where any may be meant, or the file does not tell.
+        """
+        found = self._definition()
+        function = found
+        if isinstance(found, ast.ClassDef):
+            given += 1  # self
+            makers = [one for one in found.body if isinstance(one, ast.FunctionDef)]
+            function = next((one for one in makers if one.name == "__init__"), None)
+        if not isinstance(function, ast.FunctionDef) or function.args.kwarg is not None:
+            return None
+        arguments = function.args
+        return frozenset(one.arg for one in (*arguments.args[given:], *arguments.kwonlyargs))
+
+    def line(self) -> int:
+        """Where the class or function begins; 0 where the file does not tell."""
+        found = self._definition()
+        return found.lineno if found else 0
+
+    def _definition(self) -> ast.ClassDef | ast.FunctionDef | None:
+        try:
+            tree = ast.parse(self.path.read_bytes())
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return None  # who executes the file says what is wrong with it
+        named = [one for one in tree.body if isinstance(one, ast.ClassDef | ast.FunctionDef)]
+        return next((one for one in reversed(named) if one.name == self.name), None)
+
+    def execute(self) -> ModuleType:
+        """The module that the file makes.
+
+        Raises:
+            ScenarioError: no such file, not Python, or it failed.
+        """
         try:
             source = self.path.read_bytes()
         except OSError as error:
@@ -78,7 +167,7 @@ class UserCode:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
             raise self.error(_shown(error), "valid Python", line=line) from error
-        module = ModuleType(f"testbed_user_code_{self.path.stem}")
+        module = ModuleType(f"{MODULE}{self.path.stem}")
         module.__file__ = str(self.path)
         sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
         self.call(lambda: exec(code, module.__dict__), doing="the file", expected="it to run")
@@ -89,6 +178,42 @@ class UserCode:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno or 0 for frame in frames if frame.filename == str(self.path)]
         return lines[-1] if lines else 0
+
+
+@contextmanager
+def own_failures(node: str) -> Iterator[None]:
+    """Inside, whatever comes out of the user's own code is a UserCodeError.
+
+    Args:
+        node: in which that is, or for which node of a simulation.
+
+    Raises:
+        UserCodeError: names the user's file and line, and has the traceback.
+    """
+    try:
+        yield
+    except TestbedError:
+        raise
+    except Exception as error:
+        frames = traceback.walk_tb(error.__traceback__)
+        places = [f"{Path(one.f_code.co_filename).name}:{n}" for one, n in frames if _is_own(one)]
+        if not places:
+            raise
+        trace = "".join(traceback.format_exception(error))
+        raise UserCodeError(f"{places[-1]}: {_shown(error)}", node=node, trace=trace) from error
+
+
+def own_trace(error: TestbedError) -> str:
+    """The traceback of the user's own code that is behind an error; empty if none is."""
+    if isinstance(error, UserCodeError):
+        return error.trace
+    if isinstance(error, ScenarioError) and error.__cause__ is not None:
+        return "".join(traceback.format_exception(error.__cause__))
+    return ""
+
+
+def _is_own(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(MODULE)
 
 
 def _shown(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,19 @@ def test_runs_are_read_through_the_package() -> None:
     from testbed.reports.frames import Run
 
     assert testbed.Run is Run
+
+
+def test_every_name_it_offers_is_there() -> None:
+    for name in testbed.__all__:
+        assert name in dir(testbed)
+        assert getattr(testbed, name) is not None
+
+
+def test_a_module_does_not_take_the_place_of_a_function() -> None:
+    import testbed.run.up
+    import testbed.simulation.run
+
+    assert all(callable(one) for one in (testbed.up, testbed.simulate, testbed.runs))
 
 
 def test_other_names_are_none_of_its() -> None:
@@ -25,3 +39,36 @@ def test_importing_it_imports_nothing_else() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert ended.stdout == "[]\n"
+
+
+def test_listing_runs_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, testbed; testbed.runs(); testbed.up; testbed.Run;"
+        "print([m for m in ('torch', 'grpc', 'docker', 'pyroute2') if m in sys.modules])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_its_types_are_known_in_another_folder(tmp_path: Path) -> None:
+    """Also of an editable install, which is what this is where the tests are run."""
+    (tmp_path / "notes.py").write_text(
+        "import testbed\n"
+        "run: testbed.Run = testbed.simulate('a.yaml', settings={'seed': 1})\n"
+        "valid: bool = run.verdict.valid\n"
+        "runs: list[testbed.Run] = testbed.runs()\n"
+        "testbed.up(3)\n"
+    )
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "notes.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    first, *_ = checked.stdout.splitlines()
+    assert first.startswith('notes.py:5: error: Argument 1 to "up" has incompatible type "int"')
+    assert "Found 1 error in 1 file" in checked.stdout

@@ -70,10 +70,15 @@ class Trail:
 
 
 def find_needs() -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """What this interpreter cannot do without, and where else it looks for modules."""
+    """What this interpreter cannot do without, and where else it looks for modules.
+
+    That is not the clone that the package may lie in: it holds more, such as folders of runs.
+    """
     must = (Path(sys.executable), Path(sys.prefix), Path(sys.base_prefix), PACKAGE)
-    may = (Path(entry).absolute() for entry in sys.path if entry)
-    return must, tuple(path for path in may if path.exists())
+    may = [path for entry in sys.path if entry and (path := Path(entry).absolute()).exists()]
+    root = PACKAGE.parent
+    is_clone = (root / "pyproject.toml").exists()
+    return must, tuple(path for path in may if not (is_clone and path == root))
 
 
 def find_covers(

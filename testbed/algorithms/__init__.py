@@ -1,20 +1,50 @@
 """The algorithms a scenario can name; README.md says how to add one."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.asgd import Asgd
+from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.bsp import Bsp
 from testbed.algorithms.comp_asgd import CompAsgd
+from testbed.algorithms.custom import CustomAlgorithm
 from testbed.algorithms.fixed_adacomm import FixedAdacomm
 from testbed.algorithms.ssp import Ssp
 from testbed.values.family import Named
 
 Algorithm = Annotated[
-    Annotated[Asgd | CompAsgd | AdaComp | Bsp | Ssp | FixedAdacomm, Field(discriminator="name")],
+    Annotated[
+        Asgd | CompAsgd | AdaComp | Bsp | Ssp | FixedAdacomm | CustomAlgorithm,
+        Field(discriminator="name"),
+    ],
     Named(),
 ]
 
-__all__ = ["AdaComp", "Algorithm", "Asgd", "Bsp", "CompAsgd", "FixedAdacomm", "Ssp"]
+
+def configured(algorithm: Algorithm, folder: Path) -> AlgorithmConfig:
+    """The config that makes the halves: the member itself, or the one in the user's file.
+
+    Args:
+        algorithm: what the scenario names.
+        folder: the run's; the user's own files lie in its ``custom``.
+
+    Raises:
+        ScenarioError: the user's file is wrong.
+    """
+    return algorithm.load(folder) if isinstance(algorithm, CustomAlgorithm) else algorithm
+
+
+__all__ = [
+    "AdaComp",
+    "Algorithm",
+    "Asgd",
+    "Bsp",
+    "CompAsgd",
+    "CustomAlgorithm",
+    "FixedAdacomm",
+    "Ssp",
+    "configured",
+]

@@ -27,6 +27,7 @@ VERBS = {
     "doctor": "Examine this host: has it what a run needs?",
     "image": "Build, check and remove the image that Docker runs nodes in.",
     "validate": "Check scenario files.",
+    "check": "Try whether an algorithm of one's own keeps its contract.",
     "plan": "Show what a scenario would start, without starting it.",
     "schema": "Print the JSON schema of scenarios.",
     "completion": "Print the completion script of a shell.",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from testbed.plan.budget import Budget
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
-    from testbed.simulate.outline import Outline
+    from testbed.simulation.outline import Outline
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
 DATA, TOKEN = Path("/prepared by up"), "drawn by up"
@@ -73,7 +73,7 @@ def command(
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; touches nothing."""
     from testbed.plan.budget import count_parameters
-    from testbed.simulate.outline import outline
+    from testbed.simulation.outline import outline
 
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
     if as_json:

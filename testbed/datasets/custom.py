@@ -1,12 +1,13 @@
 """A data set of the user's own: a class or a function in a Python file.
 
-    dataset: {name: custom, file: ./data.py, class: load}
+    dataset: {custom: {file: ./data.py, class: load, noise: 0.1}}
 
-It is called without arguments, once at every start of a run, and nowhere but there. What it returns
-is a tuple (train_images, train_labels, test_images, test_labels), or has attributes of these names.
+It is called once at every start of a run, and nowhere but there, with every key of the scenario
+that is none of the data set's own as a keyword: ``load(noise=0.1)``. What it returns is a tuple
+(train_images, train_labels, test_images, test_labels), or has attributes of these names.
 
-    def load():
-        points = np.load("/data/points.npz")
+    def load(*, noise):
+        points = np.load(f"/data/points-{noise}.npz")
         return points["x"], points["y"], points["x_test"], points["y_test"]
 
 - Images: numbers of shape (n, channels, height, width), or (n, height, width) for one channel. They
@@ -20,35 +21,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.prepared import PARTS, Images, Labels, Prepared, prepare_once
-from testbed.user_code import UserCode
+from testbed.user_code import OwnCode, UserCode
 
 CONTRACT = f"({', '.join(PARTS)}), or something with these attributes"
 
 
-class CustomDataset(DatasetConfig):
-    """A data set of the user's own.
-
-    Attributes:
-        file: the Python file, relative to the scenario's.
-        class_name: the class or function in it; ``class`` in a scenario.
-    """
-
-    name: Literal["custom"]
-    file: Annotated[str, Field(pattern=r"[^/]\.py$")]
-    class_name: Annotated[str, Field(alias="class", pattern=r"^[A-Za-z_]\w*$")]
+class CustomDataset(DatasetConfig, OwnCode):
+    """A data set of the user's own; every other key is a keyword of the user's code."""
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """See the base class. What the user's code returns, not its text, decides what is new."""
         code = UserCode(folder / self.file, self.class_name, path_in_scenario="dataset")
-        data = _read(code)
+        data = _read(code, self.options)
         digest = hashlib.sha256()
         for part in PARTS:
             digest.update(str(getattr(data, part).shape).encode())
@@ -58,11 +49,13 @@ class CustomDataset(DatasetConfig):
         )
 
 
-def _read(code: UserCode) -> Prepared:
+def _read(code: UserCode, options: Mapping[str, Any]) -> Prepared:
     make = code.load(f"a class or function that gives {CONTRACT}")
     if not callable(make):
         raise code.error(f"{code.name}, a {type(make).__name__}", "a class or a function")
-    made = code.call(make, doing=f"{code.name}()", expected=CONTRACT)
+    keywords = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    doing = f"{code.name}({keywords})"
+    made = code.call(lambda: make(**options), doing=doing, expected=CONTRACT)
     if isinstance(made, tuple | list):
         if len(made) != len(PARTS):
             raise code.error(f"{len(made)} values from {code.name}()", CONTRACT)

@@ -20,11 +20,13 @@ from testbed.algorithms.base import (
     Applied,
     Measured,
     Orders,
+    Reply,
     ServerHalf,
     Ticked,
     Update,
 )
-from testbed.errors import AlgorithmError, RejectedError
+from testbed.errors import RejectedError
+from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.frame.seat import NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
@@ -143,6 +145,9 @@ class Server:
         accepted = not self.finished and sequence == seat.sequence + 1
         if accepted:
             applied = self.half.push(worker, update, now)
+            if not isinstance(applied, Sequence):
+                returned = f"push returned {applied!r}, expected a sequence of Applied"
+                raise breach(self.half, "push", returned)
             seat.sequence, seat.pulled = sequence, None
             if update.steps:
                 self._pending.setdefault(worker, []).append(update.steps)
@@ -164,12 +169,12 @@ class Server:
         if not self.finished and self.half.next_tick(now) <= now:
             ticked = self.half.tick(now)
             if not self.half.next_tick(now) > now:
-                raise self._broken(
-                    f"wants its next tick at {self.half.next_tick(now)}, it is {now}"
-                )
+                wanted = f"wants its next tick at {self.half.next_tick(now)}, it is {now}"
+                raise breach(self.half, "next_tick", wanted)
         orders = {worker: self._order(worker, new) for worker, new in ticked.orders.items()}
         if orders and not self.sends_orders:
-            raise self._broken("orders between replies, which its config does not announce")
+            unannounced = "orders between replies, which its config does not announce"
+            raise breach(self.half, "tick", unannounced)
         effects = self._effects(now, applied=ticked.applied)
         return replace(effects, orders={} if self.finished else orders)
 
@@ -211,17 +216,20 @@ class Server:
         for place, one in enumerate(applied):
             pending = self._pending.get(one.worker)
             if not pending:
-                raise self._broken(f"applied an update of w{one.worker} that it has not, or twice")
+                twice = f"applied an update of w{one.worker} that it has not, or twice"
+                raise breach(self.half, "push", twice)
             self.steps += pending.pop(0)
             version = self.version - len(applied) + place
             if one.version != version:
-                raise self._broken(f"applied an update at version {one.version}, it is {version}")
+                other = f"applied an update at version {one.version}, it is {version}"
+                raise breach(self.half, "push", other)
 
     def _check_tick(self, now: float) -> None:
         """A tick that was named in time may be late; one that is named too late is a mistake."""
         at = self.half.next_tick(now)
         if not at >= now and at != self._named:
-            raise self._broken(f"wants its next tick at {at}, and it is {now} already")
+            past = f"wants its next tick at {at}, and it is {now} already"
+            raise breach(self.half, "next_tick", past)
         self._named = at
 
     def _is_stalled(self, now: float) -> bool:
@@ -242,18 +250,11 @@ class Server:
         if new is NO_ORDERS:
             return self._seats[worker].standing
         if worker not in self._seats:
-            raise self._broken(f"orders for w{worker}, which takes no part")
+            raise breach(self.half, "tick", f"orders for w{worker}, which takes no part")
         if unknown := new.given - self.half.config.OBEYS:
-            raise self._broken(f"ordered {', '.join(sorted(unknown))}, which no worker half obeys")
+            names = ", ".join(sorted(unknown))
+            raise breach(self.half, "tick", f"ordered {names}, which no worker half obeys")
         return self._seats[worker].order(new)
-
-    def _broken(self, what: str) -> AlgorithmError:
-        module = type(self.half).__module__
-        return AlgorithmError(
-            f"the server half of {type(self.half.config).__name__} ({module}) broke the contract: "
-            f"{what}.",
-            hint="The contract stands in testbed/algorithms/base.py.",
-        )
 
     def _watch_clock(self, now: float) -> None:
         self.finished = self.finished or self.stop.by_time(now)
@@ -287,5 +288,7 @@ class Server:
 
     def _reply(self, worker: int, now: float) -> Release:
         reply = self.half.pull(worker, now)
+        if not isinstance(reply, Reply):
+            raise breach(self.half, "pull", f"pull returned {reply!r}, expected a Reply")
         self._seats[worker].pulled = reply.version
         return Release(worker, reply, self._order(worker, reply.orders))

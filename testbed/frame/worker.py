@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf
-from testbed.errors import AlgorithmError
+from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.payloads import Vector
 
@@ -160,7 +160,7 @@ class Worker:
             while update is None:
                 samples = yield from self._take()
                 message = self.half.taken(samples, self._now)
-                if message is not None and not (yield from self._send(message)):
+                if message is not None and not (yield from self._send(message, "taken")):
                     return
                 computed = yield from _ask(Step(samples), Computed)
                 self._pass_to(computed.now)
@@ -168,7 +168,7 @@ class Worker:
             seconds = self.think()
             if seconds > 0:
                 yield from _ask(Think(seconds), Passed)
-            going_on = yield from self._send(update)
+            going_on = yield from self._send(update, "step")
 
     def _take(self) -> Generator[Action, Outcome, Samples]:
         """The samples of the next step."""
@@ -179,15 +179,13 @@ class Worker:
         self._pass_to(taken.now)
         return taken.samples
 
-    def _send(self, update: Update) -> Generator[Action, Outcome, bool]:
-        """Push an update; returns whether the training goes on."""
-        config = self.half.config
-        if not update.steps and not config.SENDS_MESSAGES:
-            raise AlgorithmError(
-                f"the worker half of {type(config).__name__} ({type(config).__module__}) broke the "
-                "contract: it sends an update without a step, which its config does not announce.",
-                hint="The contract stands in testbed/algorithms/base.py.",
-            )
+    def _send(self, update: Update, method: str) -> Generator[Action, Outcome, bool]:
+        """Push what a method of the half returned; returns whether the training goes on."""
+        if not isinstance(update, Update):
+            raise breach(self.half, method, f"{method} returned {update!r}, expected an Update")
+        if not update.steps and not self.half.config.SENDS_MESSAGES:
+            what = "it sends an update without a step, which its config does not announce"
+            raise breach(self.half, method, what)
         self._sequence += 1
         return (yield from self._exchange(Push(self._sequence, update)))
 
@@ -200,7 +198,7 @@ class Worker:
         self._obey(arrived.standing, arrived.now)
         answer = self.half.receive(arrived.reply, arrived.now)
         del arrived  # or the gradient would need its memory beside theirs
-        return True if answer is None else (yield from self._send(answer))
+        return True if answer is None else (yield from self._send(answer, "receive"))
 
     def _pass_to(self, now: float) -> None:
         """It is ``now``: the half obeys what has come until then."""

@@ -1,19 +1,20 @@
 """A network of the user's own: a ``torch.nn.Module`` in a Python file.
 
-    model: {name: custom, file: ./net.py, class: Net}
+    model: {custom: {file: ./net.py, class: Net, width: 64}}
 
-The class is called as ``Net(image_shape, classes)``, with ``image_shape`` the tuple (channels,
-height, width), and maps images (b, channels, height, width) to scores (b, classes), before any
-softmax.
+The class is called as ``Net(image_shape, classes, width=64)``, with ``image_shape`` the tuple
+(channels, height, width) and every other key of the scenario as a keyword. It maps images (b,
+channels, height, width) to scores (b, classes), before any softmax.
 
     class Net(torch.nn.Module):
-        def __init__(self, image_shape, classes):
+        def __init__(self, image_shape, classes, *, width):
             super().__init__()
-            channels, height, width = image_shape
-            self.score = torch.nn.Linear(channels * height * width, classes)
+            channels, height, across = image_shape
+            self.hidden = torch.nn.Linear(channels * height * across, width)
+            self.score = torch.nn.Linear(width, classes)
 
         def forward(self, images):
-            return self.score(images.flatten(1))
+            return self.score(self.hidden(images.flatten(1)).relu())
 
 - The file is copied into the run's folder; it may import installed packages, but no other file.
 - Parameters must be float32; all of them are trained and travel. The class's own initialisation
@@ -26,30 +27,17 @@ softmax.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field
 
 from testbed.models.base import ImageShape, ModelConfig, Network
-from testbed.user_code import UserCode
+from testbed.user_code import OwnCode
 
 
-class CustomModel(ModelConfig):
-    """A network of the user's own.
-
-    Attributes:
-        file: the Python file, relative to the scenario's.
-        class_name: the class in it, a ``torch.nn.Module``; ``class`` in a scenario.
-    """
-
-    name: Literal["custom"]
-    file: Annotated[str, Field(pattern=r"[^/]\.py$")]
-    class_name: Annotated[str, Field(alias="class", pattern=r"^[A-Za-z_]\w*$")]
+class CustomModel(ModelConfig, OwnCode):
+    """A network of the user's own; every other key is a keyword of the user's class."""
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         """See the base class; the file is read from the run's ``custom`` folder."""
         from testbed.models.modules import ModuleNetwork
 
-        path = folder / "custom" / Path(self.file).name
-        code = UserCode(path, self.class_name, path_in_scenario="model")
-        return ModuleNetwork(code, image_shape, classes)
+        code = self.copied(folder, "model")
+        return ModuleNetwork(code, image_shape, classes, options=self.options)

@@ -5,7 +5,8 @@ Each bound network has a module of its own, whose parameters are views into the 
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,8 +29,11 @@ class ModuleNetwork(Network):
         ScenarioError: the class is no Module, or one that cannot be trained here; says why.
     """
 
-    def __init__(self, code: UserCode, image_shape: ImageShape, classes: int) -> None:
+    def __init__(
+        self, code: UserCode, image_shape: ImageShape, classes: int, *, options: Mapping[str, Any]
+    ) -> None:
         self._code = code
+        self._options = options
         self._image_shape = image_shape
         self._classes = classes
         self._class = code.load("a subclass of torch.nn.Module")
@@ -51,10 +55,12 @@ class ModuleNetwork(Network):
         name = self._code.name
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
+            given = "".join(f", {key}={value!r}" for key, value in self._options.items())
+            named = "".join(f", {key}=..." for key in self._options)
             made = self._code.call(
-                lambda: self._class(self._image_shape, self._classes),
-                doing=f"{name}({self._image_shape}, {self._classes})",
-                expected=f"a class that can be called as {name}(image_shape, classes)",
+                lambda: self._class(self._image_shape, self._classes, **self._options),
+                doing=f"{name}({self._image_shape}, {self._classes}{given})",
+                expected=f"a class that can be called as {name}(image_shape, classes{named})",
             )
             module = _without_running_statistics(cast(nn.Module, made))
             self._check_types(module)

@@ -41,7 +41,7 @@ class Inputs:
 
     folder: RunFolder
     data: Path  # folder of the prepared data set
-    own_files: bool  # whether there are files of the user's own, a model or a data set
+    own_files: bool  # whether there are files of the user's own: an algorithm, a model, a data set
 
 
 class Role(ABC):

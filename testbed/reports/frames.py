@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +14,13 @@ from testbed.errors import TestbedError
 from testbed.events.entry import plain
 from testbed.events.rows import EVALUATIONS, REQUIRED, TRAFFIC, Column
 from testbed.reports.summary import summarise
+from testbed.reports.verdict import Verdict
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader, read_json
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.recovery import spooled_rows
+from testbed.telemetry.registry import Registry, find_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,22 +31,28 @@ if TYPE_CHECKING:
 class Run:
     """One run, read from its folder; finished, failed, killed or still going on.
 
-        run = testbed.Run("runs/quickstart-1")
+        run = testbed.Run("quickstart-1")
         run.evaluations.plot("payload_up_bytes", "top1")
         run.updates.groupby("device_class")["staleness"].mean()
 
     Every table is read when it is first used, and then kept. docs/run-folder.md has the columns.
 
     Args:
-        path: the run folder.
+        run: its name, or the path of its folder, as every command takes it; a ``Path`` is always
+            the folder's.
+        runs: where a name is looked for first.
 
     Raises:
-        RunNotFound: there is no run folder at ``path``.
-        TestbedError: it is damaged, or a newer testbed wrote it.
+        RunNotFound: there is no such run.
+        TestbedError: it is damaged, or a newer testbed wrote it, or several have that name.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.folder = RunFolder.open(Path(path))
+    def __init__(self, run: str | Path, *, runs: str | Path = "runs") -> None:
+        if isinstance(run, Path):
+            self.folder = RunFolder.open(run)
+        else:
+            registry = Registry.of_user(os.environ, Path.home())
+            self.folder = find_run(run, runs=Path(runs), registry=registry)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder.path)!r})"
@@ -81,6 +90,14 @@ class Run:
     def summary(self) -> Mapping[str, Any]:
         """The run in numbers: ``summary.json``, or worked out now where there is none yet."""
         return read_json(self.folder.summary) or plain(summarise(self))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether what it measured can be trusted, and if not, why."""
+        verdict = self.summary["verdict"]
+        return Verdict(
+            verdict["valid"], tuple(verdict["reasons"]), tuple(verdict.get("unchecked", ()))
+        )
 
     @cached_property
     def updates(self) -> pd.DataFrame:

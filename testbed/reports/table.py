@@ -126,10 +126,12 @@ def describe_ending(summary: Mapping[str, Any]) -> str:
 
 def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
     """The algorithm's name and options."""
-    options = [
-        f"{key.replace('_', ' ')} {value}" for key, value in algorithm.items() if key != "name"
-    ]
-    return f"{algorithm['name']} ({', '.join(options)})" if options else str(algorithm["name"])
+    options = dict(algorithm)
+    name = options.pop("name")
+    if name == "custom":
+        name = f"{options.pop('class')} in {options.pop('file')}"
+    words = [f"{key.replace('_', ' ')} {value}" for key, value in options.items()]
+    return f"{name} ({', '.join(words)})" if words else str(name)
 
 
 def describe_think(think: Mapping[str, Any] | None) -> str:

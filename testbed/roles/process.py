@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Never
 
 from testbed.errors import TestbedError
+from testbed.user_code import own_failures, own_trace
 
 
 class TerminatedError(BaseException):
@@ -46,18 +47,18 @@ def return_free_memory() -> None:
 
 
 def run(node: str, body: Callable[[], None]) -> int:
-    """Do what a role does, and say what went wrong.
+    """Do what a role does, and say what went wrong; of the user's own code, with its traceback.
 
     Returns:
         The exit status: 0, also after SIGTERM, or that of the error.
     """
     try:
-        with terminable():
+        with terminable(), own_failures(node):
             body()
     except TerminatedError:
         return 0
     except TestbedError as error:
-        sys.stderr.write(f"{node}: {error}\n")
+        sys.stderr.write(f"{own_trace(error)}{node}: {error}\n")
         sys.stderr.flush()
         return error.exit_code
     return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from testbed.algorithms import Asgd, CustomAlgorithm
 from testbed.algorithms.base import Reply
 from testbed.datasets import load
 from testbed.models import CustomModel
@@ -29,10 +30,13 @@ def main(arguments: Mapping[str, str]) -> int:
     scenario = load_scenario(Path(arguments["scenario"]), custom_files=folder / "custom")
     if isinstance(scenario.model, CustomModel):
         return 0  # the user's code runs in nodes only, never with the template's privileges
+    algorithm = scenario.algorithm
+    if isinstance(algorithm, CustomAlgorithm):
+        algorithm = Asgd(name="asgd")  # in its place
     data = load(Path(arguments["data"]))
     network = scenario.model.build(data.image_shape, data.classes, folder=folder)
     rng = stream(scenario.seed, "warm-up")
-    half = scenario.algorithm.worker(network.layout, scenario.workers.count, rng=rng)
+    half = algorithm.worker(network.layout, scenario.workers.count, rng=rng)
     half.receive(Reply(Dense(network.initial(rng)), version=0), 0.0)
     bound = network.bind(half.parameters)
     batch = slice(0, scenario.workers.batch_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,8 +19,8 @@ class Interrupts:
     """Keeps the signals that ask a process to end, until they may take effect.
 
     They raise Interrupted where that is allowed and nowhere else, and only once: whatever comes
-    later finds the process on its way out. Use it as a context manager in the main thread; what the
-    signals did before is restored.
+    later finds the process on its way out. Use it as a context manager; what the signals did before
+    is restored. In another thread than the main one, which no signal interrupts, it does nothing.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,8 @@ class Interrupts:
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interrupts:
-        for number in SIGNALS:
+        in_main = threading.current_thread() is threading.main_thread()
+        for number in SIGNALS if in_main else ():
             self._before[number] = signal.getsignal(number)
             if number != signal.SIGHUP or self._before[number] != signal.SIG_IGN:  # nohup
                 signal.signal(number, self._handle)

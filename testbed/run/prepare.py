@@ -18,7 +18,7 @@ from testbed.host.users import Users
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
-from testbed.run.setup import Setup
+from testbed.run.setup import Setup, own_code
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario import dump
 from testbed.scenario.schema import Scenario
@@ -161,13 +161,13 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
     Raises:
         ScenarioError: two of them have the same name.
     """
-    members = (scenario.model, scenario.dataset)
-    files = [beside / member.file for member in members if member.name == "custom"]
-    distinct = {file.resolve() for file in files}
-    if len({file.name for file in distinct}) < len(distinct):
-        expected = "another name than the model's file has: both are copied into one folder"
-        raise ScenarioError([Problem("scenario", 0, "dataset.file", str(files[1]), expected)])
-    return tuple(sorted(distinct))
+    copied: dict[str, Path] = {}
+    for family, member in own_code(scenario).items():
+        file = beside / member.file
+        if copied.setdefault(file.name, file).resolve() != file.resolve():
+            expected = f"another name than {copied[file.name]} has: both are copied into one folder"
+            raise ScenarioError([Problem("scenario", 0, f"{family}.file", str(file), expected)])
+    return tuple(sorted(copied.values()))
 
 
 def run_name(scenario: str, *, now: float, taken: Path) -> str:

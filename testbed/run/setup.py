@@ -17,6 +17,7 @@ from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec, Plan
+from testbed.user_code import OwnCode
 
 WARM_UP = "testbed.roles.warm_up:main"
 
@@ -81,9 +82,7 @@ class Setup:
 
     @property
     def _inputs(self) -> Inputs:
-        members = (self.scenario.model, self.scenario.dataset)
-        own_files = any(member.name == "custom" for member in members)
-        return Inputs(self.folder, self.data, own_files)
+        return Inputs(self.folder, self.data, own_files=bool(own_code(self.scenario)))
 
     def template(self) -> Template:
         """What warm nodes are forked from; cold ones need no template."""
@@ -96,3 +95,10 @@ class Setup:
             warm_up=WARM_UP,
             arguments={"scenario": str(self.folder.scenario), "data": str(self.data)},
         )
+
+
+def own_code(scenario: Scenario) -> dict[str, OwnCode]:
+    """The members that are the user's own, by family."""
+    families = ("algorithm", "model", "dataset")
+    members = {family: getattr(scenario, family) for family in families}
+    return {family: one for family, one in members.items() if isinstance(one, OwnCode)}

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
-from testbed.errors import RunNotFound
+from testbed.errors import RunNotFound, TestbedError
 from testbed.events.kinds import RuntimeChosen
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
@@ -18,8 +18,8 @@ from testbed.run.prepare import Request, prepare, prepare_data, prepare_simulati
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle
 from testbed.runtimes.choose import users_of
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.run import record_simulation
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import log_trace, record_simulation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Recorder
@@ -103,7 +103,14 @@ def up_simulated(request: Request, audience: Audience) -> bool:
         folder = prepare_simulation(request)
         with _concluded(folder, audience, contained=False) as valid:
             audience.phase(f"run {folder.name} (simulated)")
-            experiment = Experiment.open(folder.path, data=data)
+            try:
+                experiment = Experiment.open(folder.path, data=data)
+            except TestbedError as error:
+                log_trace(error, folder)
+                folder.move(
+                    "failed", now=request.now, reason=error.message, exit_code=error.exit_code
+                )
+                raise
             record_simulation(experiment, folder, agenda=Agenda(), sinks=[audience.sink])
     return valid()
 

@@ -25,7 +25,7 @@ TAKEN = re.compile(r"ps|evaluator|agent|controller|w\d+|probe\d*")
 
 def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Problem]:
     """The user's own files must be where ``locate`` says."""
-    for family in ("model", "dataset"):
+    for family in ("algorithm", "model", "dataset"):
         value = document.at((family,))
         member = full_form(value)
         if not isinstance(member, dict) or member.get("name") != "custom":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
+import numpy as np
 import yaml
 
+from testbed.errors import Problem, ScenarioError
 from testbed.scenario.scalars import resolve
 from testbed.scenario.schema import Scenario
+from testbed.values.written import Written
 
 
 class _Dumper(yaml.SafeDumper):
@@ -22,10 +27,40 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
+def _other(dumper: yaml.SafeDumper, value: object) -> yaml.Node:
+    """What a program has instead of plain data: units, paths, numpy's numbers, other mappings."""
+    match value:
+        case np.generic() | np.ndarray():
+            return dumper.represent_data(value.tolist())
+        case Mapping():
+            return dumper.represent_dict(value)
+        case Written() | PurePath():
+            return _text(dumper, str(value))
+    return dumper.represent_undefined(value)
+
+
 _Dumper.add_representer(str, _text)
+_Dumper.add_multi_representer(object, _other)
 
 
 def dump(scenario: Scenario) -> str:
     """YAML text that loads back to an equal scenario; what is None is left out."""
-    data = scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return dump_data(scenario.model_dump(mode="json", by_alias=True, exclude_none=True), "scenario")
+
+
+def dump_data(data: object, name: str) -> str:
+    """YAML text of data that a program has made: plain, of numpy, units or paths.
+
+    Args:
+        data: what is to be written.
+        name: of it, for errors.
+
+    Raises:
+        ScenarioError: something in it is none of these.
+    """
+    try:
+        return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+    except yaml.representer.RepresenterError as error:
+        found = f"a value of type {type(error.args[-1]).__name__}"
+        expected = "mappings, lists, text, numbers, true, false and None"
+        raise ScenarioError([Problem(name, 0, "", found, expected)]) from None

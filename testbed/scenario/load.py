@@ -14,6 +14,7 @@ from testbed.scenario.document import Document, parse_document
 from testbed.scenario.extend import extend
 from testbed.scenario.nodes import MOST_PROBLEMS
 from testbed.scenario.override import Override
+from testbed.scenario.own_code import apply_own_code
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
@@ -25,6 +26,9 @@ def load(
     path: Path | str, *, overrides: Sequence[Override] = (), custom_files: Path | None = None
 ) -> Scenario:
     """Read a scenario file.
+
+    The file of an algorithm of the user's own is executed, so that its config class checks the
+    options; the copy in a run's folder is not.
 
     Args:
         path: the file, or the name of a scenario that comes with testbed.
@@ -40,7 +44,13 @@ def load(
     def locate(name: str) -> Path:
         return path.parent / name if custom_files is None else custom_files / Path(name).name
 
-    return load_text(read_text(path), file=display_name(path), locate=locate, overrides=overrides)
+    return load_text(
+        read_text(path),
+        file=display_name(path),
+        locate=locate,
+        overrides=overrides,
+        own_code=custom_files is None,
+    )
 
 
 def load_text(
@@ -49,6 +59,7 @@ def load_text(
     file: str = "scenario",
     locate: Callable[[str], Path] | None = None,
     overrides: Sequence[Override] = (),
+    own_code: bool = False,
 ) -> Scenario:
     """Read a scenario from YAML text.
 
@@ -58,6 +69,7 @@ def load_text(
         locate: where a file lies that the scenario names: one that it extends, one of the user's
             own; without it none is looked for, and it can extend none.
         overrides: values that replace the text's.
+        own_code: whether the user's own files, which ``locate`` finds, check their options.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
@@ -72,6 +84,9 @@ def load_text(
         problems += check_files(document, locate)
     if scenario is not None and not problems:
         problems += check_whole(scenario, document)
+        if own_code and locate is not None:
+            scenario, unfit = apply_own_code(scenario, document, locate)
+            problems += unfit
     if scenario is None or problems:
         raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario

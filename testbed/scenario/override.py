@@ -7,6 +7,7 @@ from typing import Any
 
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.document import Document, Keys, Origin, parse_value
+from testbed.scenario.dump import dump_data
 from testbed.scenario.nodes import DEEPEST
 from testbed.scenario.places import Place
 from testbed.scenario.scalars import display, dotted, on_one_line
@@ -36,14 +37,30 @@ class Override:
         """
         option = f"--set {on_one_line(text, 80)}"
         path, equals, right = text.partition("=")
-        keys = tuple(part.strip() for part in path.split("."))
-        if not equals or not all(keys) or len(keys) > DEEPEST:
+        keys = _keys(path)
+        if not equals or not keys:
             problem = Problem(option, 0, "", "no path=value", "one, like --set workers.count=5")
             raise ScenarioError([problem])
         value, problems = parse_value(right, option)
         if problems:
             raise ScenarioError(problems)
         return cls(option, keys, value)
+
+    @classmethod
+    def of(cls, path: str, value: object) -> Override:
+        """A value that a program has made, for a dotted path.
+
+        Raises:
+            ScenarioError: there is no path, or the value cannot stand in a scenario.
+        """
+        option = f"setting {on_one_line(path, 80)}"
+        keys = _keys(path)
+        if not keys:
+            raise ScenarioError([Problem(option, 0, "", "no path", "one, like workers.count")])
+        plain, problems = parse_value(dump_data(value, option), option)
+        if problems:
+            raise ScenarioError(problems)
+        return cls(option, keys, plain)
 
     def apply(self, document: Document, root: Place) -> Document:
         """The document with the value in it, and with the option as the value's origin.
@@ -68,6 +85,12 @@ class Override:
                 )
             place = place.enter(key) if place is not None else None
         return document.replace(self.keys, self.value, Origin(self.option, 0))
+
+
+def _keys(path: str) -> tuple[str, ...]:
+    """The path, cut at its dots; empty if it is none."""
+    keys = tuple(part.strip() for part in path.split("."))
+    return keys if all(keys) and len(keys) <= DEEPEST else ()
 
 
 def _is_short_form_of(name: str, value: Any) -> bool:

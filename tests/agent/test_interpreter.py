@@ -109,3 +109,12 @@ def test_this_interpreter_needs_its_prefixes_and_this_package() -> None:
     assert {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable)} < set(must)
     assert any((path / "topology.py").exists() for path in must)
     assert all(path.is_absolute() and path.exists() for path in may)
+
+
+def test_nobody_needs_the_whole_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the package is installed editable, and where a command is typed in the clone."""
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root)
+    must, may = find_needs()
+    assert root / "testbed" in must
+    assert root not in (*must, *may)

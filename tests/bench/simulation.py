@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from testbed.algorithms import configured
 from testbed.datasets import Prepared
 from testbed.experiment import Experiment
 from testbed.frame.server import Server
@@ -33,8 +34,8 @@ from testbed.models import Bound
 from testbed.scenario import dump, load, load_text
 from testbed.scenario.override import Override
 from testbed.scenario.schema import Scenario
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.run import simulate, virtual_clock
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 
@@ -103,7 +104,7 @@ class Watched(Experiment):
 
     def __init__(self, scenario: Scenario, data: Prepared) -> None:
         network = scenario.model.build(data.image_shape, data.classes, folder=Path())
-        super().__init__(scenario, data, network)
+        super().__init__(scenario, configured(scenario.algorithm, Path()), data, network)
         watches = {name: Stopwatch() for name in PARTS}
         object.__setattr__(self, "watches", watches)
         bind = network.bind

@@ -39,6 +39,24 @@ def test_a_function_or_a_class(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(data.test_labels, [0])
 
 
+def test_options_reach_the_function(tmp_path: Path) -> None:
+    source = SOURCE.replace("function():", "function(*, rows):")
+    source = source.replace("    return x, y", "    return x[:rows], y[:rows]")
+    (tmp_path / "data.py").write_text(source, encoding="utf-8")
+    own = {"name": "custom", "file": "data.py", "class": "function", "rows": 4, "fraction": 0.5}
+    config = CustomDataset.model_validate(own)
+    folder = config.prepare(tmp_path / "cache", environment={}, folder=tmp_path)
+    assert load(folder).train_labels.tolist() == [0, 1, 2, 0]
+
+
+def test_an_option_that_the_function_does_not_take(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(SOURCE, encoding="utf-8")
+    own = {"name": "custom", "file": "data.py", "class": "function", "rows": 4}
+    config = CustomDataset.model_validate(own)
+    with pytest.raises(ScenarioError, match=r"function\(rows=4\) raised TypeError: .*rows"):
+        config.prepare(tmp_path / "cache", environment={}, folder=tmp_path)
+
+
 def test_images_with_channels_and_tensors(tmp_path: Path) -> None:
     source = """
 import torch

@@ -67,9 +67,10 @@ def test_a_node_that_fails_in_the_bring_up(bed: Any) -> None:
     up = up_with(bed, "Broken")
     done = up.end()
     assert done.status == 5
-    first, quoted, hint = done.err.splitlines()
+    first, *quoted_lines, quoted, hint = done.err.splitlines()
     assert first == "w1 exited with status 2; it printed:"
     assert "net.py:14: model:" in quoted
+    assert any('raise RuntimeError("the forward pass is broken")' in line for line in quoted_lines)
     assert "the forward pass is broken" in quoted
     assert hint == f"  The whole log: testbed logs {up.name} w1"
     assert "failed before any update" in done.out

@@ -28,10 +28,11 @@ FORWARD = """
 """
 
 
-def build(folder: Path, source: str, *, name: str = "Net") -> Network:
+def build(folder: Path, source: str, *, name: str = "Net", **options: object) -> Network:
     (folder / "custom").mkdir()
     (folder / "custom" / "net.py").write_text(source, encoding="utf-8")
-    config = CustomModel.model_validate({"name": "custom", "file": "./my/net.py", "class": name})
+    own = {"name": "custom", "file": "./my/net.py", "class": name}
+    config = CustomModel.model_validate(own | options)
     return config.build((1, 2, 2), 3, folder=folder)
 
 
@@ -50,6 +51,21 @@ def test_parameters_lie_flat_in_the_modules_order(tmp_path: Path) -> None:
     flat = np.arange(15, dtype=np.float32)
     scores = network.bind(flat).scores(np.ones((1, 1, 2, 2), np.float32))
     np.testing.assert_array_equal(scores, [[0 + 1 + 2 + 3 + 12, 22 + 13, 38 + 14]])
+
+
+def test_options_reach_the_class(tmp_path: Path) -> None:
+    source = (HEAD + LINEAR + FORWARD).replace("classes):", "classes, *, width):")
+    source = source.replace(
+        "nn.Linear(self.size, classes)",
+        "nn.Sequential(nn.Linear(self.size, width), nn.Linear(width, classes))",
+    )
+    assert build(tmp_path, source, width=7).layout.shapes == ((7, 4), (7,), (3, 7), (3,))
+
+
+def test_an_option_that_the_class_does_not_take(tmp_path: Path) -> None:
+    called = r"Net\(\(1, 2, 2\), 3, width=7\) raised TypeError.*"
+    with pytest.raises(ScenarioError, match=called + r"as Net\(image_shape, classes, width=...\)"):
+        build(tmp_path, HEAD + LINEAR + FORWARD, width=7)
 
 
 @pytest.mark.parametrize(

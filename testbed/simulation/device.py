@@ -10,8 +10,8 @@ import numpy as np
 
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
-from testbed.simulate.model import Path
-from testbed.simulate.worker import Coming, Paused
+from testbed.simulation.model import Path
+from testbed.simulation.worker import Coming, Paused
 
 
 @dataclass

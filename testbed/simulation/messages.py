@@ -20,7 +20,7 @@ from testbed.errors import TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import KINDS, Payload, Vector
-from testbed.simulate.worker import Coming, Cycle, Paused
+from testbed.simulation.worker import Coming, Cycle, Paused
 
 PICKLED = b"\xff"
 ALIGNMENT = 8

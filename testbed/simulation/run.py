@@ -13,16 +13,17 @@ from testbed.events.sink import Sink
 from testbed.experiment import Experiment
 from testbed.payloads import Vector
 from testbed.seeds import stream
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.device import DeviceModel
-from testbed.simulate.engine import Engine
-from testbed.simulate.links import FairLink
-from testbed.simulate.model import capacity, paths
-from testbed.simulate.pool import Pool
-from testbed.simulate.worker import Learner, SimulatedWorker
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.device import DeviceModel
+from testbed.simulation.engine import Engine
+from testbed.simulation.links import FairLink
+from testbed.simulation.model import capacity, paths
+from testbed.simulation.pool import Pool
+from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
+from testbed.user_code import own_failures, own_trace
 
 
 def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
@@ -59,6 +60,7 @@ def record_simulation(
         except RunNotFound:
             raise deletion(folder.path) from None
         except TestbedError as error:
+            log_trace(error, folder)
             _break_off(recorder, "failed", error.message, exit_code=error.exit_code)
             raise
         except BrokenPipeError:
@@ -71,6 +73,15 @@ def record_simulation(
         except KeyboardInterrupt:
             _break_off(recorder, "interrupted", "interrupted")
             raise
+
+
+def log_trace(error: TestbedError, folder: RunFolder) -> None:
+    """Put the traceback of the user's own code, if there is one, where a live node's would be."""
+    trace = own_trace(error)
+    if trace:
+        node = getattr(error, "node", "") or "ps"
+        with suppress(OSError):
+            folder.log(node).write_text(f"{trace}{node}: {error}\n", encoding="utf-8")
 
 
 def _break_off(
@@ -121,7 +132,8 @@ def simulate(
             keep=experiment.model_writer(folder).take,
         )
         recorder.event(Started())
-        engine.run()
+        with own_failures("ps"):
+            engine.run()
         recorder.event(
             Finished(engine.server.finished, engine.server.version, stalled=engine.server.stalled)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.simulate.agenda import Agenda
+from testbed.simulation.agenda import Agenda
 
 
 def test_events_happen_by_time_and_then_in_the_order_they_were_put_there() -> None:

@@ -24,7 +24,7 @@ from testbed.errors import AlgorithmError
 from testbed.frame.stop import StopRule
 from testbed.payloads import Dense, Sparse, Vector
 from testbed.payloads.layout import Layout
-from testbed.simulate.engine import Engine
+from testbed.simulation.engine import Engine
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
 LATENCY = 0.01

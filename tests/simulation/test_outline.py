@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.scenario import load_text
-from testbed.simulate.outline import LEFT_OUT, ClassOutline, outline
+from testbed.simulation.outline import LEFT_OUT, ClassOutline, outline
 
 TEXT = """
 name: outlined

@@ -10,7 +10,7 @@ from testbed.algorithms.base import Orders, Reply, Update
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import Dense, Payload, Sparse
-from testbed.simulate.messages import (
+from testbed.simulation.messages import (
     Answer,
     Begin,
     Examine,
@@ -29,7 +29,7 @@ from testbed.simulate.messages import (
     tasks_of,
     unpack,
 )
-from testbed.simulate.worker import Cycle, Paused
+from testbed.simulation.worker import Cycle, Paused
 
 N = 8
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
-from testbed.simulate.agenda import Agenda, Entry
+from testbed.simulation.agenda import Agenda, Entry
 
 Done = Callable[[float], None]
 

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.links import Bucket, FairLink
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.links import Bucket, FairLink
 
 
 def ends_of(capacity: float, transfers: list[tuple[str, float, float, float]]) -> dict[str, float]:

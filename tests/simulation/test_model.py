@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.scenario.schema import Direction, Link
-from testbed.simulate.model import paths
+from testbed.simulation.model import paths
 from testbed.values.units import Duration, Rate
 
 RNG = np.random.default_rng(0)

@@ -22,6 +22,7 @@ import mmap
 import multiprocessing
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.connection import Connection
@@ -36,9 +37,10 @@ from testbed.errors import NodeError, TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import Vector
-from testbed.simulate import messages
-from testbed.simulate.messages import Answer, Begin, Examine, Loan, Result, Resume, Task, Unmoved
-from testbed.simulate.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
+from testbed.simulation import messages
+from testbed.simulation.messages import Answer, Begin, Examine, Loan, Result, Resume, Task, Unmoved
+from testbed.simulation.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
+from testbed.user_code import own_failures
 
 IN_FLIGHT = 64
 BATCH = 16
@@ -209,9 +211,20 @@ class Pool:
 
 
 def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
-    """The life of a process of the pool."""
+    """The life of a process of the pool; an error goes out in place of an answer."""
+    try:
+        _answer(pipe, build, number, rows, workers)
+    except TestbedError as error:
+        pipe.send_bytes(messages.answers_bytes(error))
+        with suppress(EOFError):
+            while True:  # the clock may send more before it reads the error
+                pipe.recv_bytes()
+
+
+def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
     examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
-    simulated, learner = build(number, bound)
+    with own_failures(f"w{number}"):
+        simulated, learner = build(number, bound)
     gc.freeze()
     while True:
         try:
@@ -219,13 +232,14 @@ def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int
         except EOFError:
             return
         if isinstance(tasks, Examine):
-            pipe.send_bytes(messages.answers_bytes(learner.evaluate(examined, tasks.images)))
+            with own_failures("evaluator"):
+                evaluation = learner.evaluate(examined, tasks.images)
+            pipe.send_bytes(messages.answers_bytes(evaluation))
             continue
-        try:
-            answers = [_carry_out(task, simulated[task.worker], rows, learner) for task in tasks]
-        except TestbedError as error:
-            pipe.send_bytes(messages.answers_bytes(error))
-            return
+        answers = []
+        for task in tasks:
+            with own_failures(f"w{task.worker}"):
+                answers.append(_carry_out(task, simulated[task.worker], rows, learner))
         pipe.send_bytes(messages.answers_bytes(answers))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from testbed.network.jitter import ENTRIES, SCALE, table
 from testbed.network.qdiscs import TokenBucket, qdisc_for
 from testbed.scenario.schema import Direction, Link
-from testbed.simulate.links import Bucket
+from testbed.simulation.links import Bucket
 from testbed.topology import Distribution, Shape
 from testbed.values.units import Rate
 

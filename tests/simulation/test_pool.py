@@ -15,8 +15,8 @@ from testbed.datasets import Prepared
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Bound, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
-from testbed.simulate.pool import BATCH, IN_FLIGHT, Pool
-from testbed.simulate.worker import Cycle, Learner, SimulatedWorker
+from testbed.simulation.pool import BATCH, IN_FLIGHT, Pool
+from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
 
 WORKERS = 2 * IN_FLIGHT + BATCH
 RNG = np.random.default_rng(0)

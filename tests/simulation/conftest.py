@@ -26,15 +26,15 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
-from testbed.simulate import model
-from testbed.simulate.agenda import Agenda
-from testbed.simulate.device import DeviceModel
-from testbed.simulate.engine import Engine
-from testbed.simulate.links import Bucket, FairLink
-from testbed.simulate.model import Hop
-from testbed.simulate.pool import Pool
-from testbed.simulate.run import simulate, virtual_clock
-from testbed.simulate.worker import Learner, SimulatedWorker
+from testbed.simulation import model
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.device import DeviceModel
+from testbed.simulation.engine import Engine
+from testbed.simulation.links import Bucket, FairLink
+from testbed.simulation.model import Hop
+from testbed.simulation.pool import Pool
+from testbed.simulation.run import simulate, virtual_clock
+from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 

@@ -26,12 +26,12 @@ from testbed.frame.service_queue import ServiceQueue
 from testbed.models import Evaluation
 from testbed.models.saved import Taken
 from testbed.payloads import Vector
-from testbed.simulate.agenda import Agenda, Entry
-from testbed.simulate.device import DeviceModel
-from testbed.simulate.links import Bucket, FairLink
-from testbed.simulate.model import Transfer
-from testbed.simulate.pool import Pool
-from testbed.simulate.worker import Cycle, Paused
+from testbed.simulation.agenda import Agenda, Entry
+from testbed.simulation.device import DeviceModel
+from testbed.simulation.links import Bucket, FairLink
+from testbed.simulation.model import Transfer
+from testbed.simulation.pool import Pool
+from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
 
 BUFFERED_ROWS = 200

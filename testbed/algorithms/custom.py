@@ -1,0 +1,120 @@
+"""An algorithm of the user's own: a config and two halves in a Python file, as a built-in one is.
+
+    algorithm: {custom: {file: ./mine.py, class: Mine, learning_rate: 0.05}}
+
+The class is a subclass of AlgorithmConfig; every other key is one of its fields.
+
+    class Mine(AlgorithmConfig):
+        learning_rate: LearningRate = 0.1
+
+        def halves(self):
+            return Worker, Server
+
+base.py has the contract, and `testbed check mine.py` tries it.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Mapping
+from dataclasses import fields
+from inspect import isabstract
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
+from testbed.user_code import OwnCode, UserCode
+
+
+class CustomAlgorithm(OwnCode):
+    """An algorithm of the user's own; every other key is a field of the user's config class."""
+
+    def load(self, folder: Path) -> AlgorithmConfig:
+        """The user's config, with the options; the file is read from the run's ``custom`` folder.
+
+        Raises:
+            ScenarioError: the file, the class, an option or a half is wrong.
+        """
+        return open_config(self.copied(folder, "algorithm"), self.options)
+
+
+def open_config(code: UserCode, options: Mapping[str, Any]) -> AlgorithmConfig:
+    """The user's config with these options.
+
+    Raises:
+        ScenarioError: the file, the class, an option or a half is wrong.
+    """
+    kind = config_class(code)
+    try:
+        config = configured(code, kind, options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        found = f"the option {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise code.error(found, f"options that {code.name} takes", line=code.line()) from None
+    check_halves(config, code)
+    return config
+
+
+def config_class(code: UserCode) -> type[AlgorithmConfig]:
+    """Execute the user's file and return the config class in it.
+
+    Raises:
+        ScenarioError: there is none of that name, or it does not keep to the contract.
+    """
+    expected = "a subclass of testbed.algorithms.base.AlgorithmConfig"
+    kind = code.load(expected)
+    if not (isinstance(kind, type) and issubclass(kind, AlgorithmConfig)):
+        raise code.error(f"{code.name}, a {type(kind).__name__}", expected, line=code.line())
+    _check_complete(kind, code)
+    known = {field.name for field in fields(Orders)}
+    if unknown := set(kind.OBEYS) - known:
+        found = f"{', '.join(sorted(unknown))} in OBEYS"
+        raise code.error(found, f"some of {', '.join(sorted(known))}", line=code.line())
+    return kind
+
+
+def configured(
+    code: UserCode, kind: type[AlgorithmConfig], options: Mapping[str, Any]
+) -> AlgorithmConfig:
+    """The user's config with these options.
+
+    A field ``name``, which a member of this package has, is filled in: nobody writes it.
+
+    Raises:
+        ValidationError: an option is not what the class says.
+        ScenarioError: the class failed over it.
+    """
+    name = kind.model_fields.get("name")
+    named = {} if name is None else {"name": next(iter(get_args(name.annotation)), "custom")}
+    try:
+        return kind.model_validate(named | dict(options))
+    except ValidationError:
+        raise
+    except Exception as error:
+        raise code.raised(error, doing=code.name, expected="its options checked") from error
+
+
+def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
+    """Refuse a config that gives no two halves.
+
+    Raises:
+        ScenarioError: one is missing, of another kind, or lacks a method.
+    """
+    doing = f"{code.name}.halves()"
+    expected = "(a subclass of WorkerHalf, a subclass of ServerHalf)"
+    halves = code.call(config.halves, doing=doing, expected=expected)
+    line = type(config).halves.__code__.co_firstlineno
+    if not isinstance(halves, tuple) or len(halves) != 2:
+        raise code.error(f"{halves!r} from {doing}", expected, line=line)
+    for half, kind in zip(halves, (WorkerHalf, ServerHalf), strict=True):
+        if not (isinstance(half, type) and issubclass(half, kind)):
+            raise code.error(f"{half!r} from {doing}", expected, line=line)
+        _check_complete(half, UserCode(code.path, half.__name__, code.path_in_scenario))
+
+
+def _check_complete(kind: ABCMeta, code: UserCode) -> None:
+    if isabstract(kind):
+        lacking = ", ".join(f"{name}()" for name in sorted(kind.__abstractmethods__))
+        raise code.error(f"{kind.__name__} without {lacking}", "all of it", line=code.line())

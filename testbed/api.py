@@ -1,0 +1,173 @@
+"""What `import testbed` offers: the verbs of the command line as functions.
+
+    run = testbed.simulate("first.yaml", settings={"workers.count": 16})
+    run.evaluations.plot("time_seconds", "top1")
+
+They take the path of a scenario or a mapping, return what the run has left, show how it goes if
+standard output is a terminal, and raise the errors of ``testbed.errors``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from testbed.cli.console import Console
+from testbed.cli.host import require_linux
+from testbed.cli.live import LiveDisplay, Progress
+from testbed.cli.options import check_name
+from testbed.errors import ScenarioError
+from testbed.events.sink import Sink
+from testbed.reports.frames import Run
+from testbed.reports.remake import remake
+from testbed.run import up as carry_out
+from testbed.run.prepare import Request
+from testbed.scenario import Override, Scenario, load, load_text
+from testbed.scenario.dump import dump_data
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry, list_runs
+
+FILE = "scenario"
+"""What a scenario that is no file is called in messages."""
+
+
+def up(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    runtime: str | None = None,
+    name: str | None = None,
+    runs: str | Path = "runs",
+    keep: bool = False,
+) -> Run:
+    """Run a scenario: bring its containers up, train, measure, tear down.
+
+    Args:
+        scenario: path of the file, or what would stand in it; then the user's own files are
+            relative to the current folder.
+        settings: values that replace the scenario's, by their paths, such as
+            ``{"workers.count": 16}``.
+        runtime: short for the setting of that name.
+        name: the run's; by default made from the scenario's.
+        runs: where the run's folder is made.
+        keep: whether the containers stay until ``testbed down``.
+
+    Returns:
+        The run, which has ended; ``run.verdict`` says whether its measurements can be trusted.
+
+    Raises:
+        ScenarioError: the scenario, a setting or the name is wrong; nothing was made.
+        TestbedError: it could not be begun, or failed; then its folder says so too.
+        KeyboardInterrupt: it was interrupted, and torn down.
+    """
+    require_linux("up")
+    asked = dict(settings or {}) | ({} if runtime is None else {"runtime": runtime})
+    request = _request(scenario, asked, name=name, runs=Path(runs))
+    caller = _Caller.of(request.scenario)
+    if request.scenario.simulated:
+        with _threads_restored():
+            carry_out.up_simulated(request, caller)
+    else:
+        carry_out.up(request, caller, keep=keep)
+    return Run(caller.folders[-1].path)
+
+
+def simulate(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    runs: str | Path = "runs",
+) -> Run:
+    """Run a scenario on a virtual clock, without containers; see ``up``."""
+    return up(scenario, settings=settings, runtime="simulated", name=name, runs=runs)
+
+
+def runs(folder: str | Path = "runs") -> list[Run]:
+    """The runs in a folder and those made anywhere else, by name: what `testbed ps --all` lists."""
+    registry = Registry.of_user(os.environ, Path.home())
+    return [Run(path) for path in list_runs(Path(folder), registry)]
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """Whoever has called; see testbed.run.up.Audience."""
+
+    display: LiveDisplay | None
+    folders: list[RunFolder]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> _Caller:
+        console, stop = Console(), scenario.stop
+        progress = Progress(stop.updates, stop.time)
+        return cls(LiveDisplay(console, progress) if console.is_terminal else None, [])
+
+    @property
+    def sink(self) -> Sink:
+        return self.display or Sink()
+
+    def phase(self, text: str) -> None:
+        if self.display is not None:
+            self.display.phase(text)
+
+    def say(self, text: str) -> None:
+        if self.display is not None:
+            self.display.notice(text)
+
+    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
+        self.folders.append(folder)
+        try:
+            report = remake(folder.path)
+        finally:
+            self.sink.close()
+        return bool(report.summary["verdict"]["valid"])
+
+
+def _request(
+    scenario: str | Path | Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    name: str | None,
+    runs: Path,
+) -> Request:
+    check_name(name)
+    return Request(
+        scenario=_loaded(scenario, settings),
+        beside=Path() if isinstance(scenario, Mapping) else Path(scenario).parent,
+        runs=runs,
+        name=name,
+        argv=tuple(sys.argv),
+        environment=os.environ,
+        home=Path.home(),
+        now=time.time(),
+    )
+
+
+def _loaded(scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario:
+    overrides = [Override.of(path, value) for path, value in settings.items()]
+    if not isinstance(scenario, Mapping):
+        return load(scenario, overrides=overrides)
+    text = dump_data(scenario, FILE)
+    try:
+        return load_text(text, file=FILE, locate=Path, overrides=overrides, own_code=True)
+    except ScenarioError as error:  # lines of a text that nobody has seen
+        told = [replace(one, line=0) if one.file == FILE else one for one in error.problems]
+        raise ScenarioError(told) from None
+
+
+@contextmanager
+def _threads_restored() -> Iterator[None]:
+    """A simulation sets torch to one thread; its caller may go on computing."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,193 @@
+"""What every algorithm promises, as checks that try one: its own halves, in the frame, on noise.
+
+The gradients are drawn, the clock is virtual, and the model has two tensors, so a check takes
+milliseconds. `testbed check` and the tests of this package run the same ones.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.algorithms.base import AlgorithmConfig, ServerHalf, WorkerHalf
+from testbed.errors import TestbedError
+from testbed.frame.breach import breach
+from testbed.frame.trial import (
+    LAYOUT,
+    UPDATES,
+    WORKERS,
+    Trial,
+    next_update,
+    pulled,
+    server_half,
+    worker_half,
+)
+from testbed.user_code import own_failures
+
+STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What our own code may raise over something that a half returned."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check came to.
+
+    Attributes:
+        promise: what was checked.
+        problem: what was wrong, with file and line; empty if nothing was.
+        trace: the traceback, where the algorithm's own code failed.
+    """
+
+    promise: str
+    problem: str = ""
+    trace: str = ""
+
+
+def examine(config: AlgorithmConfig) -> Iterator[Finding]:
+    """Check everything that an algorithm promises, under these options."""
+    for check in CHECKS:
+        promise = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        try:
+            with own_failures(""):
+                check(config)
+        except TestbedError as error:
+            yield Finding(promise, error.message, getattr(error, "trace", ""))
+        except STUMBLES as error:
+            reason = f"{type(error).__name__}: {error}"
+            yield Finding(promise, reason, "".join(traceback.format_exception(error)))
+        else:
+            yield Finding(promise)
+
+
+def check_training(config: AlgorithmConfig) -> None:
+    """A training of 60 updates stays finite, in float32, and changes the model."""
+    trial = Trial.of(config)
+    server, halves = trial.server, [worker.half for worker in trial.workers]
+    before = server.half.parameters.copy()
+    trial.run()
+    if server.stalled:
+        raise breach(server.half, "ready", f"the training stalled: {server.finished}")
+    everybody: list[WorkerHalf[Any] | ServerHalf[Any]] = [server.half, *halves]
+    for half in everybody:
+        found = f"its parameters are {half.parameters.dtype} of shape {half.parameters.shape}"
+        if half.parameters.dtype != np.float32 or half.parameters.shape != (LAYOUT.size,):
+            raise breach(half, "__init__", f"{found}, expected float32 of shape {(LAYOUT.size,)}")
+        if not np.isfinite(half.parameters).all():
+            raise breach(half, _changes(half), "its parameters became NaN or infinite")
+    if np.array_equal(server.half.parameters, before):
+        raise breach(server.half, "push", f"after {UPDATES} updates the model is the initial one")
+
+
+def check_aliases(config: AlgorithmConfig) -> None:
+    """An update does not alias the gradient, which is only lent."""
+    _, half = pulled(config)
+    update = next_update(half, seed=0)
+    if not update.payload.finite:
+        raise breach(half, "step", "what it sends changes with the gradient: copy it")
+
+
+def check_copy(config: AlgorithmConfig) -> None:
+    """A worker keeps a copy of the model, which is only lent."""
+    server, half = pulled(config)
+    kept = half.parameters.copy()
+    server.parameters[:] = 0
+    if not np.array_equal(half.parameters, kept):
+        raise breach(half, "receive", "its parameters change with the server's: copy the reply")
+
+
+def check_not_finite(config: AlgorithmConfig) -> None:
+    """A gradient that is not finite reaches the server, which ends a training that diverged."""
+    for bad in (np.nan, np.inf, -np.inf):
+        _, half = pulled(config)
+        if next_update(half, seed=0, bad=bad).payload.finite:
+            raise breach(half, "step", f"the gradient held {bad}, and what it sends is finite")
+
+
+def check_presence(config: AlgorithmConfig) -> None:
+    """Joining twice and leaving twice are harmless, and so is leaving without having joined."""
+    server = server_half(config)
+    for index in range(WORKERS):
+        server.join(index)
+        server.join(index)
+        server.pull(index, 0.0)
+    for index in (1, 1, 99):
+        server.leave(index, 0.0)
+    server.join(1)
+    server.pull(1, 0.0)
+    server.join(1)
+    half = worker_half(config, 1)
+    half.receive(server.pull(1, 0.0), 0.0)
+    applied = server.push(1, next_update(half, seed=0), 0.0)
+    if server.version != len(applied):
+        found = f"version {server.version} after {len(applied)} applied updates"
+        raise breach(server, "push", found)
+
+
+def check_repeats(config: AlgorithmConfig) -> None:
+    """A pull that is repeated brings the same: its first answer may have been lost."""
+    server, half = pulled(config)
+    for sequence in range(3):
+        first = server.pull(0, 0.0)
+        arrays = [array.copy() for array in first.model.arrays]
+        again = server.pull(0, 0.0)
+        rest = [(one.version, one.orders, one.note) for one in (first, again)]
+        if rest[0] != rest[1] or not _equal(arrays, again.model.arrays):
+            raise breach(server, "pull", "asked again, it gave another reply")
+        half.receive(again, 0.0)
+        server.push(0, next_update(half, seed=sequence), 0.0)
+
+
+def check_waits(config: AlgorithmConfig) -> None:
+    """Who is not ready waits for somebody or something, and for nobody that has left."""
+    server, half = pulled(config)
+    for index in range(1, WORKERS):
+        server.join(index)
+        if not server.ready(index):
+            raise breach(server, "ready", "not ready before the first push")
+        server.pull(index, 0.0)
+    server.push(0, next_update(half, seed=0), 0.0)
+    if not (server.ready(0) or _hopes(server) or server.awaited()):
+        raise breach(server, "awaited", "w0 is not ready, and waits for nobody")
+    for index in range(1, WORKERS):
+        server.leave(index, 0.0)
+    if not (server.ready(0) or _hopes(server)):
+        raise breach(server, "leave", "w0 still waits for workers that have left")
+
+
+def check_streams(config: AlgorithmConfig) -> None:
+    """The same random streams give the same updates."""
+    one, other = (next_update(pulled(config, 2)[1], seed=4) for _ in range(2))
+    if not _equal(list(one.payload.arrays), other.payload.arrays):
+        half = worker_half(config)
+        raise breach(half, "step", "a second time it sent another update: draw from `rng` only")
+
+
+CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
+    check_training,
+    check_aliases,
+    check_copy,
+    check_not_finite,
+    check_presence,
+    check_repeats,
+    check_waits,
+    check_streams,
+)
+
+
+def _hopes(server: ServerHalf[Any]) -> bool:
+    """Whether time or a measurement may end a wait."""
+    return server.next_tick(0.0) < inf or server.wants_loss()
+
+
+def _changes(half: WorkerHalf[Any] | ServerHalf[Any]) -> str:
+    return "step" if isinstance(half, WorkerHalf) else "push"
+
+
+def _equal(ones: list[NDArray[Any]], others: Any) -> bool:
+    return len(ones) == len(others) and all(map(np.array_equal, ones, others))

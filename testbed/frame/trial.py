@@ -1,0 +1,184 @@
+"""A training in small, in which an algorithm is tried: noise for gradients, a second for a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from testbed.algorithms.base import (
+    AlgorithmConfig,
+    Measured,
+    ServerHalf,
+    Stream,
+    Update,
+    WorkerHalf,
+)
+from testbed.errors import RejectedError
+from testbed.frame.breach import breach
+from testbed.frame.effects import Effects
+from testbed.frame.server import Server
+from testbed.frame.stop import StopRule
+from testbed.frame.worker import Action, Arrived, Computed, Push, Shard, Step, Worker
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
+
+LAYOUT = Layout(("weight", "bias"), ((30, 4), (4,)))
+WORKERS = 3
+UPDATES = 60
+MOST_STEPS = 10_000
+"""Of all workers together, until the updates are there; or local steps, until one pushes."""
+
+
+@dataclass
+class Trial:
+    """Workers that take turns: whoever had its reply first goes on first.
+
+    Attributes:
+        server: the frame's loop, around the algorithm's server half.
+        workers: the frame's loops around its worker halves.
+        now: emulated seconds.
+    """
+
+    server: Server
+    workers: list[Worker]
+    now: float = 0.0
+    _arrived: dict[int, Arrived] = field(default_factory=dict)
+    _applied: int = 0
+    _steps: int = 0
+
+    @classmethod
+    def of(cls, config: AlgorithmConfig) -> Trial:
+        """One that ends after so many updates."""
+        server = Server(server_half(config), StopRule(updates=UPDATES))
+        workers = [
+            Worker(
+                worker_half(config, index),
+                Stream(batch_size=10),
+                Shard(np.arange(10), np.random.default_rng(index)),
+                think=lambda: 0.0,
+            )
+            for index in range(WORKERS)
+        ]
+        return cls(server, workers)
+
+    def run(self) -> None:
+        """Train until the server has finished.
+
+        Raises:
+            AlgorithmError: a half broke the contract, or nothing came of very many steps.
+        """
+        loops = [worker.loop() for worker in self.workers]
+        for index, loop in enumerate(loops):
+            self.server.join(index)
+            next(loop)
+        self.server.begin(self.now)
+        for index in range(WORKERS):
+            self._take(self.server.pull(index, self.now))
+        while not self.server.finished:
+            self._pass_time()
+            if self._arrived:
+                index = next(iter(self._arrived))
+                action = loops[index].send(self._arrived.pop(index))
+                while isinstance(action, Step):
+                    action = loops[index].send(self._computed())
+                self._push(index, action)
+
+    def _pass_time(self) -> None:
+        """To the next tick, if nobody could do anything before it."""
+        at = self.server.next_tick(self.now)
+        if not self._arrived and at < inf:
+            self.now = max(self.now, at)
+        if at <= self.now:
+            self._count()
+            self._take(self.server.tick(self.now))
+
+    def _computed(self) -> Computed:
+        self._count()
+        self.now += 1.0
+        return Computed(self.now, gradient(self._steps))
+
+    def _count(self) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            nothing = f"{MOST_STEPS:,} steps and ticks, and no {UPDATES} updates"
+            raise breach(self.server.half, "push", nothing)
+
+    def _push(self, index: int, action: Action) -> None:
+        assert isinstance(action, Push), "a shard has samples at once, and nobody thinks"
+        try:
+            effects = self.server.push(index, action.sequence, update=action.update, now=self.now)
+        except RejectedError as error:
+            refused = f"what it sends is refused: {error.message}"
+            raise breach(self.workers[index].half, "step", refused) from None
+        self._take(effects)
+
+    def _take(self, effects: Effects) -> None:
+        """Carry out what came of a call."""
+        half = self.server.half
+        for one in effects.applied:
+            if not 0 <= one.sigma_mean <= one.sigma_max <= max(one.staleness, 0):
+                raise breach(half, "push", f"0 <= sigma_mean <= sigma_max <= staleness, not {one}")
+            if not 0 < one.step_scale <= 1:
+                raise breach(half, "push", f"0 < step_scale <= 1, not {one}")
+        self._applied += len(effects.applied)
+        if half.version != self._applied:
+            found = f"its version is {half.version} after {self._applied} applied updates"
+            raise breach(half, "push", found)
+        for worker, standing in effects.orders.items():
+            self.workers[worker].order(standing, self.now)
+        for release in effects.releases:
+            if release.reply is not None:
+                arrived = Arrived(self.now, release.reply, release.standing)
+                self._arrived[release.worker] = arrived
+        if effects.measure:
+            measured = Measured(self.now, half.version, loss=1.0 / (1 + half.version))
+            self._take(self.server.measured(measured, accuracy=0.5, now=self.now))
+
+
+def server_half(config: AlgorithmConfig) -> ServerHalf[Any]:
+    """A server half with a model drawn from a normal law."""
+    rng = np.random.default_rng(0)
+    parameters = rng.standard_normal(LAYOUT.size).astype(np.float32)
+    return config.server(LAYOUT, WORKERS, parameters=parameters, rng=rng)
+
+
+def worker_half(config: AlgorithmConfig, index: int = 0) -> WorkerHalf[Any]:
+    """One of the worker halves."""
+    return config.worker(LAYOUT, WORKERS, rng=np.random.default_rng(index))
+
+
+def gradient(seed: int) -> Vector:
+    """A gradient drawn from a normal law."""
+    return np.random.default_rng(seed).standard_normal(LAYOUT.size).astype(np.float32)
+
+
+def next_update(half: WorkerHalf[Any], *, seed: int, bad: float | None = None) -> Update:
+    """Step until the half pushes; the gradient, which was only lent, is overwritten then.
+
+    Args:
+        half: has received a reply.
+        seed: of the gradients.
+        bad: stands at one place of every gradient.
+    """
+    for local_step in range(MOST_STEPS):
+        lent = gradient(seed + local_step)
+        if bad is not None:
+            lent[77] = bad
+        update = half.step(lent, 10, float(local_step))
+        if isinstance(update, Update):
+            lent[:] = np.nan
+            return update
+        if update is not None:
+            raise breach(half, "step", f"step returned {update!r}, expected an Update or None")
+    raise breach(half, "step", f"{MOST_STEPS} steps, and nothing was pushed")
+
+
+def pulled(config: AlgorithmConfig, index: int = 0) -> tuple[ServerHalf[Any], WorkerHalf[Any]]:
+    """A server half that a worker has joined, and that worker's half after its first pull."""
+    server, half = server_half(config), worker_half(config, index)
+    server.join(index)
+    half.receive(server.pull(index, 0.0), 0.0)
+    return server, half

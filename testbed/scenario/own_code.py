@@ -1,0 +1,131 @@
+"""Options of the user's own code: checked before anything is made, by the code itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from testbed.algorithms.base import AlgorithmConfig
+from testbed.algorithms.custom import (
+    CustomAlgorithm,
+    check_halves,
+    config_class,
+    configured,
+)
+from testbed.errors import Problem, ScenarioError
+from testbed.scenario.document import Document, Keys, Origin, parse_value
+from testbed.scenario.places import Place, one_of
+from testbed.scenario.problems import explain
+from testbed.scenario.scalars import dotted
+from testbed.scenario.schema import Scenario
+from testbed.scenario.synonyms import nearest
+from testbed.user_code import OwnCode, UserCode
+
+GIVEN = {"model": 2, "dataset": 0}
+"""How many positional arguments the user's class or function gets."""
+
+
+def apply_own_code(
+    scenario: Scenario, document: Document, locate: Callable[[str], Path]
+) -> tuple[Scenario, list[Problem]]:
+    """See whether the user's own code takes its options.
+
+    The file of an algorithm is executed, for its config class checks them. Those of models and data
+    sets are only read.
+
+    Args:
+        scenario: is valid but for these options.
+        document: what it was read from.
+        locate: where a file of the user's own lies.
+
+    Returns:
+        The scenario with the defaults of the algorithm's options written out, and what is wrong.
+    """
+    problems = []
+    for family, given in GIVEN.items():
+        member = getattr(scenario, family)
+        if isinstance(member, OwnCode):
+            code = UserCode(locate(member.file), member.class_name, family)
+            problems += _unknown_keywords(member, code.keywords(given), document, family)
+    if isinstance(scenario.algorithm, CustomAlgorithm):
+        member = scenario.algorithm
+        code = UserCode(locate(member.file), member.class_name, "algorithm")
+        try:
+            algorithm, unfit = _configured(member, code, document)
+        except ScenarioError as error:
+            return scenario, [*problems, *error.problems]
+        return scenario.model_copy(update={"algorithm": algorithm}), problems + unfit
+    return scenario, problems
+
+
+def _unknown_keywords(
+    member: OwnCode, known: frozenset[str] | None, document: Document, family: str
+) -> list[Problem]:
+    path = _place(document, family)
+    found = "an unknown key"
+    problems = []
+    for key in member.options if known is not None else ():
+        if key not in (known or ()):
+            names = sorted(known or ())
+            takes = one_of(names) if names else "no options"
+            expected = f"{takes}: that is what {member.class_name} in {member.file} takes"
+            origin = document.origin((*path, key))
+            hint = nearest(key, names)
+            problems.append(
+                Problem(origin.file, origin.line, dotted((*path, key)), found, expected, hint)
+            )
+    return problems
+
+
+def _configured(
+    member: CustomAlgorithm, code: UserCode, document: Document
+) -> tuple[CustomAlgorithm, list[Problem]]:
+    kind, path = config_class(code), _place(document, "algorithm")
+    try:
+        config = configured(code, kind, member.options)
+    except ValidationError as error:
+        inside: dict[Keys, Origin] = {(): document.origin(path)}
+        for keys, origin in document.origins.items():
+            if keys[: len(path)] == path:
+                inside[keys[len(path) :]] = origin
+        options = Document(dict(member.options), inside)
+        wrong = explain(error.errors(include_url=False), options, root=Place(kind))
+        before = dotted(path)
+        return member, [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
+    check_halves(config, code)
+    return _written_out(member, config, code), []
+
+
+def _written_out(
+    member: CustomAlgorithm, config: AlgorithmConfig, code: UserCode
+) -> CustomAlgorithm:
+    """The member with the defaults of its options.
+
+    Raises:
+        ScenarioError: they would not be read again as they are.
+    """
+    doing, expected = f"writing the options of {code.name}", "fields that YAML can hold"
+
+    def dump() -> str:
+        return json.dumps(config.model_dump(mode="json", by_alias=True, exclude={"name"}))
+
+    text = code.call(dump, doing=doing, expected=expected)
+    written, problems = parse_value(text, code.name)
+    full = CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
+    try:
+        survives = not problems and configured(code, type(config), full.options) == config
+    except ValidationError:
+        survives = False
+    if not survives:
+        raise code.error(f"options that are read otherwise: {text}", expected, line=code.line())
+    return full
+
+
+def _place(document: Document, family: str) -> Keys:
+    """The path of a member's options, in whichever form it is written."""
+    value = document.at((family,))
+    return (family,) if isinstance(value, dict) and "name" in value else (family, "custom")

@@ -1,0 +1,182 @@
+"""An algorithm of the user's own, named in a scenario."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testbed.algorithms import CustomAlgorithm, configured
+from testbed.algorithms.custom import open_config
+from testbed.errors import ScenarioError
+from testbed.frame.contract import examine
+from testbed.run.setup import custom_files
+from testbed.scenario import Override, Scenario, dump, load, load_text
+from testbed.user_code import UserCode
+
+SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
+
+SOURCE = """\
+from pathlib import Path; from typing import Literal
+from testbed.algorithms.base import AlgorithmConfig, ServerHalf, WorkerHalf
+from testbed.values.units import Duration
+
+RAN = Path(__file__ + ".ran").write_text("x")
+
+class Worker(WorkerHalf):
+    def step(self, gradient, samples, now): ...
+
+class Server(ServerHalf):
+    def push(self, worker, update, now): ...
+
+class Mine(AlgorithmConfig):
+    every: Duration = Duration(2)
+    clip: float | None = 1.0
+    layers: tuple[int, ...] = (3,)
+    def halves(self):
+        return Worker, Server
+
+class Named(Mine):
+    name: Literal["named"]
+
+class NoConfig(WorkerHalf): ...
+
+class NoHalves(AlgorithmConfig): ...
+
+class OneHalf(Mine):
+    def halves(self):
+        return Worker
+
+class Swapped(Mine):
+    def halves(self):
+        return Server, Worker
+
+class Bare(Mine):
+    def halves(self):
+        return WorkerHalf, Server
+
+class Failing(Mine):
+    def halves(self):
+        return 1 / 0
+
+class Disobedient(Mine):
+    OBEYS = frozenset({"batch"})
+
+class Lossy(Mine):
+    every: int = 5
+    def model_dump(self, **options):
+        return {"every": 6}
+
+class Odd(Mine):
+    model_config = {"arbitrary_types_allowed": True}
+    clip: object = object()
+"""
+
+TEXT = """\
+name: own
+algorithm: {custom: {file: mine.py, class: Mine}}
+model: digits-cnn
+dataset: digits
+workers: {count: 2}
+stop: {updates: 5}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A scenario beside a file with algorithms."""
+    (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
+    path = tmp_path / "own.yaml"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def loaded(file: Path, *settings: str) -> Scenario:
+    return load(file, overrides=[Override.parse(setting) for setting in settings])
+
+
+def in_run_folder(scenario: Scenario, folder: Path, beside: Path) -> Scenario:
+    """What a node reads of the scenario."""
+    (folder / "custom").mkdir(parents=True)
+    for own in custom_files(scenario, beside):
+        shutil.copy(own, folder / "custom")
+    (folder / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
+    return load(folder / "scenario.yaml", custom_files=folder / "custom")
+
+
+def test_its_options_have_their_defaults_written_out(file: Path) -> None:
+    algorithm = loaded(file, "algorithm.layers=[1, 2]").algorithm
+    assert isinstance(algorithm, CustomAlgorithm)
+    assert algorithm.options == {"every": "2s", "clip": 1.0, "layers": (1, 2)}
+
+
+@pytest.mark.parametrize("kind", ["Mine", "Named"])
+def test_a_node_makes_the_config_that_was_checked(file: Path, kind: str, tmp_path: Path) -> None:
+    scenario = loaded(file, f"algorithm.class={kind}", "algorithm.every=30ms", "algorithm.clip=")
+    read = in_run_folder(scenario, tmp_path / "run", file.parent)
+    assert read == scenario
+    config = configured(read.algorithm, tmp_path / "run").model_dump()
+    assert config.pop("name", "named") == "named"
+    assert config == {"every": "30ms", "clip": None, "layers": (3,)}
+
+
+def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> None:
+    """It may be somebody else's."""
+    in_run_folder(loaded(file), tmp_path / "run", file.parent)
+    assert not (tmp_path / "run" / "custom" / "mine.py.ran").exists()
+    assert (tmp_path / "mine.py.ran").exists()
+    (tmp_path / "mine.py.ran").unlink()
+    load_text(TEXT, locate=lambda name: tmp_path / name)
+    assert not (tmp_path / "mine.py.ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("Gone", r"mine.py: algorithm: found no 'Gone' in it; it defines .*Mine"),
+        ("RAN", r"found RAN, a int, expected a subclass of testbed.algorithms.base.AlgorithmConf"),
+        ("NoConfig", r"mine.py:23: algorithm: found NoConfig, a ABCMeta, expected a subclass of"),
+        ("NoHalves", r"mine.py:25: algorithm: found NoHalves without halves\(\), expected all"),
+        ("OneHalf", r"mine.py:28: algorithm: found <class .*Worker'> from OneHalf.halves\(\), ex"),
+        ("Swapped", r"mine.py:32: algorithm: .* expected \(a subclass of WorkerHalf, a subclass"),
+        ("Bare", r"mine.py: algorithm: found WorkerHalf without step\(\), expected all of it"),
+        ("Failing", r"mine.py:41: algorithm: found Failing.halves\(\) raised ZeroDivisionError"),
+        ("Disobedient", r"mine.py:43: algorithm: found batch in OBEYS, expected some of batch_s"),
+        ("Lossy", r"mine.py:46: algorithm: found options that are read otherwise: {.every.: 6}"),
+        ("Odd", r"mine.py: algorithm: found writing the options of Odd raised Pydantic.*object"),
+    ],
+)
+def test_what_is_wrong_with_the_class_is_said(file: Path, kind: str, expected: str) -> None:
+    with pytest.raises(ScenarioError, match=expected):
+        loaded(file, f"algorithm.class={kind}")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = = 1\n", r"mine.py:1: algorithm: found SyntaxError: .*expected valid Python"),
+        ("import gone\n", r"mine.py:1: algorithm: found the file raised ModuleNotFoundError"),
+        ("import sys\nsys.exit(0)\n", r"mine.py:2: algorithm: found the file raised SystemExit"),
+    ],
+)
+def test_a_file_that_cannot_be_imported(file: Path, source: str, expected: str) -> None:
+    (file.parent / "mine.py").write_text(source, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=expected):
+        load(file)
+
+
+def test_the_shipped_one_keeps_what_every_algorithm_promises(tmp_path: Path) -> None:
+    scenario = load(SHIPPED / "dc-asgd.yaml")
+    read = in_run_folder(scenario, tmp_path, SHIPPED)
+    findings = list(examine(configured(read.algorithm, tmp_path)))
+    assert [one for one in findings if one.problem] == []
+
+
+def test_the_one_in_the_document_keeps_it_too(tmp_path: Path) -> None:
+    document = (SHIPPED.parents[1] / "docs" / "own-code.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    config = open_config(UserCode(tmp_path / "mine.py", "Mine", "algorithm"), {})
+    assert [one for one in examine(config) if one.problem] == []

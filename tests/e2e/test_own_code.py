@@ -1,0 +1,74 @@
+"""An algorithm and a network of one's own, live: trained, and told by file and line if it fails."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import testbed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
+WIDTH = 16
+PARAMETERS = 64 * WIDTH + WIDTH + WIDTH * 10 + 10
+
+
+def own(bed: Any, *, was: str = "", becomes: str = "") -> Any:
+    """Start the shipped scenario, maybe with some words of the algorithm replaced."""
+    shutil.copytree(SHIPPED, bed.path / "own")
+    file = bed.path / "own" / "dc_asgd.py"
+    if was:
+        assert file.read_text().count(was) == 1
+        file.write_text(file.read_text().replace(was, becomes))
+    settings = ("--set", f"model.width={WIDTH}", "--set", "stop.updates=200")
+    return bed.up(*settings, "--set", "paced=false", file="own/dc-asgd.yaml")
+
+
+def test_it_trains(bed: Any) -> None:
+    up = own(bed)
+    done = up.end()
+    assert (done.status, done.err) == (0, "")
+    run = testbed.Run(up.folder.path)
+    assert len(run.updates) == 200
+    assert set(run.updates["payload_up_bytes"]) == {4 * PARAMETERS}
+    assert run.summary["algorithm"]["class"] == "DcAsgd"
+    assert run.evaluations["top1"].iloc[-1] > 0.5
+    copied = up.folder.path / "custom" / "dc_asgd.py"
+    assert copied.read_bytes() == (SHIPPED / "dc_asgd.py").read_bytes()
+
+
+def test_a_server_half_that_raises(bed: Any) -> None:
+    up = own(bed, was="        moved =", becomes="        1 / (self.version < 20)\n        moved =")
+    done = up.end()
+    assert done.status == 5
+    assert done.err.startswith("ps exited with status 11; it printed:\n")
+    assert "ps: dc_asgd.py:85: ZeroDivisionError: division by zero\n" in done.err
+    log = up.folder.log("ps").read_text()
+    assert log.startswith("Traceback (most recent call last)")
+    assert "1 / (self.version < 20)" in log
+
+
+def test_worker_halves_that_raise(bed: Any) -> None:
+    up = own(bed, was="gradient.copy()", becomes="gradient.cop()")
+    done = up.end()
+    assert done.status == 6
+    log = up.folder.log("w0").read_text()
+    assert log.startswith("Traceback (most recent call last)")
+    raised = "dc_asgd.py:65: AttributeError: 'numpy.ndarray' object has no attribute 'cop'"
+    assert log.endswith(f"w0: {raised}\n")
+    assert raised in done.out
+
+
+def test_an_option_that_does_not_fit_is_refused_before_anything_is_made(bed: Any) -> None:
+    shutil.copytree(SHIPPED, bed.path / "own")
+    done = bed.run("up", "own/dc-asgd.yaml", "--set", "algorithm.compensation=-1")
+    assert done.status == 2
+    assert done.err == (
+        "--set algorithm.compensation=-1: algorithm.compensation: found -1, "
+        "expected a number of at least 0\n"
+    )
+    assert not bed.runs.exists()

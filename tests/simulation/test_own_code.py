@@ -1,0 +1,95 @@
+"""Code of the user's own in a simulation: it trains, and what it raises has a file and a line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testbed import Run
+from testbed.errors import AlgorithmError, UserCodeError
+from testbed.experiment import Experiment
+from testbed.scenario import Override, dump, load
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import record_simulation
+from testbed.telemetry.folder import RunFolder
+
+SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
+
+
+def simulated(folder: Path, data: Path, *settings: str, broken: tuple[str, str, str] | None) -> Run:
+    """Simulate the shipped scenario, maybe with some words of one of its files replaced."""
+    shutil.copytree(SHIPPED, folder / "custom")
+    if broken is not None:
+        file, was, becomes = broken
+        source = (folder / "custom" / file).read_text(encoding="utf-8")
+        assert source.count(was) == 1
+        (folder / "custom" / file).write_text(source.replace(was, becomes), encoding="utf-8")
+    asked = ["runtime=simulated", "stop.updates=30", *settings]
+    scenario = load(
+        folder / "custom" / "dc-asgd.yaml", overrides=[Override.parse(text) for text in asked]
+    )
+    run = RunFolder.create(
+        folder, "run", scenario="dc-asgd", text=dump(scenario), classes=["any"] * 6, now=0.0
+    )
+    shutil.copytree(folder / "custom", run.path / "custom")
+    record_simulation(Experiment.open(run.path, data=data), run, agenda=Agenda())
+    return Run(run.path)
+
+
+def test_an_algorithm_and_a_network_of_ones_own(tmp_path: Path, digits: Path) -> None:
+    run = simulated(tmp_path, digits, "model.width=5", broken=None)
+    parameters = 64 * 5 + 5 + 5 * 10 + 10
+    assert len(run.updates) == 30
+    assert set(run.updates["payload_up_bytes"]) == {4 * parameters}
+    assert run.updates["staleness"].max() > 0
+    assert run.evaluations["top1"].iloc[-1] > run.evaluations["top1"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("broken", "node", "told"),
+    [
+        (
+            ("dc_asgd.py", "gradient.copy()", "gradient.cop()"),
+            "w",
+            "dc_asgd.py:65: AttributeError: 'numpy.ndarray' object has no attribute 'cop'",
+        ),
+        (
+            ("dc_asgd.py", "        moved =", "        1 / 0\n        moved ="),
+            "ps",
+            "dc_asgd.py:85: ZeroDivisionError: division by zero",
+        ),
+        (
+            ("net.py", "images.flatten(1)", "images.flatten(1 if self.training else 9)"),
+            "evaluator",
+            "net.py:25: IndexError: Dimension out of range",
+        ),
+    ],
+)
+def test_what_it_raises_is_told_by_file_and_line(
+    broken: tuple[str, str, str], node: str, told: str, tmp_path: Path, digits: Path
+) -> None:
+    with pytest.raises(UserCodeError) as caught:
+        simulated(tmp_path, digits, broken=broken)
+    assert told in caught.value.message
+    folder = RunFolder(tmp_path / "run")
+    state = folder.state()
+    assert (state.state, state.reason) == ("failed", caught.value.message)
+    assert state.exit_code == caught.value.exit_code
+    (log,) = folder.logs.iterdir()
+    assert log.name.startswith(node)
+    assert log.read_text().startswith("Traceback (most recent call last)")
+    assert log.read_text().endswith(f"{log.stem}: {caught.value.message}\n")
+
+
+def test_a_half_that_breaks_the_contract_is_named(tmp_path: Path, digits: Path) -> None:
+    broken = (
+        "dc_asgd.py",
+        "return Update(Dense(gradient.copy()), self.version, samples)",
+        "return 3",
+    )
+    with pytest.raises(
+        AlgorithmError, match=r"dc_asgd.py:63: the worker half of DcAsgd broke .* 3"
+    ):
+        simulated(tmp_path, digits, broken=broken)

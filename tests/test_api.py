@@ -1,0 +1,176 @@
+"""``testbed.up`` and its like: what they take, return, show and raise."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import testbed
+from testbed.errors import RunNotFound, ScenarioError
+from testbed.values.units import Duration
+
+SCENARIO: dict[str, Any] = {
+    "name": "tiny",
+    "algorithm": {"asgd": {"learning_rate": np.float64(0.1)}},
+    "model": "digits-cnn",
+    "dataset": {"digits": None},
+    "workers": {"count": np.int64(2), "classes": {"fast": {"speed": Duration(0.02)}}},
+    "stop": {"updates": 40},
+    "evaluate": {"every": 20, "images": 100},
+}
+
+TEXT = """\
+name: tiny
+algorithm: {asgd: {learning_rate: 0.1}}
+model: digits-cnn
+dataset: {digits: null}
+workers: {count: 2, classes: {fast: {speed: 20ms}}}
+stop: {updates: 40}
+evaluate: {every: 20, images: 100}
+"""
+
+NETWORK = """\
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, image_shape, classes, *, width):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.Linear(width, classes))
+
+    def forward(self, images):
+        return self.layers(images)
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a registry of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_mapping_and_a_file_are_the_same_scenario(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "tiny.yaml").write_text(TEXT)
+    threads = torch.get_num_threads()
+    one = testbed.simulate(SCENARIO, name="one")
+    other = testbed.simulate(folder / "tiny.yaml", name="other", settings={"seed": 0})
+    assert torch.get_num_threads() == threads
+    assert one.scenario == other.scenario
+    assert one.updates.equals(other.updates)
+    assert len(one.updates) == 40
+    assert list(one.evaluations["version"]) == [0, 20, 40]
+    assert one.verdict.valid
+    assert one.verdict.reasons == ()
+    assert one.summary["updates"]["total"] == 40
+    assert one.folder.figure.exists()
+    assert [run.name for run in testbed.runs()] == ["one", "other"]
+    assert testbed.Run("one").folder == testbed.Run("runs/one").folder == one.folder
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_a_network_of_ones_own_lies_in_the_current_folder(folder: Path) -> None:
+    (folder / "net.py").write_text(NETWORK)
+    weights = torch.zeros(3, requires_grad=True)
+    weights.sum().backward()  # whoever calls may have used autograd before the run's processes do
+    model = {"custom": {"file": "net.py", "class": "Net", "width": 3}}
+    run = testbed.simulate(SCENARIO | {"model": model}, settings={"model.width": np.int64(5)})
+    assert set(run.updates["payload_up_bytes"]) == {4 * (65 * 5 + 6 * 10)}
+
+
+@pytest.mark.slow
+def test_a_network_that_cannot_be_built_fails_the_run(folder: Path) -> None:
+    (folder / "net.py").write_text(NETWORK.replace("nn.Linear(width", "nn.Linear(width + 1"))
+    model = {"custom": {"file": "net.py", "class": "Net", "width": 3}}
+    with pytest.raises(ScenarioError, match=r"net.py:9: model: found Net on images of"):
+        testbed.simulate(SCENARIO | {"model": model}, name="broken")
+    run = testbed.Run("broken")
+    assert (run.state.state, run.state.exit_code) == ("failed", 2)
+    assert run.folder.log("ps").read_text().startswith("Traceback (most recent call last)")
+
+
+@pytest.mark.slow
+def test_a_run_may_be_made_in_another_thread(folder: Path) -> None:
+    runs: list[testbed.Run] = []
+    thread = threading.Thread(target=lambda: runs.append(testbed.simulate(SCENARIO)))
+    thread.start()
+    thread.join()
+    assert runs[0].state.state == "finished"
+
+
+@pytest.mark.slow
+def test_progress_is_shown_on_a_terminal(folder: Path) -> None:
+    (folder / "tiny.yaml").write_text(TEXT)
+    ours, its = pty.openpty()
+    program = "import testbed; testbed.simulate('tiny.yaml', name='shown')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(Path(testbed.__file__).parents[1])},
+        stdout=its,
+        stderr=its,
+        check=True,
+        timeout=60,
+    )
+    os.close(its)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "run shown (simulated)" in shown
+    assert "updates" in shown
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_run_with_containers() -> None:
+    run = testbed.up(SCENARIO, runtime="native", settings={"paced": False})
+    assert run.state.state == "finished"
+    assert len(run.updates) == 40
+    assert run.summary["runtime"] == "native"
+    assert not run.alive
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "told"),
+    [
+        (SCENARIO | {"stop": {"updates": 0}}, {}, r"^scenario: stop.updates: found 0, expected"),
+        (SCENARIO | {"seed": object()}, {}, r"^scenario: found a value of type object, expected"),
+        (SCENARIO, {"workers.cont": 3}, r"^setting workers.cont: .* Did you mean count\?"),
+        (SCENARIO, {"": 3}, r"^setting : found no path, expected one, like workers.count"),
+        (SCENARIO, {"seed": float("inf")}, r"^setting seed: found .inf, expected a finite number"),
+        (SCENARIO, {"model": {"custom": {"file": "no.py", "class": "N"}}}, "found no file 'no.py'"),
+        ("gone.yaml", {}, "gone.yaml: found no such file, expected a scenario file"),
+    ],
+)
+def test_what_is_wrong_is_raised_and_nothing_is_made(
+    scenario: Any, settings: dict[str, Any], told: str, folder: Path
+) -> None:
+    with pytest.raises(ScenarioError, match=told):
+        testbed.simulate(scenario, settings=settings)
+    with pytest.raises(ScenarioError, match="expected 1 to 60 lower-case letters"):
+        testbed.simulate(SCENARIO, name="No name")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_that_is_not_there() -> None:
+    assert testbed.runs() == []
+    with pytest.raises(RunNotFound, match="There is no run named gone"):
+        testbed.Run("gone")
