@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from rich import console
+from typing import Any
+
+from rich import console, table
+
+UNBOUNDED = 100_000
+"""Columns where nobody sees a line's end: in a pipe or a file."""
 
 
 class Console(console.Console):
     """One that raises BrokenPipeError when its reader has gone; rich would end the process.
 
     A run has to be torn down then, and every verb ends with the same status, as after ``| head``.
+    In a pipe or a file lines are as long as they are: whatever has to be typed stands there whole.
     """
+
+    def __init__(self, **options: Any) -> None:
+        """See rich."""
+        super().__init__(**options)
+        if not self.is_terminal:
+            self.width = UNBOUNDED
 
     def on_broken_pipe(self) -> None:
         """See rich."""
         raise BrokenPipeError
+
+
+class Table(table.Table):
+    """A table that never cuts a cell: on a terminal that is too narrow it goes on below."""
+
+    def add_column(self, *arguments: Any, **options: Any) -> None:
+        """See rich."""
+        super().add_column(*arguments, **{"overflow": "fold"} | options)

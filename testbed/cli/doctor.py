@@ -105,10 +105,9 @@ def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
 
 def _print(findings: list[Finding]) -> None:
     from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     table = Table("check", "", "found", box=box.SIMPLE_HEAD)
     for finding in findings:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
-from rich.table import Table
 
-from testbed.cli.console import Console
+from testbed.cli.console import Console, Table
 
 Rows = list[dict[str, Any]]
 

@@ -114,9 +114,8 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
-    from rich.table import Table
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
     links = Table("node", "class", "up", "down", title="links")
@@ -131,10 +130,9 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
 
 def _print_requests(scenario: Scenario, made: Plan, requests: tuple[Request, ...]) -> None:
     """What is sent for the first node of each class, and to start the agent, word by word."""
-    from rich.table import Table
     from rich.text import Text
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     if not requests:
         click.echo(f"runtime {scenario.runtime.name}: `testbed up` settles it")

@@ -90,9 +90,8 @@ def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     from rich import box
-    from rich.table import Table
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     table = Table(*rows[0], box=box.SIMPLE_HEAD)
     for row in rows:

@@ -29,9 +29,8 @@ def print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> No
 
 
 def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
-    from rich.table import Table
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     table = Table(
         *("class", "workers", "a step", "up", "down"), title=f"{scenario.name}, SIMULATED"
