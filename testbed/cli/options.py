@@ -18,3 +18,12 @@ runs_option = click.option(
     metavar="DIR",
     help="Where runs are looked for first.",
 )
+
+scale_option = click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1000),
+    default=1.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="Make the runs of a study so many times as long, and evaluate them in proportion.",
+)

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from pydantic import BaseModel
+
 from testbed.scenario.schema import Scenario
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -13,9 +15,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
     """The schema, each key described by what its class's docstring says under ``Attributes``."""
-    schema = Scenario.model_json_schema(by_alias=True)
+    schema = document.model_json_schema(by_alias=True)
     _describe(schema)
     return {"$schema": DIALECT, **schema}
 

@@ -60,8 +60,21 @@ def load_text(
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
+    return load_document(parse_document(text, file), file=file, locate=locate, overrides=overrides)
+
+
+def load_document(
+    document: Document,
+    *,
+    file: str,
+    locate: Callable[[str], Path] | None = None,
+    overrides: Sequence[Override] = (),
+) -> Scenario:
+    """Check a scenario that was read already, also one that stands inside another document.
+
+    Args and errors are those of ``load_text``.
+    """
     root = Place(Scenario)
-    document = parse_document(text, file)
     for override in overrides:
         document = override.apply(document, root)
     scenario, errors = _validate(document)

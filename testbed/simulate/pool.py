@@ -20,6 +20,7 @@ from __future__ import annotations
 import gc
 import mmap
 import multiprocessing
+import signal
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import Reply
 from testbed.errors import NodeError, TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.host import syscalls
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulate.messages import (
@@ -243,7 +245,8 @@ class Pool:
 
 
 def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
-    """The life of a process of the pool."""
+    """The life of a process of the pool, which ends with the process that made it."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
     simulated, learner = build(number, bound)
     gc.freeze()
