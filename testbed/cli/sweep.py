@@ -70,8 +70,8 @@ def _conclude(swept: Swept, file: Path, scale: float) -> int:
         click.echo(
             f"  testbed report {file} --runs {swept.runs}{scaled}    makes tables and figures"
         )
-    for run, error in swept.failed.items():
-        click.echo(f"{run.base_name}: {error}", err=True)
+    for run, failure in swept.failed.items():
+        click.echo(f"{run.base_name}: {failure.message}", err=True)
     if swept.failed:
         return next(iter(swept.failed.values())).exit_code
     return INVALID if swept.invalid else 0

@@ -74,6 +74,10 @@ def load_document(
 
     Args and errors are those of ``load_text``.
     """
+    if isinstance(document.data, dict) and "scenario" in document.data:
+        hint = f"A study is run by `testbed sweep {file}`"
+        line = document.origin(("scenario",)).line
+        raise ScenarioError([Problem(file, line, "scenario", "a study", "a scenario", hint)])
     root = Place(Scenario)
     for override in overrides:
         document = override.apply(document, root)

@@ -115,7 +115,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
         axes.set_title(title, color=INK, size=11)
         for curve in inside:
             _draw_curve(axes, curve, labels[curve.case], styles)
-        _finish(axes, wanted)
+        _finish(axes, wanted, is_scaled=results.study.scale != 1)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     for axes in grid[-columns:]:
@@ -157,11 +157,11 @@ def _draw_curve(axes: Axes, curve: Curve, label: str, styles: dict[str, tuple[st
         )
 
 
-def _finish(axes: Axes, wanted: Curves) -> None:
+def _finish(axes: Axes, wanted: Curves, *, is_scaled: bool) -> None:
     scale = Y[wanted.show][1]
     if wanted.mark is not None:
         axes.axhline(scale * wanted.mark, color=SOFT, linewidth=0.8, linestyle="--")
-    if wanted.range is not None:
+    if wanted.range is not None and not is_scaled:  # shorter runs may never come there
         axes.set_ylim(*(scale * end for end in wanted.range))
     axes.set_xlim(left=0)
     dress(axes)

@@ -64,7 +64,9 @@ def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
             before = by_identity.get(known_as)
             if before is None or order.index(found.condition) > order.index(before.condition):
                 by_identity[known_as] = found
-    return {run: by_identity[run.identity] for run in study.runs if run.identity in by_identity}
+    return {
+        run: by_identity[one] for run in study.runs for one in run.identities if one in by_identity
+    }
 
 
 def examine(path: Path) -> FoundRun:

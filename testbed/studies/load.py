@@ -39,8 +39,11 @@ def is_study(path: Path | str) -> bool:
     Raises:
         ScenarioError: it cannot be read.
     """
-    data = parse_document(read_text(Path(path)), display_name(Path(path))).data
-    return "scenario" in data or "vary" in data
+    return _says_study(parse_document(read_text(Path(path)), display_name(Path(path))))
+
+
+def _says_study(document: Document) -> bool:
+    return "scenario" in document.data or "vary" in document.data
 
 
 def load_study(path: Path | str, *, scale: float = 1.0) -> Study:
@@ -56,6 +59,12 @@ def load_study(path: Path | str, *, scale: float = 1.0) -> Study:
     """
     path = Path(path)
     document = parse_document(read_text(path), display_name(path))
+    if not _says_study(document):
+        origin = document.origin(())
+        expected, hint = "a study: a `scenario`, and what to `vary` in it", "One run: testbed up"
+        raise ScenarioError(
+            [Problem(origin.file, origin.line, "", "a scenario", expected, f"{hint} {path}")]
+        )
     return _Reading(document, path).study(scale)
 
 

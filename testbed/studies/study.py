@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import Problem, ScenarioError
+from testbed.runtimes import Auto, Docker, Native
 from testbed.scenario.problems import nearest
 from testbed.scenario.schema import Scenario
 from testbed.studies.document import Selection, StudyDocument
@@ -87,12 +88,24 @@ class StudyRun:
     beside: Path
     base_name: str
 
-    @cached_property
+    @property
     def identity(self) -> str:
         """What it is known by; see ``identity``."""
+        return self.identities[0]
+
+    @cached_property
+    def identities(self) -> tuple[str, ...]:
+        """What it may be known by: with ``runtime: auto``, any runtime may have been taken."""
         from testbed.run.setup import custom_files
 
-        return identity(self.scenario, custom_files(self.scenario, self.beside))
+        own = custom_files(self.scenario, self.beside)
+        settled = [self.scenario]
+        if isinstance(self.scenario.runtime, Auto):
+            settled = [
+                self.scenario.model_copy(update={"runtime": runtime})
+                for runtime in (Docker(name="docker"), Native(name="native"))
+            ]
+        return tuple(identity(scenario, own) for scenario in settled)
 
     def __hash__(self) -> int:
         return hash((self.case, self.seed))

@@ -10,12 +10,11 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from testbed.errors import NodeError, TestbedError
-from testbed.run.runtime import settle
 from testbed.run.wait import wait_for_end
 from testbed.studies.carry_out import ENTRY, Errand
 from testbed.studies.found import (
@@ -35,11 +34,24 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a run has not come to its end.
+
+    Attributes:
+        message: what its process said, or how that ended.
+        exit_code: of the process, as that of ``testbed up``.
+    """
+
+    message: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
 class Swept:
     """A study after a sweep.
 
     Attributes:
-        study: the study, with every runtime settled.
+        study: the study, or a part of it.
         runs: the folder of runs.
         found: its runs that have come to their end.
         failed: why the others have not, run by run.
@@ -48,7 +60,7 @@ class Swept:
     study: Study
     runs: Path
     found: Found
-    failed: Mapping[StudyRun, TestbedError]
+    failed: Mapping[StudyRun, Failure]
 
     @property
     def invalid(self) -> list[FoundRun]:
@@ -88,45 +100,21 @@ def sweep(
         TestbedError: another sweep is at work in ``runs``.
         KeyboardInterrupt: what was going on was ended first.
     """
-    study = settled(study)
     with alone(runs):
         results_folder(study, runs)
         found = _wait_for_others(find_runs(study, runs), tell)
-        missing = [run for run in study.runs if _is_missing(run, found)]
-        tell(
-            f"{study.name}: {len(study.runs)} runs, {len(study.runs) - len(missing)} there already"
-        )
-        crew = Crew(
-            runs=runs,
-            found=found,
-            registry=Registry.of_user(environment, home),
-            environment=dict(environment),
-            home=home,
-            argv=tuple(argv),
-            tell=tell,
-            total=len(missing),
-        )
+        missing = [run for run in study.runs if run not in found or not _has_ended(found[run])]
+        there = len(study.runs) - len(missing)
+        tell(f"{study.name}: {len(study.runs)} runs, {there} there already")
+        crew = Crew(runs, found, environment, home, tuple(argv), tell, total=len(missing))
         crew.carry_out([run for run in missing if run.scenario.simulated], jobs=jobs)
         crew.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
         now = {run: one for run, one in find_runs(study, runs).items() if _has_ended(one)}
     return Swept(study, runs, now, crew.failed)
 
 
-def settled(study: Study) -> Study:
-    """The study with the runtime of every run settled, as its folder will say it."""
-    runs = (
-        run if run.scenario.simulated else replace(run, scenario=settle(run.scenario).scenario)
-        for run in study.runs
-    )
-    return replace(study, runs=tuple(runs))
-
-
 def _has_ended(found: FoundRun) -> bool:
     return found.condition in ("valid", "invalid")
-
-
-def _is_missing(run: StudyRun, found: Found) -> bool:
-    return run not in found or not _has_ended(found[run])
 
 
 def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:
@@ -168,7 +156,6 @@ class Crew:
     Attributes:
         runs: the folder of runs.
         found: what was there before; what was broken off is removed when its run begins.
-        registry: of the user's runs.
         environment: of this process.
         home: the user's home.
         argv: for the record of each run.
@@ -179,13 +166,12 @@ class Crew:
 
     runs: Path
     found: Found
-    registry: Registry
     environment: Mapping[str, str]
     home: Path
     argv: tuple[str, ...]
     tell: Tell
     total: int
-    failed: dict[StudyRun, TestbedError] = field(default_factory=dict)
+    failed: dict[StudyRun, Failure] = field(default_factory=dict)
     _begun: int = 0
 
     def carry_out(self, runs: Sequence[StudyRun], *, jobs: int | None) -> None:
@@ -208,10 +194,11 @@ class Crew:
 
     def _begin(self, run: StudyRun, slots: list[list[int]], going: list[Job]) -> None:
         self._begun += 1
+        registry = Registry.of_user(self.environment, self.home)
         try:
-            name = begin_anew(run, self.runs, self.found.get(run), self.registry)
+            name = begin_anew(run, self.runs, self.found.get(run), registry)
         except TestbedError as error:
-            self._fail(run, run.base_name, error)
+            self._fail(run, run.base_name, Failure(str(error), error.exit_code))
             return
         self.tell(f"[{self._begun}/{self.total}] {name} begins")
         slot = slots.pop()
@@ -241,21 +228,19 @@ class Crew:
         try:
             found = examine(path)
         except TestbedError as error:
-            ended = f"signal {-status}" if status < 0 else f"status {status}"
-            self._fail(
-                job.run, job.name, NodeError(said or f"{error.message} It ended by {ended}.")
-            )
-            return
+            found = FoundRun(path, "broken off", error.message)
         if found.condition == "valid":
             self.tell(f"{job.name} finished: {found.reason}")
         elif found.condition == "invalid":
             self.tell(f"{job.name} is INVALID, and kept: {found.reason}")
         else:
-            self._fail(job.run, job.name, NodeError(said or found.reason or f"status {status}"))
+            ended = f"its process ended by signal {-status}" if status < 0 else found.reason
+            code = status if status > 0 else NodeError.exit_code
+            self._fail(job.run, job.name, Failure(said or ended, code))
 
-    def _fail(self, run: StudyRun, name: str, error: TestbedError) -> None:
-        self.failed[run] = error
-        self.tell(f"{name} FAILED: {error.message.partition(chr(10))[0]}")
+    def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:
+        self.failed[run] = failure
+        self.tell(f"{name} FAILED: {failure.message.partition(chr(10))[0]}")
 
 
 @contextmanager

@@ -39,18 +39,24 @@ class Judged:
 def judge(results: Results) -> list[Judged]:
     """Judge every expectation, each by the seeds that all its cases have a valid run of.
 
+    Of a part of a study, those that are about its cases alone.
+
     A value or ratio is reproduced if it is within the tolerance with every seed, and not if the
     least and the greatest of the seeds lie on one side of it. An ordering is reproduced if it
     holds with every seed, and not if two neighbours are the other way round with every seed.
     Whatever else the seeds show is not resolved: they cannot tell.
     """
-    expects = results.study.document.expects
-    return [_judge(name, expectation, results) for name, expectation in expects.items()]
+    part = set(results.study.cases)
+    found = []
+    for name, expectation in results.study.document.expects.items():
+        several = expectation.order or expectation.ratio or ({},)
+        cases = [_case(results, {**expectation.where, **selection}) for selection in several]
+        if part.issuperset(cases):
+            found.append(_judge(name, expectation, cases, results))
+    return found
 
 
-def _judge(name: str, expectation: Expectation, results: Results) -> Judged:
-    several = expectation.order or expectation.ratio or ({},)
-    cases = [_case(results, {**expectation.where, **selection}) for selection in several]
+def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: Results) -> Judged:
     expected = _expected(expectation, cases, results)
     seeds = results.common_seeds(cases)
     if not seeds:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from testbed.errors import TestbedError
+from testbed.runtimes import Auto, Docker, Native
+from testbed.scenario import Scenario
 from testbed.studies import Study, load_study
 from testbed.studies.found import alone, begin_anew, find_runs
 from testbed.telemetry.folder import RunFolder
@@ -40,6 +43,23 @@ def test_a_run_is_found_whatever_it_is_called(
     assert list(found) == [study.runs[3]]
     assert (found[study.runs[3]].path, found[study.runs[3]].condition) == (folder.path, "valid")
     assert find_runs(study, runs / "nowhere") == {}
+
+
+def test_any_runtime_that_auto_may_come_to_counts(
+    write_study: Callable[..., Path], runs: Path, write_run: WriteRun
+) -> None:
+    study = load_study(write_study())
+    first = study.runs[0]
+    for name in ("docker", "native"):
+        left_open = replace(first, scenario=with_runtime(first.scenario, Auto(name="auto")))
+        kind = Docker(name="docker") if name == "docker" else Native(name="native")
+        done = replace(first, scenario=with_runtime(first.scenario, kind))
+        write_run(done, runs / name, [0.5])
+        assert list(find_runs(replace(study, runs=(left_open,)), runs / name)) == [left_open]
+
+
+def with_runtime(scenario: Scenario, runtime: Auto | Docker | Native) -> Scenario:
+    return scenario.model_copy(update={"runtime": runtime})
 
 
 @pytest.mark.parametrize(

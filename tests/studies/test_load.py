@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ScenarioError
+from testbed.scenario import load
 from testbed.studies import is_study, load_study
 from testbed.studies.study import identity
 
@@ -114,8 +115,13 @@ def test_long_names_are_cut_and_stay_apart(write_study: WriteStudy) -> None:
 
 
 def test_which_of_the_two_documents_a_file_is(write_study: WriteStudy, tmp_path: Path) -> None:
-    assert is_study(write_study())
-    assert not is_study(tmp_path / "base.yaml")
+    study, base = write_study(), tmp_path / "base.yaml"
+    assert is_study(study)
+    assert not is_study(base)
+    with pytest.raises(ScenarioError, match=r"found a study, expected a scenario.*testbed sweep"):
+        load(study)
+    with pytest.raises(ScenarioError, match=r"found a scenario, expected a study.*testbed up"):
+        load_study(base)
 
 
 HEAD = "name: bad\nscenario: base.yaml\n"

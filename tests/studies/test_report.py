@@ -122,6 +122,8 @@ def test_a_part_alone(study: Study, runs: Path) -> None:
     assert report.folder == runs / "rates/only-curves"
     assert (report.folder / "report.md").exists()
     assert not (runs / "rates/report.md").exists()
+    assert [one.name for one in report_study(study, runs=runs, part="two").judged] == ["faster"]
+    assert report_study(study, runs=runs, part="four").judged == ()
 
 
 def test_every_table_of_a_scaled_study_says_so(

@@ -132,21 +132,21 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(
     number: signal.Signals, sweeps: Sweeps, write_study: Any
 ) -> None:
     write_study(
-        text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=3000]}"
+        text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=1500]}"
     )
     sweeps("sweep", "study.yaml", "--only", "60")
     short = sweeps.begun()
     sweep = sweeps.start("study.yaml")
-    sweeps.wait_until_training("long-3000-s0")
+    sweeps.wait_until_training("long-1500-s0")
     sweep.send_signal(number)
     sweep.communicate(timeout=LONGEST_SECONDS)
     broken = sweeps.begun()
     said = sweeps("sweep", "study.yaml")
     assert "long: 2 runs, 1 there already" in said
     after = sweeps.begun()
-    assert after.keys() == {"long-60-s0", "long-3000-s0"}
+    assert after.keys() == {"long-60-s0", "long-1500-s0"}
     assert after["long-60-s0"] == short["long-60-s0"]
-    assert after["long-3000-s0"] != broken["long-3000-s0"]
+    assert after["long-1500-s0"] != broken["long-1500-s0"]
     study = load_study(sweeps.folder / "study.yaml")
     assert [one.condition for one in find_runs(study, sweeps.runs).values()] == ["valid"] * 2
 
@@ -155,16 +155,16 @@ def test_a_run_that_is_killed_is_told_and_begins_anew(
     sweeps: Sweeps, write_study: Any, eventually: Any
 ) -> None:
     write_study(
-        text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=3000]}"
+        text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=1500]}"
     )
     sweep = sweeps.start("study.yaml", "--jobs", "1")
-    sweeps.wait_until_training("long-3000-s0")
+    sweeps.wait_until_training("long-1500-s0")
     (child,) = children(sweep.pid)
     pool = eventually(lambda: children(child))
     os.kill(child, signal.SIGKILL)
     said, _ = sweep.communicate(timeout=LONGEST_SECONDS)
     assert sweep.returncode == 5
-    assert "long-3000-s0 FAILED" in said
+    assert "long-1500-s0 FAILED" in said
     assert "1 of 2 runs are there" in said
     assert not any(lives(pid) for pid in pool)
     assert "1 there already" in sweeps("sweep", "study.yaml")
@@ -190,7 +190,7 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_run(
         text="name: nets\nscenario: base.yaml\n"
         f"vary: {{model: {{mine: {custom}, theirs: stop.updates=60}}}}"
     )
-    said = sweeps("sweep", "study.yaml", status=5)
+    said = sweeps("sweep", "study.yaml", status=2)
     assert "nets-mine-s0 FAILED" in said
     assert "net.py" in said
     assert "1 of 2 runs are there" in said
