@@ -127,8 +127,14 @@ def _figure(name: str, results: Results, folder: Path) -> tuple[list[Path], str]
 
 
 def _saved(figure: Figure, path: Path, kind: str) -> Path:
+    """Write a figure; the same one gives the same bytes."""
+    from matplotlib import rc_context
+
     image = io.BytesIO()
-    figure.savefig(image, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+    with rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(
+            image, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None
+        )
     write_atomically(path, image.getvalue())
     return path
 

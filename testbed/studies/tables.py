@@ -162,7 +162,10 @@ def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
         [one.name, one.verdict, one.expected, one.found, str(one.seeds or ""), one.source]
         for one in judged
     ]
-    return StudyTable("expectations", scale_note(study), (headings, rows), (headings, rows))
+    data = [[*row, study.scale] for row in rows]
+    return StudyTable(
+        "expectations", scale_note(study), (headings, rows), ([*headings, "scale"], data)
+    )
 
 
 def run_table(results: Results) -> StudyTable:

@@ -73,6 +73,9 @@ def test_everything_is_written_down(study: Study, runs: Path) -> None:
     }
     assert all(path.parent == runs / "rates" and path.stat().st_size for path in report.files)
     assert (runs / "rates/report.md").read_text() == report.text
+    before = {path: path.read_bytes() for path in report.files}
+    report_study(study, runs=runs)
+    assert {path: path.read_bytes() for path in report.files} == before
     with (runs / "rates/results.csv").open() as file:
         first = next(csv.DictReader(file))
     assert first["best_accuracy least"] == "0.6"
@@ -136,7 +139,7 @@ def test_every_table_of_a_scaled_study_says_so(
     said = "**SCALED**: every run is 0.5 times as long as in the study"
     for table in report.tables[:-1]:
         assert said in table.markdown()
-    for name in ("results", "runs"):
+    for name in ("expectations", "results", "runs"):
         with (report.folder / f"{name}.csv").open() as file:
             assert next(csv.DictReader(file))["scale"] == "0.5"
 
