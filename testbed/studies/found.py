@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -57,16 +59,18 @@ def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
         if not (path / "run.json").is_file():
             continue
         with suppress(TestbedError, OSError):  # damaged, or another version's: no run of ours
-            own = [file for file in (path / "custom").glob("*.py") if file.is_file()]
-            scenario = load(path / "scenario.yaml", custom_files=path / "custom")
-            known_as = identity(scenario, own)
-            found = examine(path)
+            known_as, found = _identity_of(path), examine(path)
             before = by_identity.get(known_as)
             if before is None or order.index(found.condition) > order.index(before.condition):
                 by_identity[known_as] = found
     return {
         run: by_identity[one] for run in study.runs for one in run.identities if one in by_identity
     }
+
+
+def _identity_of(path: Path) -> str:
+    own = [file for file in (path / "custom").glob("*.py") if file.is_file()]
+    return identity(load(path / "scenario.yaml", custom_files=path / "custom"), own)
 
 
 def examine(path: Path) -> FoundRun:
@@ -87,27 +91,32 @@ def examine(path: Path) -> FoundRun:
     return FoundRun(path, "invalid", " ".join(verdict["reasons"]))
 
 
-def begin_anew(run: StudyRun, runs: Path, broken: FoundRun | None, registry: Registry) -> str:
-    """Remove what is left of a run that was broken off; returns the name for the new one.
+def begin_anew(run: StudyRun, runs: Path, registry: Registry) -> str:
+    """Remove what a sweep has left of a run that was broken off; returns the name for the new one.
+
+    What has another name was made by somebody else, and what is of another scenario is another
+    run: both are kept.
 
     Raises:
-        TestbedError: its containers cannot be removed.
+        TestbedError: its containers cannot be removed, or there is no name left.
     """
-    if broken is not None:
-        _remove(broken.path, registry)
-        return broken.path.name
-    path = runs / run.base_name
-    if _was_never_begun(path):
-        _remove(path, registry)
-    if not os.path.lexists(path):
-        return run.base_name
-    return f"{run.base_name[:51].rstrip('-')}-{run.identity[:8]}"  # another scenario's, kept
+    for name in (run.base_name, f"{run.base_name[:51].rstrip('-')}-{run.identity[:8]}"):
+        path = runs / name
+        if _was_never_begun(path) or _was_broken_off(path, run):
+            _remove(path, registry)
+        if not os.path.lexists(path):
+            return name
+    raise TestbedError(f"{path} is in the way of a run.", hint="Move it elsewhere.")
+
+
+def _was_broken_off(path: Path, run: StudyRun) -> bool:
+    try:
+        return _identity_of(path) in run.identities and examine(path).condition == "broken off"
+    except TestbedError:  # no run, or one that nobody can read
+        return False
 
 
 def _remove(path: Path, registry: Registry) -> None:
-    import shutil
-    import time
-
     from testbed.run.down import end_runs
     from testbed.run.runtime import runtime_of
 

@@ -106,7 +106,7 @@ def sweep(
         missing = [run for run in study.runs if run not in found or not _has_ended(found[run])]
         there = len(study.runs) - len(missing)
         tell(f"{study.name}: {len(study.runs)} runs, {there} there already")
-        crew = Crew(runs, found, environment, home, tuple(argv), tell, total=len(missing))
+        crew = Crew(runs, environment, home, tuple(argv), tell, total=len(missing))
         crew.carry_out([run for run in missing if run.scenario.simulated], jobs=jobs)
         crew.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
         now = {run: one for run, one in find_runs(study, runs).items() if _has_ended(one)}
@@ -155,7 +155,6 @@ class Crew:
 
     Attributes:
         runs: the folder of runs.
-        found: what was there before; what was broken off is removed when its run begins.
         environment: of this process.
         home: the user's home.
         argv: for the record of each run.
@@ -165,7 +164,6 @@ class Crew:
     """
 
     runs: Path
-    found: Found
     environment: Mapping[str, str]
     home: Path
     argv: tuple[str, ...]
@@ -196,7 +194,7 @@ class Crew:
         self._begun += 1
         registry = Registry.of_user(self.environment, self.home)
         try:
-            name = begin_anew(run, self.runs, self.found.get(run), registry)
+            name = begin_anew(run, self.runs, registry)
         except TestbedError as error:
             self._fail(run, run.base_name, Failure(str(error), error.exit_code))
             return

@@ -112,10 +112,17 @@ def test_what_was_broken_off_is_removed_and_its_name_taken_again(
     run = study.runs[0]
     folder = write_run(run, runs, [0.5], state="interrupted")
     registry.add(folder.path)
-    found = find_runs(study, runs)[run]
-    assert begin_anew(run, runs, found, registry) == run.base_name
+    assert begin_anew(run, runs, registry) == run.base_name
     assert not folder.path.exists()
     assert registry.runs() == []
+
+
+def test_what_somebody_else_has_broken_off_is_kept(
+    study: Study, runs: Path, registry: Registry, write_run: WriteRun
+) -> None:
+    folder = write_run(study.runs[0], runs, [0.5], state="failed", name="by-hand")
+    assert begin_anew(study.runs[0], runs, registry) == study.runs[0].base_name
+    assert folder.state().state == "failed"
 
 
 def test_what_was_killed_before_it_was_a_run_is_removed(
@@ -125,7 +132,7 @@ def test_what_was_killed_before_it_was_a_run_is_removed(
     left = runs / run.base_name
     (left / "updates").mkdir(parents=True)
     (left / ".scenario.yaml.17.tmp").touch()
-    assert begin_anew(run, runs, None, registry) == run.base_name
+    assert begin_anew(run, runs, registry) == run.base_name
     assert not left.exists()
 
 
@@ -134,7 +141,7 @@ def test_the_run_of_another_scenario_keeps_its_name(
 ) -> None:
     first, second = study.runs[:2]
     folder = write_run(second, runs, [0.5], name=first.base_name)
-    name = begin_anew(first, runs, None, registry)
+    name = begin_anew(first, runs, registry)
     assert name == f"{first.base_name}-{first.identity[:8]}"
     assert folder.state().state == "finished"
 
@@ -145,7 +152,7 @@ def test_a_folder_that_is_none_of_ours_is_left_alone(
     mine = runs / study.runs[0].base_name
     mine.mkdir(parents=True)
     (mine / "thesis.tex").touch()
-    assert begin_anew(study.runs[0], runs, None, registry) != mine.name
+    assert begin_anew(study.runs[0], runs, registry) != mine.name
     assert (mine / "thesis.tex").exists()
 
 
