@@ -17,19 +17,25 @@ VENV ?= .venv
 RUNS ?= runs
 SCENARIO ?= scenarios/quickstart.yaml
 RUN ?=
+# Of a study: how long its runs are, as a factor, and how many go on side by side (one a CPU).
+SCALE ?= 1
+JOBS ?=
 # PyTorch's builds without CUDA; empty: always the index that pip uses for everything else.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 SCHEMA := scenarios/schema.json
+STUDY_SCHEMA := scenarios/study-schema.json
 python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak waiting-law leap
+	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak leap
 
 help: ## list these commands
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
 		while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
+	printf '  make %-13s %s\n' $(foreach study,$(STUDIES),$(study) "run and report the study in scenarios/$(study)/")
+	echo "  make STUDY-NAME    of a study: only its file, figure, table or level of that name"
 
 setup: $(VENV)/.installed-dev ## make the environment with everything development needs
 
@@ -100,13 +106,16 @@ protos: setup ## generate the gRPC messages anew from protos/
 protos-check: setup
 	@$(python) protos/generate.py --check
 
-schema: $(VENV)/.installed ## write the JSON schema of scenarios anew
+schema: $(VENV)/.installed ## write the JSON schemas of scenarios and studies anew
 	@$(python) -m testbed schema > $(SCHEMA).new
 	mv $(SCHEMA).new $(SCHEMA)
+	$(python) -m testbed schema study > $(STUDY_SCHEMA).new
+	mv $(STUDY_SCHEMA).new $(STUDY_SCHEMA)
 
 schema-check: $(VENV)/.installed
-	@if ! diff $(SCHEMA) <($(python) -m testbed schema); then
-		echo "$(SCHEMA) is not that of the code. Try: make schema" >&2
+	@if ! diff $(SCHEMA) <($(python) -m testbed schema) ||
+		! diff $(STUDY_SCHEMA) <($(python) -m testbed schema study); then
+		echo "$(SCHEMA) or $(STUDY_SCHEMA) is not that of the code. Try: make schema" >&2
 		exit 1
 	fi
 
@@ -124,12 +133,35 @@ bench: setup ## how fast runs, gradients and parts are on this machine: ten minu
 bench-flower: setup ## the same training in Flower's simulation engine, installed into the cache
 	@$(python) tests/bench/flower.py
 
-# Hours of two CPUs; what has ended is not run again. `docs/waiting-law.md` shows the table.
-waiting-law: $(VENV)/.installed ## the paper's size under three laws of the waiting time, simulated
-	@$(python) scenarios/adacomp/waiting_law.py $(RUNS)/waiting-law
-	$(python) scenarios/adacomp/waiting_law.py $(RUNS)/waiting-law --table
-	$(python) scenarios/adacomp/waiting_curves.py $(RUNS)/waiting-law $(RUNS)/waiting-law/curves.png
-	echo "curves: $(RUNS)/waiting-law/curves.png"
+# ---- studies -----------------------------------------------------------------------------------
+
+# `make NAME` runs and reports all studies in scenarios/NAME/; `make NAME-FIG` only FIG.yaml there or,
+# where there is no such file, the figure, table or level FIG of study.yaml. What has ended is not run
+# again: docs/studies.md.
+STUDY_FILES := $(shell grep -ls '^scenario:' scenarios/*/*.yaml)
+STUDIES := $(sort $(patsubst scenarios/%/,%,$(dir $(STUDY_FILES))))
+
+.PHONY: $(STUDIES)
+$(STUDIES): $(VENV)/.installed
+	@for study in $(filter scenarios/$@/%,$(STUDY_FILES)); do
+		$(call run-study,$$study,)
+	done
+
+define part-of-study
+$(1)-%: $(VENV)/.installed
+	@if [ -e scenarios/$(1)/$$*.yaml ]; then
+		$$(call run-study,scenarios/$(1)/$$*.yaml,)
+	else
+		$$(call run-study,scenarios/$(1)/study.yaml,--only $$*)
+	fi
+endef
+$(foreach study,$(STUDIES),$(eval $(call part-of-study,$(study))))
+
+# An invalid run (6) is kept, and no reason to report nothing.
+define run-study
+$(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS),--jobs $(JOBS)) || [ $$? = 6 ]
+$(python) -m testbed report $(1) $(2) --runs $(RUNS) --scale $(SCALE)
+endef
 
 # ASGD under normal waits, up to its leap at update 100,000 and evaluated often: minutes of two CPUs.
 LEAP := --set "algorithm={asgd: {learning_rate: 0.1}}" --set "workers.think.law=normal(1,0.1)" \

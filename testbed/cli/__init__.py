@@ -22,14 +22,15 @@ VERBS = {
     "net": "Show, measure and change the links of a run that goes on.",
     "logs": "Show what nodes printed.",
     "exec": "Run a command in a node.",
-    "report": "Summarise a run and draw its figures.",
+    "sweep": "Run what a study needs and is not there yet.",
+    "report": "Summarise a run, several side by side, or a study; draw the figures.",
     "compare": "Say how far two runs are apart.",
     "doctor": "Examine this host: has it what a run needs?",
     "image": "Build, check and remove the image that Docker runs nodes in.",
-    "validate": "Check scenario files.",
+    "validate": "Check scenarios and studies.",
     "check": "Try whether an algorithm of one's own keeps its contract.",
     "plan": "Show what a scenario would start, without starting it.",
-    "schema": "Print the JSON schema of scenarios.",
+    "schema": "Print the JSON schema of scenarios, or of studies.",
     "completion": "Print the completion script of a shell.",
 }
 """Each verb and its line in ``testbed --help``, so that the help imports none of them."""

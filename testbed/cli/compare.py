@@ -10,7 +10,10 @@ import click
 from testbed.cli.options import runs_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from testbed.reports.compare import Difference
+    from testbed.reports.frames import Run
 
 DIFFERENT = 9
 
@@ -26,10 +29,26 @@ DIFFERENT = 9
     metavar="SHARE",
     help="How far apart each measure may be.",
 )
+@click.option(
+    "--accuracy",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    metavar="SHARE",
+    help="Also compare what it took to reach this top-1 accuracy, such as 0.9.",
+)
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(first: str, second: str, tolerance: float, runs: Path, as_json: bool) -> int:
+def command(
+    first: str,
+    second: str,
+    tolerance: float,
+    accuracy: float | None,
+    runs: Path,
+    as_json: bool,
+) -> int:
     """Compare the runs FIRST and SECOND, such as a live and a simulated run of one scenario.
+
+    Says first what differs between their scenarios. An accuracy is compared by its difference, an
+    amount by the share of the larger.
 
     Exits with 9 if a measure differs by more than the tolerance.
     """
@@ -38,31 +57,59 @@ def command(first: str, second: str, tolerance: float, runs: Path, as_json: bool
     from dataclasses import asdict
 
     from testbed.errors import NodeError
-    from testbed.reports.compare import compare
+    from testbed.events.entry import plain
+    from testbed.reports.compare import compare, scenario_differences
     from testbed.reports.frames import Run
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())
     pair = [Run(find_run(text, runs=runs, registry=registry).path) for text in (first, second)]
-    differences = compare(*pair)
+    differences = compare(*pair, accuracy=accuracy)
     if not differences:
         raise NodeError("there is nothing to compare: one of the runs has not applied any update.")
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in differences], indent=2))
+        found = {
+            "scenario": scenario_differences(pair),
+            "measures": [asdict(one) for one in differences],
+        }
+        click.echo(json.dumps(plain(found), indent=2))
     else:
+        print_scenarios(pair)
         _print(differences, [run.name for run in pair], tolerance=tolerance)
     return DIFFERENT if any(one.ratio > tolerance for one in differences) else 0
 
 
+def print_scenarios(runs: Sequence[Run]) -> None:
+    """What differs between the scenarios of runs."""
+    from rich import box
+
+    from testbed.cli.console import Console, Table
+    from testbed.reports.compare import scenario_differences
+
+    differences = scenario_differences(runs)
+    if not differences:
+        click.echo("The scenarios are the same.")
+        return
+    table = Table("the scenarios differ in", *(run.name for run in runs), box=box.SIMPLE_HEAD)
+    for path, values in differences.items():
+        table.add_row(path, *("-" if value is None else str(value) for value in values))
+    Console().print(table)
+
+
 def _print(differences: list[Difference], names: list[str], *, tolerance: float) -> None:
     from rich import box
-    from rich.table import Table
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     table = Table("measure", *names, "difference", box=box.SIMPLE_HEAD)
     for one in differences:
-        values = ["" if value is None else f"{value:,.5g}" for value in (one.first, one.second)]
+        values = [_shown(value) for value in (one.first, one.second)]
         mark = "  beyond the tolerance" if one.ratio > tolerance else ""
         table.add_row(one.measure, *values, f"{one.ratio:.2%}{mark}")
     Console().print(table)
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "never" if value == float("inf") else f"{value:,.5g}"

@@ -37,6 +37,14 @@ settings_option = click.option(
     "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+scale_option = click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1000),
+    default=1.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="Make the runs of a study so many times as long, and evaluate them in proportion.",
+)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
 

@@ -83,9 +83,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
 
 
 def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
-    from rich.table import Table
-
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     table = Table(
         *("class", "workers", "a step", "up", "down"), title=f"{scenario.name}, SIMULATED"
@@ -153,9 +151,8 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
-    from rich.table import Table
 
-    from testbed.cli.console import Console, span
+    from testbed.cli.console import Console, Table, span
     from testbed.network.qdiscs import describe, qdiscs_of
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
@@ -174,10 +171,9 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
 
 def _print_requests(scenario: Scenario, made: Plan, requests: tuple[Request, ...]) -> None:
     """What is sent for the first node of each class, and to start the agent, word by word."""
-    from rich.table import Table
     from rich.text import Text
 
-    from testbed.cli.console import Console
+    from testbed.cli.console import Console, Table
 
     if not requests:
         click.echo(f"runtime {scenario.runtime.name}: `testbed up` settles it")

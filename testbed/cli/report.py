@@ -1,4 +1,4 @@
-"""``testbed report``: what came out of a run."""
+"""``testbed report``: what came out of a run, of several side by side, or of a study."""
 
 from __future__ import annotations
 
@@ -7,35 +7,106 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import runs_option
+from testbed.cli.options import runs_option, scale_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from testbed.cli.live import LiveDisplay
     from testbed.reports.remake import Report
 
 
 @click.command("report")
-@click.argument("run")
+@click.argument("what", nargs=-1, required=True, metavar="RUN... | STUDY")
 @runs_option
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead.")
-def command(run: str, runs: Path, as_json: bool) -> None:
+@click.option("--only", metavar="NAME", help="Of a study: one figure or table, or one level.")
+@scale_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
+def command(
+    what: tuple[str, ...], runs: Path, only: str | None, scale: float, as_json: bool
+) -> None:
     """Print the summary of RUN (a name or a path) and draw its figure again.
 
-    A run whose controller died is completed from what its parameter server wrote itself.
+    A run whose controller died is completed from what its parameter server wrote itself. Several
+    runs are put side by side. Of a STUDY (its file) all figures, tables and verdicts are made from
+    the runs that are there, printed, and written to the folder of its results.
     """
+    import os
+
+    from testbed.telemetry.registry import Registry, find_run
+
+    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
+        _report_study(Path(what[0]), runs, only=only, scale=scale, as_json=as_json)
+        return
+    if only is not None or scale != 1:
+        raise click.UsageError("--only and --scale are for the file of a study.")
+    registry = Registry.of_user(os.environ, Path.home())
+    folders = [find_run(name, runs=runs, registry=registry).path for name in what]
+    if len(folders) == 1:
+        _report_run(folders[0], as_json=as_json)
+    else:
+        _report_runs(folders, as_json=as_json)
+
+
+def _report_run(folder: Path, *, as_json: bool) -> None:
     import json
     import os
 
     from testbed.reports.remake import remake
-    from testbed.telemetry.registry import Registry, find_run
 
-    registry = Registry.of_user(os.environ, Path.home())
-    folder = find_run(run, runs=runs, registry=registry)
-    report = remake(folder.path, write=os.access(folder.path, os.W_OK))
+    report = remake(folder, write=os.access(folder, os.W_OK))
     if as_json:
         click.echo(json.dumps(report.summary, indent=2))
     else:
-        print_report(report, folder=folder.path)
+        print_report(report, folder=folder)
+
+
+def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
+    import json
+
+    from rich import box
+
+    from testbed.cli.compare import print_scenarios
+    from testbed.cli.console import Console, Table
+    from testbed.events.entry import plain
+    from testbed.reports.compare import scenario_differences
+    from testbed.reports.frames import Run
+    from testbed.reports.run_measure import SIDE_BY_SIDE
+
+    runs = [Run(folder) for folder in folders]
+    values = {measure: [measure.of(run) for run in runs] for measure in SIDE_BY_SIDE}
+    if as_json:
+        found = {
+            "runs": [run.summary for run in runs],
+            "scenario": scenario_differences(runs),
+            "measures": {str(measure): numbers for measure, numbers in values.items()},
+        }
+        click.echo(json.dumps(plain(found), indent=2))
+        return
+    print_scenarios(runs)
+    table = Table("", *(run.name for run in runs), box=box.SIMPLE_HEAD)
+    table.add_row("state", *(run.state.state for run in runs))
+    valid = [run.summary["verdict"]["valid"] for run in runs]
+    table.add_row("verdict", *("valid" if one else "NOT VALID" for one in valid))
+    for measure, numbers in values.items():
+        table.add_row(measure.title, *map(measure.show, numbers))
+    Console().print(table)
+
+
+def _report_study(file: Path, runs: Path, *, only: str | None, scale: float, as_json: bool) -> None:
+    import json
+
+    from testbed.studies import load_study
+    from testbed.studies.report import report_study
+
+    report = report_study(load_study(file, scale=scale), runs=runs, part=only)
+    if as_json:
+        click.echo(json.dumps(report.as_dict(), indent=2))
+        return
+    click.echo(report.text)
+    for path in report.files:
+        click.echo(f"wrote {path}")
+    click.echo(f"folder: {report.folder}")
 
 
 def conclude(folder: Path, display: LiveDisplay) -> Report:

@@ -1,4 +1,4 @@
-"""``testbed validate``: checks scenario files."""
+"""``testbed validate``: checks the files of scenarios and studies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.cli.options import print_json
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print a list with an entry per file.")
 def command(files: tuple[str, ...], as_json: bool) -> int:
-    """Check scenario files, and name everything that is wrong with them.
+    """Check files of scenarios and studies, and name everything that is wrong with them.
 
     The exit code is 2 if a file is wrong.
     """
@@ -33,9 +33,14 @@ def _check(file: str) -> dict[str, Any]:
     from testbed.errors import ScenarioError
     from testbed.scenario import load
     from testbed.scenario.source import display_name
+    from testbed.studies import is_study, load_study
 
     shown = display_name(Path(file))
     try:
+        if is_study(file):
+            study = load_study(file)
+            numbers = {"cases": len(study.cases), "runs": len(study.runs)}
+            return {"file": shown, "ok": True, "name": study.name, **numbers}
         scenario = load(file)
     except ScenarioError as error:
         problems = [{**asdict(problem), "message": str(problem)} for problem in error.problems]
@@ -54,6 +59,10 @@ def _show(result: dict[str, Any]) -> None:
     if not result["ok"]:
         for problem in result["problems"]:
             click.echo(problem["message"], err=True)
+        return
+    if "runs" in result:
+        counts = f"a study of {result['cases']:,} cases, {result['runs']:,} runs"
+        click.echo(f"ok  {result['file']}: {result['name']}, {counts}")
         return
     updates = result["updates"]
     length = "no limit of updates" if updates is None else f"{updates} updates"

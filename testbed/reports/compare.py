@@ -1,16 +1,20 @@
-"""Two runs of one scenario side by side, such as a live and a simulated one: how far apart?
+"""Runs side by side, such as a live and a simulated one: what differs, and how far apart are they?
 
 Each measure is compared in a way that suits it: amounts and means by their relative difference,
-shares and distributions by the share of updates that would have to change.
+accuracies by their difference, shares and distributions by the share of updates that would have to
+change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import inf, isfinite, isnan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from testbed.reports.run_measure import Measure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +28,8 @@ class Difference:
 
     Attributes:
         measure: what is compared, with its unit.
-        first: in the first run; None for a distribution.
-        second: in the second run; None likewise.
+        first: in the first run; None for a distribution, infinity for what was never reached.
+        second: in the second run; likewise.
         ratio: how far apart, as a share: 0 if equal.
     """
 
@@ -35,12 +39,68 @@ class Difference:
     ratio: float
 
 
-def compare(first: Run, second: Run) -> list[Difference]:
-    """What two runs measured of the same things; empty if either applied no update."""
+LEARNT = ("final_accuracy", "best_accuracy", "final_loss", "ingress", "egress")
+
+
+def compare(first: Run, second: Run, *, accuracy: float | None = None) -> list[Difference]:
+    """What two runs measured of the same things; empty if either applied no update.
+
+    Args:
+        first: a run.
+        second: another.
+        accuracy: one whose first evaluation is looked for in both; None for none.
+    """
     one, other = first.updates, second.updates
     if not len(one) or not len(other):
         return []
-    return [*_means(one, other), *_classes(one, other), *_staleness(one, other), *_pace(one, other)]
+    return [
+        *_learnt(first, second, accuracy),
+        *_means(one, other),
+        *_classes(one, other),
+        *_staleness(one, other),
+        *_pace(one, other),
+    ]
+
+
+def scenario_differences(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
+    """What differs between the scenarios of runs: by dotted path, the value in each or None."""
+    flat = [
+        dict(_flattened(run.scenario.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        for run in runs
+    ]
+    paths = list(dict.fromkeys(path for one in flat for path in one))
+    found = {path: tuple(one.get(path) for one in flat) for path in paths if path != "name"}
+    return {path: values for path, values in found.items() if len(set(map(repr, values))) > 1}
+
+
+def _flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _flattened(inner, f"{path}.{key}" if path else key)
+
+
+def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Difference]:
+    """How well and at what price the two have learnt; what neither measured is left out."""
+    measures = [Measure(name) for name in LEARNT]
+    if accuracy is not None:
+        measures += [Measure(name, accuracy) for name in ("updates_to", "ingress_to", "time_to")]
+    for measure in measures:
+        one, other = measure.of(first), measure.of(second)
+        if isnan(one) and isnan(other):
+            continue
+        if measure.is_share and isfinite(one) and isfinite(other):
+            yield Difference(measure.title, one, other, abs(one - other))
+        elif isfinite(one) and isfinite(other):
+            yield _relative(measure.title, one, other)
+        else:
+            first_shown, second_shown = (
+                None if isnan(one) else one,
+                None if isnan(other) else other,
+            )
+            apart = 0.0 if one == other == inf else 1.0
+            yield Difference(measure.title, first_shown, second_shown, apart)
 
 
 def _means(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from pydantic import BaseModel
+
 from testbed.scenario.document import ASIDE
 from testbed.scenario.schema import Scenario
 
@@ -16,10 +18,12 @@ IDENTITY = "urn:edge-testbed:scenario:1"
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
     """The schema, each key described by what its class's docstring says under ``Attributes``."""
-    schema = Scenario.model_json_schema(by_alias=True)
+    schema = document.model_json_schema(by_alias=True)
     _describe(schema)
+    if document is not Scenario:
+        return {"$schema": DIALECT, **schema}
     _add_extends(schema)
     schema["patternProperties"] = {f"^{ASIDE}": {"description": "Your own: a place for anchors."}}
     return {"$schema": DIALECT, "$id": IDENTITY, **schema}

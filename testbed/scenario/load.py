@@ -74,8 +74,33 @@ def load_text(
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
+    return load_document(
+        parse_document(text, file),
+        file=file,
+        locate=locate,
+        overrides=overrides,
+        own_code=own_code,
+    )
+
+
+def load_document(
+    document: Document,
+    *,
+    file: str,
+    locate: Callable[[str], Path] | None = None,
+    overrides: Sequence[Override] = (),
+    own_code: bool = False,
+) -> Scenario:
+    """Check a scenario that was read already, also one that stands inside another document.
+
+    Args and errors are those of ``load_text``.
+    """
+    if isinstance(document.data, dict) and "scenario" in document.data:
+        hint = f"A study is run by `testbed sweep {file}`"
+        line = document.origin(("scenario",)).line
+        raise ScenarioError([Problem(file, line, "scenario", "a study", "a scenario", hint)])
     root = Place(Scenario)
-    document = extend(parse_document(text, file), root, locate)
+    document = extend(document, root, locate)
     for override in overrides:
         document = override.apply(document, root)
     scenario, errors = _validate(document)

@@ -19,14 +19,16 @@ class Override:
     """One value to be set.
 
     Attributes:
-        option: what the user typed, for messages.
+        option: what the user typed, or the file that it stands in, for messages.
         keys: the dotted path, cut at its dots.
         value: plain data.
+        line: where in a file it stands; 0 for an option of the command line.
     """
 
     option: str
     keys: tuple[str, ...]
     value: Any
+    line: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Override:
@@ -81,10 +83,10 @@ class Override:
             if not isinstance(around, dict | None):
                 expected = f"a mapping, to set `{key}` in it"
                 raise ScenarioError(
-                    [Problem(self.option, 0, dotted(path), display(around), expected)]
+                    [Problem(self.option, self.line, dotted(path), display(around), expected)]
                 )
             place = place.enter(key) if place is not None else None
-        return document.replace(self.keys, self.value, Origin(self.option, 0))
+        return document.replace(self.keys, self.value, Origin(self.option, self.line))
 
 
 def _keys(path: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import gc
 import mmap
 import multiprocessing
+import signal
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import Reply
 from testbed.errors import NodeError, TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.host import syscalls
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation import messages
@@ -211,7 +213,11 @@ class Pool:
 
 
 def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
-    """The life of a process of the pool; an error goes out in place of an answer."""
+    """The life of a process of the pool, which ends with the one that made it.
+
+    An error goes out in place of an answer.
+    """
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         _answer(pipe, build, number, rows, workers)
     except TestbedError as error:

@@ -40,6 +40,10 @@ class Registry:
         if not link.is_symlink():
             link.symlink_to(run.absolute(), target_is_directory=True)
 
+    def remove(self, run: Path) -> None:
+        """Forget a run folder; one that is not known is none the worse."""
+        self._link(run).unlink(missing_ok=True)
+
     def runs(self) -> list[Path]:
         """The run folders that are still there, by name."""
         if not self.folder.is_dir():

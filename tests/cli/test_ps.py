@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from testbed.cli import main
+from testbed.cli.console import Console, Table
 from testbed.events.kinds import State
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
@@ -129,3 +131,23 @@ def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
         "/testbed/runs).",
         "  Did you mean good?",
     ]
+
+
+def test_no_name_is_cut_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    folder = make("a-name-of-a-run-that-is-as-long-as-a-name-of-a-run-may-be-60", "finished")
+    assert main(["ps", "--all"]) == 0
+    assert f"{folder.name}   finished" in capsys.readouterr().out
+
+
+def test_no_name_is_cut_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "a-name-of-a-run-that-is-as-long-as-a-name-of-a-run-may-be-60"
+    out = io.StringIO()
+    table = Table("run", "folder")
+    table.add_row(name, f"/somewhere/{name}")
+    Console(file=out, force_terminal=True, width=60, color_system=None).print(table)
+    cells = [line.split("│") for line in out.getvalue().splitlines() if "│" in line]
+    assert "".join(cell[1].strip() for cell in cells) == name
+    assert "".join(cell[2].strip() for cell in cells) == f"/somewhere/{name}"

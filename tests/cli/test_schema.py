@@ -6,8 +6,11 @@ import pytest
 
 from testbed.cli import main
 from testbed.scenario import json_schema
+from testbed.studies.schema import study_schema
 
 
 def test_it_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json_schema()
+    assert main(["schema", "study"]) == 0
+    assert json.loads(capsys.readouterr().out) == study_schema()

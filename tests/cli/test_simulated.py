@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -32,8 +33,13 @@ def test_two_runs_of_one_seed_do_not_differ_and_of_two_do(bed: Any, name: str) -
         seeded = ("--set", f"seed={seed}", "--set", "workers.think={mean: 50ms}")
         bed("up", bed.scenario, "--runtime", "simulated", "--name", run, *seeded)
     equal = json.loads(bed("compare", f"{name}-a", f"{name}-b", "--json").stdout)
-    assert {one["ratio"] for one in equal} == {0.0}
+    assert {one["ratio"] for one in equal["measures"]} == {0.0}
+    assert equal["scenario"] == {}
     bed("compare", f"{name}-a", f"{name}-c", "--tolerance", "0", status=9)
+    beside = bed("report", f"{name}-a", f"{name}-c").stdout
+    assert re.search(rf"the scenarios differ in +{name}-a +{name}-c", beside)
+    assert re.search(r"seed +1 +2", beside)
+    assert re.search(r"updates +60 +60", beside)
 
 
 @pytest.mark.parametrize("option", ["--detach", "--keep"])

@@ -13,6 +13,7 @@ import yaml
 from testbed import errors
 from testbed.cli import BROKEN_PIPE, INTERRUPTED, VERBS, compare, up, wait
 from testbed.scenario import load
+from testbed.studies import is_study, load_study
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("docs", "testbed", "tests", "scenarios", "protos")
@@ -66,14 +67,17 @@ def code(document: Path) -> str:
 
 
 def test_the_make_targets_in_documents_exist() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    studies = {file.parent.name for file in ROOT.glob("scenarios/*/*.yaml") if is_study(file)}
     named = {
         (str(document.relative_to(ROOT)), target)
         for document in DOCUMENTS
-        for target in re.findall(r"^(?:sudo )?make ([a-z-]+)", code(document), re.MULTILINE)
+        for target in re.findall(r"^(?:sudo )?make ([a-z0-9-]+)", code(document), re.MULTILINE)
     }
     assert ("README.md", "demo") in named
-    assert {one for one in named if one[1] not in targets} == set()
+    of_studies = tuple(f"{study}-" for study in studies)
+    unknown = {one for one in named if one[1] not in targets | studies}
+    assert {one for one in unknown if not one[1].startswith(of_studies)} == set()
 
 
 def test_the_scenario_in_the_readme_is_one(tmp_path: Path) -> None:
@@ -83,6 +87,14 @@ def test_the_scenario_in_the_readme_is_one(tmp_path: Path) -> None:
     file.write_text(text, encoding="utf-8")
     assert load(file).name == "first"
     assert len(text.splitlines()) == 10
+
+
+def test_the_study_in_the_documents_is_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "rates.yaml"
+    file.write_text(text.replace("scenarios/quick", f"{ROOT}/scenarios/quick"), encoding="utf-8")
+    assert len(load_study(file).runs) == 2 * 2 * 3
 
 
 def test_the_readme_lists_every_command() -> None:

@@ -66,6 +66,43 @@ def test_help_lists_the_commands() -> None:
     assert len(names) == len(set(names))
 
 
+def test_help_lists_targets_with_digits_and_the_studies(tree: Path) -> None:
+    with (tree / "Makefile").open("a") as file:
+        file.write("\nfig4: setup ## draw the fourth\n\t@true\n")
+    (tree / "scenarios/paper2").mkdir(parents=True)
+    (tree / "scenarios/paper2/study.yaml").write_text("name: one\nscenario: base.yaml\n")
+    (tree / "scenarios/paper2/base.yaml").write_text("name: base\n")
+    shown = make(tree, "help").stdout
+    assert "  make fig4          draw the fourth\n" in shown
+    assert "  make paper2        run and report the study in scenarios/paper2/\n" in shown
+
+
+STUDY = "-m testbed {} scenarios/{} --runs runs --scale {}"
+
+
+@pytest.mark.parametrize(
+    ("target", "scale", "calls"),
+    [
+        ("paper2", "1", ["paper2/fig3.yaml", "paper2/study.yaml"]),
+        ("paper2-fig3", "0.5", ["paper2/fig3.yaml"]),
+        ("paper2-fig4", "1", ["paper2/study.yaml --only fig4"]),
+    ],
+)
+def test_a_study_is_run_and_reported(tree: Path, target: str, scale: str, calls: list[str]) -> None:
+    """With stamps that are new, so that nothing is installed."""
+    command(tree / ".venv/bin/python", RECORDING)
+    for stamp in (".made", ".torch", ".installed"):
+        (tree / ".venv" / stamp).touch()
+    (tree / "scenarios/paper2").mkdir(parents=True)
+    for name in ("fig3", "study"):
+        (tree / f"scenarios/paper2/{name}.yaml").write_text("name: one\nscenario: base.yaml\n")
+    made = make(tree, target, f"SCALE={scale}", environment={"ANSWERS": "1"})
+    assert made.returncode == 0, made.stderr
+    called = (tree / "calls").read_text(encoding="utf-8").splitlines()
+    expected = [STUDY.format(verb, one, scale) for one in calls for verb in ("sweep", "report")]
+    assert called == expected
+
+
 def test_an_old_interpreter_is_refused(tree: Path) -> None:
     command(tree / "commands/python3.9", TOO_OLD)
     result = make(tree, "setup", "PYTHON=python3.9")

@@ -8,11 +8,36 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
-from testbed.reports.compare import compare
+from testbed.reports.compare import compare, scenario_differences
 from testbed.reports.frames import Run
+from testbed.scenario import load_text
+
+SCENARIO = """\
+name: one
+algorithm: {asgd: {learning_rate: 0.1}}
+model: digits-cnn
+dataset: digits
+workers: {count: 3}
+stop: {updates: 100}
+"""
 
 
-def run(**columns: list[Any]) -> Run:
+def evaluated(*top1: float, final: bool = True) -> pd.DataFrame:
+    """Evaluations every 10 updates and 5 emulated seconds; the last is that after the end."""
+    many = range(1, len(top1) + 1)
+    return pd.DataFrame(
+        {
+            "version": [10 * one for one in many],
+            "time_seconds": [5.0 * one for one in many],
+            "payload_up_bytes": [1000 * one for one in many],
+            "top1": top1,
+            "loss": [1 - one for one in top1],
+            "final": [False] * (len(top1) - 1) + [final],
+        }
+    )
+
+
+def run(evaluations: pd.DataFrame | None = None, **columns: list[Any]) -> Run:
     frame = pd.DataFrame(
         {
             "payload_up_bytes": [80, 80, 80, 80],
@@ -24,7 +49,8 @@ def run(**columns: list[Any]) -> Run:
             **columns,
         }
     )
-    return cast(Run, SimpleNamespace(updates=frame))
+    evaluations = evaluated(0.5, 0.8, 0.8) if evaluations is None else evaluations
+    return cast(Run, SimpleNamespace(updates=frame, evaluations=evaluations))
 
 
 def ratios(first: Run, second: Run) -> dict[str, float]:
@@ -34,7 +60,7 @@ def ratios(first: Run, second: Run) -> dict[str, float]:
 def test_equal_runs_do_not_differ() -> None:
     found = ratios(run(), run())
     assert set(found.values()) == {0.0}
-    assert len(found) == 9
+    assert len(found) == 9 + 5
 
 
 def test_means_by_their_relative_difference() -> None:
@@ -64,3 +90,48 @@ def test_pace_by_the_time_between_updates() -> None:
 def test_a_run_without_updates_cannot_be_compared() -> None:
     empty = cast(Run, SimpleNamespace(updates=run().updates.iloc[:0]))
     assert compare(run(), empty) == []
+
+
+def test_what_was_learnt_by_its_difference() -> None:
+    found = ratios(run(evaluated(0.5, 0.54)), run(evaluated(0.5, 0.89)))
+    assert found["final accuracy, all test images"] == pytest.approx(0.35)
+    assert found["best accuracy"] == 0.0  # of those during training
+    assert found["final loss, all test images"] == pytest.approx(0.35 / 0.46)
+
+
+def test_bytes_by_the_share_of_the_larger() -> None:
+    found = ratios(run(), run(payload_up_bytes=[80, 80, 80, 160]))
+    assert found["ingress"] == pytest.approx(80 / 400)
+    assert found["egress"] == 0.0
+
+
+def test_what_it_took_to_an_accuracy() -> None:
+    slow, fast = run(evaluated(0.5, 0.7, 0.9, 0.9)), run(evaluated(0.6, 0.9, 0.9, 0.9))
+    found = {one.measure: one for one in compare(slow, fast, accuracy=0.85)}
+    time = found["emulated time to 85 %"]
+    assert (time.first, time.second) == (15.0, 10.0)
+    assert time.ratio == pytest.approx(1 / 3)
+    never = {one.measure: one for one in compare(slow, fast, accuracy=0.99)}["updates to 99 %"]
+    assert (never.first, never.second, never.ratio) == (float("inf"), float("inf"), 0.0)
+    one_only = {one.measure: one for one in compare(slow, run(evaluated(0.5, 0.5)), accuracy=0.6)}
+    assert one_only["updates to 60 %"].ratio == 1.0
+
+
+def test_what_was_measured_in_one_run_only_is_as_far_apart_as_can_be() -> None:
+    found = ratios(run(evaluated(0.5, 0.5, final=False)), run())
+    assert found["final accuracy, all test images"] == 1.0
+
+
+def scenario(text: str) -> Run:
+    return cast(Run, SimpleNamespace(scenario=load_text(text)))
+
+
+def test_what_differs_between_scenarios_but_for_their_names() -> None:
+    other = SCENARIO.replace("name: one", "name: two").replace("0.1", "0.2")
+    assert scenario_differences([scenario(SCENARIO), scenario(SCENARIO)]) == {}
+    found = scenario_differences([scenario(SCENARIO), scenario(other)])
+    assert found == {"algorithm.learning_rate": (0.1, 0.2)}
+    comp = SCENARIO.replace("{asgd: {learning_rate: 0.1}}", "{comp-asgd: {ratio: 0.5}}")
+    found = scenario_differences([scenario(SCENARIO), scenario(comp), scenario(other)])
+    assert found["algorithm.name"] == ("asgd", "comp-asgd", "asgd")
+    assert found["algorithm.ratio"] == (None, 0.5, None)

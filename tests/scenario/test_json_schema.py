@@ -10,9 +10,11 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from testbed.scenario import json_schema, json_schema_text, load
+from testbed.studies import is_study, load_study, study_schema_text
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-SHIPPED = sorted(SCENARIOS.rglob("*.yaml"))
+SHIPPED = sorted(file for file in SCENARIOS.rglob("*.yaml") if not is_study(file))
+STUDIES = sorted(file for file in SCENARIOS.rglob("*.yaml") if is_study(file))
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,9 @@ def validator() -> Draft202012Validator:
 
 def test_the_committed_copy_is_what_the_code_says() -> None:
     committed = (SCENARIOS / "schema.json").read_text(encoding="utf-8")
-    assert committed == json_schema_text(), "run: testbed schema > scenarios/schema.json"
+    assert committed == json_schema_text(), "run: make schema"
+    committed = (SCENARIOS / "study-schema.json").read_text(encoding="utf-8")
+    assert committed == study_schema_text(), "run: make schema"
 
 
 def test_it_is_a_schema_and_describes_what_it_can() -> None:
@@ -47,6 +51,29 @@ def test_a_shipped_scenario_is_valid_and_tells_editors_its_schema(
     assert text.startswith(f"# yaml-language-server: $schema={where}\n")
     validator.validate(yaml.safe_load(text))
     load(file)
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: str(file.relative_to(SCENARIOS)))
+def test_a_shipped_study_is_valid_and_tells_editors_its_schema(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    where = relpath(SCENARIOS / "study-schema.json", file.parent)
+    assert text.startswith(f"# yaml-language-server: $schema={where}\n")
+    Draft202012Validator(json.loads(study_schema_text())).validate(yaml.safe_load(text))
+    load_study(file)
+
+
+def test_the_schema_of_studies_knows_scenarios_in_place(small: str) -> None:
+    schema = json.loads(study_schema_text())
+    Draft202012Validator.check_schema(schema)
+    assert all(key.get("description") for key in schema["properties"].values())
+    validator = Draft202012Validator(schema)
+    study = {"name": "inside", "scenario": yaml.safe_load(small), "seeds": [1, 2]}
+    validator.validate(study)
+    del study["scenario"]["algorithm"]  # the study may vary it
+    validator.validate({**study, "vary": {"algorithm": ["algorithm=asgd", "algorithm=bsp"]}})
+    study["scenario"]["workers"]["cuont"] = 3
+    assert not validator.is_valid(study)
+    assert not validator.is_valid({"name": "none", "vary": {}})
 
 
 def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) -> None:

@@ -1,0 +1,77 @@
+"""``testbed sweep``: runs a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.options import scale_option
+
+if TYPE_CHECKING:
+    from testbed.studies.sweep import Swept
+
+
+@click.command("sweep")
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    metavar="DIR",
+    help="Where runs are looked for and made.",
+)
+@click.option("--only", metavar="NAME", help="Only what a figure, a table or a level needs.")
+@scale_option
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="So many simulated runs side by side, at most one a CPU; by default one a CPU.",
+)
+def command(study: Path, runs: Path, only: str | None, scale: float, jobs: int | None) -> int:
+    """Run what STUDY needs and is not there yet.
+
+    A run is known by its resolved scenario: one that has come to its end is not repeated, one that
+    was broken off begins anew. Exits with 6 if a run is not valid; it is kept. A run that fails
+    does not keep the others from being run; the exit status is then that of the first.
+    """
+    import os
+    import sys
+
+    from testbed.cli.host import require_linux
+    from testbed.studies import load_study
+    from testbed.studies.sweep import sweep
+
+    require_linux("sweep")
+    whole = load_study(study, scale=scale)
+    swept = sweep(
+        whole.only(only) if only else whole,
+        runs=runs,
+        environment=os.environ,
+        home=Path.home(),
+        jobs=jobs,
+        argv=tuple(sys.argv),
+        tell=click.echo,
+    )
+    return _conclude(swept, study, scale)
+
+
+def _conclude(swept: Swept, file: Path, scale: float) -> int:
+    """Say what there is now; returns the exit status."""
+    from testbed.cli.up import INVALID
+
+    there, all_runs = len(swept.found), len(swept.study.runs)
+    click.echo(f"{there} of {all_runs} runs are there, {len(swept.invalid)} of them not valid")
+    if there:
+        scaled = "" if scale == 1 else f" --scale {scale:g}"
+        click.echo(
+            f"  testbed report {file} --runs {swept.runs}{scaled}    makes tables and figures"
+        )
+    for run, failure in swept.failed.items():
+        click.echo(f"{run.base_name}: {failure.message}", err=True)
+    if swept.failed:
+        return next(iter(swept.failed.values())).exit_code
+    return INVALID if swept.invalid else 0

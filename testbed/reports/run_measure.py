@@ -1,0 +1,160 @@
+"""One number of a run, as a study, a table or a comparison names it: ``updates_to(0.97,10)``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf, isfinite, isinf, nan
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from testbed.errors import Unfit
+from testbed.reports.measures import final, moving_average
+from testbed.reports.table import NOTHING, describe_bytes
+from testbed.values.written import Written
+
+if TYPE_CHECKING:
+    from testbed.reports.frames import Run
+
+Whole = Callable[["Run"], float | None]
+
+_WHOLE_RUN: Mapping[str, Whole] = {
+    "final_accuracy": lambda run: final(run.evaluations, "top1"),
+    "final_loss": lambda run: final(run.evaluations, "loss"),
+    "updates": lambda run: len(run.updates),
+    "ingress": lambda run: run.updates["payload_up_bytes"].sum(),
+    "egress": lambda run: run.updates["payload_down_bytes"].sum(),
+    "time": lambda run: run.updates["time_seconds"].max(),
+    "staleness": lambda run: run.updates["staleness"].mean(),
+    "damping": lambda run: (1 / run.updates["staleness"].clip(lower=1)).mean(),
+}
+_BEST = ("best_accuracy", "lowest_loss")
+_COLUMNS = {
+    "updates_to": "version",
+    "ingress_to": "payload_up_bytes",
+    "time_to": "time_seconds",
+}
+"""What is read where an accuracy is first reached."""
+
+_WORDS = {
+    "final_accuracy": "final accuracy, all test images",
+    "final_loss": "final loss, all test images",
+    "ingress": "ingress",
+    "egress": "egress",
+    "time": "emulated time",
+    "damping": "mean of 1/max(1, staleness)",
+    "staleness": "mean staleness",
+    "best_accuracy": "best accuracy",
+    "lowest_loss": "lowest loss",
+    "updates_to": "updates to",
+    "ingress_to": "ingress to",
+    "time_to": "emulated time to",
+}
+_NUMBER = r"\s*[0-9]*\.?[0-9]+\s*"
+_MEASURE = re.compile(
+    rf"\s*(?:({'|'.join(_WHOLE_RUN)})"
+    rf"|({'|'.join(_BEST)})(?:\((\s*[0-9]+\s*)\))?"
+    rf"|({'|'.join(_COLUMNS)})\(({_NUMBER})(?:,(\s*[0-9]+\s*))?\))\s*"
+)
+
+
+@dataclass(frozen=True)
+class Measure(Written):
+    """One number of a run.
+
+    Attributes:
+        name: what is measured.
+        accuracy: of ``updates_to``, ``ingress_to`` and ``time_to``: the top-1 share to be reached.
+        window: so many evaluations in a row are averaged before they are looked at.
+    """
+
+    WANTED: ClassVar[str] = (
+        f"a measure: {', '.join((*_WHOLE_RUN, *_BEST))}, best_accuracy(10), "
+        "updates_to(0.9), ingress_to(0.9) or time_to(0.9), updates_to(0.9,10)"
+    )
+    PATTERN: ClassVar[str] = f"^{_MEASURE.pattern}$"
+    DESCRIPTION: ClassVar[str] = f"One number of a run: {WANTED.removeprefix('a measure: ')}."
+
+    name: str
+    accuracy: float | None = None
+    window: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a measure.
+
+        Raises:
+            Unfit: there is no such measure, or an argument is none.
+        """
+        found = _MEASURE.fullmatch(text)
+        if found is None:
+            raise Unfit(shortened(text), cls.WANTED)
+        whole, best, best_window, to, accuracy, window = found.groups()
+        if accuracy is not None and not 0 < float(accuracy) <= 1:
+            raise Unfit(shortened(text), "an accuracy above 0 and at most 1, like updates_to(0.9)")
+        count = int(best_window or window or 1)
+        if not 1 <= count <= 1000:
+            raise Unfit(shortened(text), "1 to 1,000 evaluations to average")
+        return cls(whole or best or to, None if accuracy is None else float(accuracy), count)
+
+    def __str__(self) -> str:
+        parts = [] if self.accuracy is None else [f"{self.accuracy:g}"]
+        if self.window > 1:
+            parts.append(str(self.window))
+        return f"{self.name}({','.join(parts)})" if parts else self.name
+
+    @property
+    def title(self) -> str:
+        """What a column of it is headed with."""
+        words = _WORDS.get(self.name, self.name)
+        reached = "" if self.accuracy is None else f" {100 * self.accuracy:g} %"
+        averaged = f", mean of {self.window}" if self.window > 1 else ""
+        return f"{words}{reached}{averaged}"
+
+    def of(self, run: Run) -> float:
+        """The number; NaN where nothing was measured, infinity for what was never reached."""
+        if self.name in _WHOLE_RUN:
+            value = _WHOLE_RUN[self.name](run)
+            return nan if value is None else float(value)
+        during = run.evaluations[~run.evaluations["final"]]
+        if during.empty:
+            return nan
+        if self.name == "lowest_loss":
+            return float(moving_average(during["loss"], window=self.window).min())
+        accuracies = moving_average(during["top1"], window=self.window)
+        if self.accuracy is None:
+            return float(accuracies.max())
+        reached = during[_COLUMNS[self.name]][accuracies >= self.accuracy]
+        return float(reached.iloc[0]) if len(reached) else inf
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a share of test images."""
+        return self.name in ("final_accuracy", "best_accuracy")
+
+    def show(self, value: float) -> str:
+        """A value in the form and unit that suit it."""
+        if not isfinite(value):
+            return "never" if isinf(value) else NOTHING
+        match self.name:
+            case "final_accuracy" | "best_accuracy":
+                return f"{value:.2%}"
+            case "ingress" | "egress" | "ingress_to":
+                return describe_bytes(value)
+            case "time" | "time_to":
+                return f"{value:,.1f} s"
+            case "updates" | "updates_to":
+                return f"{value:,.0f}"
+            case _:
+                return f"{value:.4g}"
+
+
+SIDE_BY_SIDE = tuple(
+    Measure(name)
+    for name in (
+        *("final_accuracy", "best_accuracy", "final_loss", "updates", "time", "ingress", "egress"),
+        *("staleness", "damping"),
+    )
+)
+"""What several runs are shown beside each other with."""

@@ -1,0 +1,139 @@
+"""Carries out one run of a sweep, in a process of its own: ``python -m testbed.studies.carry_out``.
+
+What is to be done comes as JSON on the standard input. The process ends with the one that began it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.errors import TestbedError
+from testbed.events.sink import Sink
+from testbed.host import syscalls
+from testbed.reports.remake import remake
+from testbed.scenario import dump
+from testbed.scenario.load import load_text
+from testbed.telemetry.folder import RunFolder
+
+if TYPE_CHECKING:
+    from testbed.run.prepare import Request
+    from testbed.studies.study import StudyRun
+
+ENTRY = "testbed.studies.carry_out"
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Errand:
+    """One run to be carried out.
+
+    Attributes:
+        scenario: resolved, as YAML.
+        beside: the folder that the user's own files are relative to.
+        runs: folder of all runs.
+        name: of the run.
+        argv: the command line, for the record.
+        home: the user's home.
+        cpus: which CPUs it may use.
+        sweep: pid of the process that began this one.
+    """
+
+    scenario: str
+    beside: str
+    runs: str
+    name: str
+    argv: tuple[str, ...]
+    home: str
+    cpus: tuple[int, ...]
+    sweep: int
+
+    @classmethod
+    def of(
+        cls,
+        run: StudyRun,
+        *,
+        name: str,
+        runs: Path,
+        argv: Sequence[str],
+        home: Path,
+        cpus: Sequence[int],
+    ) -> Errand:
+        """What has to be done for a run of a study."""
+        return cls(
+            scenario=dump(run.scenario),
+            beside=str(run.beside.absolute()),
+            runs=str(runs.absolute()),
+            name=name,
+            argv=tuple(argv),
+            home=str(home),
+            cpus=tuple(cpus),
+            sweep=os.getpid(),
+        )
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+    def request(self) -> Request:
+        """As ``testbed up`` makes one."""
+        from testbed.run.prepare import Request
+
+        return Request(
+            scenario=load_text(self.scenario, file=self.name),
+            beside=Path(self.beside),
+            runs=Path(self.runs),
+            name=self.name,
+            argv=tuple(self.argv),
+            environment=os.environ,
+            home=Path(self.home),
+            now=time.time(),
+        )
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Nobody watches: the sweep says how the run ended; see testbed.run.up.Audience."""
+
+    sink: Sink = field(default_factory=Sink)
+
+    def phase(self, text: str) -> None:
+        """See Audience."""
+
+    def say(self, text: str) -> None:
+        """See Audience."""
+
+    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
+        """See Audience."""
+        return bool(remake(folder.path).summary["verdict"]["valid"])
+
+
+def main() -> int:
+    """Do what the standard input says; returns the exit status of ``testbed up``."""
+    from testbed.run.up import up, up_simulated
+
+    errand = Errand(**json.load(sys.stdin))
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != errand.sweep:  # it died before it could be told
+        return INTERRUPTED
+    os.sched_setaffinity(0, errand.cpus)
+    try:
+        request = errand.request()
+        carry_out = up_simulated if request.scenario.simulated else up
+        return 0 if carry_out(request, Quiet()) else 6
+    except TestbedError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""The fields of a study's file, as ``testbed.scenario.schema`` has a scenario's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from testbed.errors import Unfit
+from testbed.reports.run_measure import Measure
+from testbed.scenario.fields import Name
+from testbed.scenario.schema import Part
+
+LONGEST_LEVEL = 40
+
+
+def _level(value: Any) -> Any:
+    """A level's name; ``rate: 0.1`` names the level ``0.1``, though YAML reads a number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return value
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise Unfit(repr(text) if text else "", "words on one line")
+    return text
+
+
+def _short(text: str) -> str:
+    if not text or len(text) > LONGEST_LEVEL or not text.isprintable():
+        raise Unfit("", f"a name of at most {LONGEST_LEVEL} printable characters")
+    return text
+
+
+Words = Annotated[str, AfterValidator(_one_line)]
+LevelName = Annotated[str, AfterValidator(_short)]
+Level = Annotated[str, BeforeValidator(_level), WithJsonSchema({"type": ["string", "number"]})]
+Selection = dict[str, Level | tuple[Level, ...]]
+"""Levels by factor: a case is selected if it has one of the levels of every factor here."""
+
+Settings = str | tuple[str, ...]
+Factor = tuple[str, ...] | dict[LevelName, Settings]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+Real = Annotated[float, Field(allow_inf_nan=False)]
+Tolerance = Annotated[float, Field(ge=0, lt=10, allow_inf_nan=False)]
+
+
+class Curves(Part):
+    """A figure: a curve for every case, the mean over its seeds within the least and the greatest.
+
+    Attributes:
+        show: what is drawn: accuracy (top-1) or loss of the evaluations during training.
+        against: what it is drawn against: updates, emulated time, or payload into the PS.
+        where: which cases; all by default.
+        panels: factors of which each combination of levels has a panel of its own.
+        mean_of: so many evaluations in a row are averaged.
+        range: the ends of the vertical axis; accuracies are shares.
+        mark: where a horizontal line is drawn.
+    """
+
+    show: Literal["accuracy", "loss"] = "accuracy"
+    against: Literal["updates", "time", "ingress"] = "updates"
+    where: Selection = Field(default={})
+    panels: tuple[str, ...] = ()
+    mean_of: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
+    range: Annotated[tuple[Real, ...], Field(min_length=2, max_length=2)] | None = None
+    mark: Real | None = None
+
+
+class TableOf(Part):
+    """A table: a row for every case, a column for every measure.
+
+    Attributes:
+        measures: such as final_accuracy or updates_to(0.97,10).
+        where: which cases; all by default.
+    """
+
+    measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
+    where: Selection = Field(default={})
+
+
+DEFAULT_TABLE = TableOf(
+    measures=tuple(
+        Measure(name) for name in ("final_accuracy", "best_accuracy", "updates", "ingress", "time")
+    )
+)
+
+
+class ReportOf(Part):
+    """What is reported.
+
+    Attributes:
+        figures: by name.
+        tables: by name.
+    """
+
+    figures: dict[Name, Curves] = Field(default={"accuracy": Curves()})
+    tables: dict[Name, TableOf] = Field(default={"results": DEFAULT_TABLE})
+
+
+class PaperNumber(Part):
+    """A number of the paper's, which tables show beside ours.
+
+    Attributes:
+        measure: which of a run's numbers it is.
+        where: the cases that it is of; all by default.
+        value: the number, or words such as `23,000 to 53,000`.
+        source: where in the paper it stands.
+    """
+
+    measure: Measure
+    where: Selection = Field(default={})
+    value: Real | Words
+    source: Words
+
+
+class Paper(Part):
+    """What was published.
+
+    Attributes:
+        source: the publication.
+        numbers: its numbers.
+    """
+
+    source: Words
+    numbers: tuple[PaperNumber, ...] = ()
+
+
+class Expectation(Part):
+    """Something that is expected of the results: an ordering, a ratio or a value.
+
+    Attributes:
+        measure: of what.
+        source: who says so, and where.
+        where: levels that all cases in it have.
+        order: cases, from that with the greatest measure to that with the least.
+        ratio: two cases: the measure of the first over that of the second is `value`.
+        value: the expected value; without `ratio`, of the one case that `where` names.
+        tolerance: how far off it may be, as a share of the value. Of an ordering: how far the
+            next may be ahead after all.
+    """
+
+    measure: Measure
+    source: Words
+    where: Selection = Field(default={})
+    order: Annotated[tuple[Selection, ...], Field(min_length=2)] | None = None
+    ratio: Annotated[tuple[Selection, ...], Field(min_length=2, max_length=2)] | None = None
+    value: Real | None = None
+    tolerance: Tolerance | None = None
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Expectation:
+        if (self.order is None) == (self.value is None):
+            found = "neither an order nor a value" if self.order is None else "an order and a value"
+            raise Unfit(found, "one of `order`, `value`, or `ratio` with its `value`")
+        if self.order is not None and self.ratio is not None:
+            raise Unfit("an order and a ratio", "one of the two")
+        if self.value is not None and self.tolerance is None:
+            raise Unfit("a value without a tolerance", "a tolerance, such as 0.1 for 10 %")
+        return self
+
+
+class StudyDocument(Part):
+    """A study: a scenario, what is varied in it, and what is made of the runs.
+
+    Attributes:
+        name: of the study, of its results' folder, and the beginning of its runs' names.
+        scenario: a scenario's file, relative to the study's, or a scenario in place.
+        vary: factors by name. A factor is a list of settings (`path=value`, as `--set` takes
+            them), or levels by name, each a setting or a list of them. Settings are applied in
+            the order of the factors.
+        cases: which combinations of levels are run: every entry is the product of the levels that
+            it names, and of all levels of the factors that it does not. Without it, all are.
+        seeds: every case is run with each of them; by default with the scenario's own.
+        report: the figures and tables.
+        paper: what was published.
+        expects: what is expected of the results, by name.
+    """
+
+    name: Name
+    scenario: str | dict[str, Any]
+    vary: dict[Name, Factor] = Field(default={})
+    cases: tuple[Selection, ...] = ()
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
+    report: ReportOf = ReportOf()
+    paper: Paper | None = None
+    expects: dict[Name, Expectation] = Field(default={})

@@ -1,0 +1,203 @@
+"""The figures of a study: curves with their mean, and the least and the greatest over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.reports.figures import BLUE, INK, ORANGE, SOFT, dress
+from testbed.reports.measures import moving_average
+from testbed.reports.text_table import csv_text
+from testbed.studies.document import Curves
+from testbed.studies.results import Results
+from testbed.studies.study import Case, spelled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from testbed.reports.frames import Run
+
+Numbers = NDArray[np.float64]
+
+COLOURS = (BLUE, ORANGE, "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f")
+STYLES = ("-", "--", ":", "-.")
+COLUMNS = 3
+PANEL_INCHES = (4.0, 2.9)
+SINGLE_INCHES = (8.0, 5.0)
+SHADE = 0.18
+
+X = {
+    "updates": ("version", 1.0, "updates"),
+    "time": ("time_seconds", 1.0, "emulated time (s)"),
+    "ingress": ("payload_up_bytes", 1e6, "ingress at the parameter server (MB)"),
+}
+Y = {"accuracy": ("top1", 100.0, "accuracy (%)"), "loss": ("loss", 1.0, "loss")}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One case in a figure; arrays of one length, in the units of the figure.
+
+    Attributes:
+        case: which one.
+        seeds: how many seeds it has.
+        x: ascending.
+        mean: over the seeds.
+        least: of the seeds.
+        greatest: of the seeds.
+    """
+
+    case: Case
+    seeds: int
+    x: Numbers
+    mean: Numbers
+    least: Numbers
+    greatest: Numbers
+
+
+def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
+    """The curve of a case's valid runs, where all of them have one; None if there is none.
+
+    Seeds are evaluated at moments of their own: between two evaluations a run is taken to go
+    straight. The curve has a point at every evaluation of any seed.
+    """
+    lines = [_line(results.run(run), wanted) for run in results.valid(case)]
+    lines = [(x, y) for x, y in lines if len(x)]
+    if not lines:
+        return None
+    first, last = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
+    grid = np.unique(np.concatenate([x for x, _ in lines]))
+    grid = grid[(grid >= first) & (grid <= last)]
+    if not len(grid):
+        return None
+    values = np.array([np.interp(grid, x, y) for x, y in lines])
+    return Curve(case, len(lines), grid, values.mean(0), values.min(0), values.max(0))
+
+
+def _line(run: Run, wanted: Curves) -> tuple[Numbers, Numbers]:
+    during = run.evaluations[~run.evaluations["final"]]
+    x_column, x_scale, _ = X[wanted.against]
+    y_column, y_scale, _ = Y[wanted.show]
+    smooth = moving_average(during[y_column], window=wanted.mean_of)
+    there = smooth.notna()
+    x = during.loc[there, x_column].to_numpy(np.float64) / x_scale
+    distinct = np.append(np.diff(x) > 0, True)[: len(x)]
+    return x[distinct], smooth[there].to_numpy(np.float64)[distinct] * y_scale
+
+
+def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -> Figure:
+    """The figure: a panel for each combination of the panels' factors, or a single one."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels: dict[tuple[str, ...], list[Curve]] = {}
+    for curve in curves:
+        levels = dict(curve.case.levels)
+        panels.setdefault(tuple(levels[one] for one in wanted.panels), []).append(curve)
+    columns = min(COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    several = len(panels) > 1
+    size = (PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows + 0.5) if several else SINGLE_INCHES
+    figure = Figure(figsize=size, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    labels = {curve.case: _label(curve.case, wanted, curves) for curve in curves}
+    styles = _styles(list(dict.fromkeys(labels.values())))
+    for axes, (combination, inside) in zip(grid, panels.items(), strict=False):
+        title = ", ".join(
+            spelled(factor, level) for factor, level in zip(wanted.panels, combination, strict=True)
+        )
+        axes.set_title(title, color=INK, size=11)
+        for curve in inside:
+            _draw_curve(axes, curve, labels[curve.case], styles)
+        _finish(axes, wanted, is_scaled=results.study.scale != 1)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    for axes in grid[-columns:]:
+        axes.set_xlabel(X[wanted.against][2], color=INK)
+    averaged = f", mean of {wanted.mean_of}" if wanted.mean_of > 1 else ""
+    for axes in grid[::columns]:
+        axes.set_ylabel(f"{Y[wanted.show][2]}{averaged}", color=INK)
+    _add_legend(figure, grid)
+    figure.suptitle(_title(name, curves, results), color=INK, size=12)
+    return figure
+
+
+def _label(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
+    """The levels that tell a curve from the others, without those that its panel says."""
+    others = [dict(curve.case.levels) for curve in curves]
+    words = [
+        spelled(factor, level)
+        for factor, level in case.levels
+        if factor not in wanted.panels and any(one[factor] != level for one in others)
+    ]
+    return ", ".join(words) or case.name
+
+
+def _styles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour and a style of line for every label, the same in all panels."""
+    count = len(COLOURS)
+    return {
+        label: (COLOURS[index % count], STYLES[index // count % len(STYLES)])
+        for index, label in enumerate(labels)
+    }
+
+
+def _draw_curve(axes: Axes, curve: Curve, label: str, styles: dict[str, tuple[str, str]]) -> None:
+    colour, style = styles[label]
+    axes.plot(curve.x, curve.mean, color=colour, linestyle=style, lw=1.6, label=label)
+    if curve.seeds > 1:
+        axes.fill_between(
+            curve.x, curve.least, curve.greatest, color=colour, alpha=SHADE, linewidth=0
+        )
+
+
+def _finish(axes: Axes, wanted: Curves, *, is_scaled: bool) -> None:
+    scale = Y[wanted.show][1]
+    if wanted.mark is not None:
+        axes.axhline(scale * wanted.mark, color=SOFT, linewidth=0.8, linestyle="--")
+    if wanted.range is not None and not is_scaled:  # shorter runs may never come there
+        axes.set_ylim(*(scale * end for end in wanted.range))
+    axes.set_xlim(left=0)
+    dress(axes)
+
+
+def _add_legend(figure: Figure, grid: Sequence[Axes]) -> None:
+    lines = {
+        line.get_label(): line for axes in grid for line in axes.get_legend_handles_labels()[0]
+    }
+    if len(lines) > 1:
+        figure.legend(
+            handles=list(lines.values()),
+            loc="outside lower center",
+            ncols=min(4, len(lines)),
+            frameon=False,
+            labelcolor=INK,
+        )
+
+
+def _title(name: str, curves: Sequence[Curve], results: Results) -> str:
+    counts = sorted({curve.seeds for curve in curves})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    over = "1 seed" if counts == [1] else f"mean, least and greatest of {seeds} seeds"
+    scaled = "" if results.study.scale == 1 else f", SCALED by {results.study.scale:g}"
+    return f"{results.study.name}: {name} ({over}{scaled})"
+
+
+def curves_csv(curves: Sequence[Curve], results: Results, wanted: Curves) -> str:
+    """The points of a figure's curves, in the units of its axes."""
+    headings = [
+        *results.study.factors,
+        *("seeds", X[wanted.against][2], f"{Y[wanted.show][2]} mean", "least", "greatest"),
+    ]
+    rows = [
+        [*(level for _, level in curve.case.levels), curve.seeds, *map(float, point)]
+        for curve in curves
+        for point in zip(curve.x, curve.mean, curve.least, curve.greatest, strict=True)
+    ]
+    return csv_text(headings, rows)

@@ -1,0 +1,195 @@
+"""Which of a study's runs are there already, and where what comes of them is written."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from testbed.errors import HostError, Problem, ScenarioError, TestbedError
+from testbed.reports.frames import Run
+from testbed.scenario import load
+from testbed.studies.study import Study, StudyRun, identity
+from testbed.telemetry.files import read_json, write_atomically
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry
+
+if TYPE_CHECKING:
+    from testbed.events.kinds import State
+
+Condition = Literal["valid", "invalid", "goes on", "broken off"]
+
+MARKER = "study.json"
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run of a study that has a folder.
+
+    Attributes:
+        path: the folder.
+        condition: ``valid`` and ``invalid`` runs have come to their end; one that failed or was
+            interrupted, or whose process died, is ``broken off``.
+        reason: of an invalid one, the verdict's reasons; of another, why it ended.
+    """
+
+    path: Path
+    condition: Condition
+    reason: str
+
+
+Found = Mapping[StudyRun, FoundRun]
+
+
+def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
+    """The runs of a study that are in a folder of runs, whatever they are called there.
+
+    Where several have one identity, that which has come furthest is taken.
+    """
+    by_identity: dict[str, FoundRun] = {}
+    order: tuple[Condition, ...] = ("broken off", "goes on", "invalid", "valid")
+    for path in sorted(runs.iterdir()) if runs.is_dir() else ():
+        if not (path / "run.json").is_file():
+            continue
+        with suppress(TestbedError, OSError):  # damaged, or another version's: no run of ours
+            known_as, found = _identity_of(path), examine(path)
+            before = by_identity.get(known_as)
+            if before is None or order.index(found.condition) > order.index(before.condition):
+                by_identity[known_as] = found
+    return {
+        run: by_identity[one] for run in study.runs for one in run.identities if one in by_identity
+    }
+
+
+def _identity_of(path: Path) -> str:
+    own = [file for file in (path / "custom").glob("*.py") if file.is_file()]
+    return identity(load(path / "scenario.yaml", custom_files=path / "custom"), own)
+
+
+def examine(path: Path) -> FoundRun:
+    """How a run stands.
+
+    Raises:
+        TestbedError: its folder is damaged.
+    """
+    run = Run(path)
+    ended: State = run.state.state
+    if run.alive:
+        return FoundRun(path, "goes on", "")
+    if ended != "finished":
+        return FoundRun(path, "broken off", run.state.reason)
+    verdict = run.summary["verdict"]
+    if verdict["valid"]:
+        return FoundRun(path, "valid", run.state.reason)
+    return FoundRun(path, "invalid", " ".join(verdict["reasons"]))
+
+
+def begin_anew(run: StudyRun, runs: Path, registry: Registry) -> str:
+    """Remove what a sweep has left of a run that was broken off; returns the name for the new one.
+
+    What has another name was made by somebody else, and what is of another scenario is another
+    run: both are kept.
+
+    Raises:
+        TestbedError: its containers cannot be removed, or there is no name left.
+    """
+    for name in (run.base_name, f"{run.base_name[:51].rstrip('-')}-{run.identity[:8]}"):
+        path = runs / name
+        if _was_never_begun(path) or _was_broken_off(path, run):
+            _remove(path, registry)
+        if not os.path.lexists(path):
+            return name
+    raise TestbedError(f"{path} is in the way of a run.", hint="Move it elsewhere.")
+
+
+def _was_broken_off(path: Path, run: StudyRun) -> bool:
+    try:
+        return _identity_of(path) in run.identities and examine(path).condition == "broken off"
+    except TestbedError:  # no run, or one that nobody can read
+        return False
+
+
+def _remove(path: Path, registry: Registry) -> None:
+    from testbed.run.down import end_run
+    from testbed.run.runtime import runtime_of
+
+    folder = RunFolder(path)
+    if folder.plan.exists() and folder.run_file.exists():
+        ended = end_run(folder, runtime_of(folder).driver(), clock=time.time)
+        if ended.failure is not None:
+            raise ended.failure
+    registry.remove(path)
+    shutil.rmtree(path)
+
+
+def _was_never_begun(path: Path) -> bool:
+    """Whether a folder is what a command leaves that is killed while it makes a run's folder."""
+    folder = RunFolder(path)
+    if not path.is_dir() or folder.run_file.exists():
+        return False
+    ours = {part.name for part in (*folder.parts, folder.scenario, folder.plan)}
+    return all(entry.name in ours or entry.name.endswith(".tmp") for entry in path.iterdir())
+
+
+def results_folder(study: Study, runs: Path) -> Path:
+    """The folder of a study's results, made where there is none yet.
+
+    Raises:
+        ScenarioError: there is another study's, or something else, under that name.
+        HostError: it cannot be made.
+    """
+    folder = (runs / study.name).absolute()
+    mine = {"study": study.name, "file": str(study.file.resolve())}
+    marker = folder / MARKER
+    known = read_json(marker)
+    if known is None and folder.is_dir() and any(folder.iterdir()):
+        found, hint = "a folder that holds something else", "Choose another --runs, or another name"
+        raise ScenarioError([_of_name(study, f"{folder}, {found}", hint)])
+    if known is not None and known != mine:
+        found = f"{folder} with the results of another study, {known.get('file')}"
+        hint = f"Choose another --runs or name; if this study has moved, remove {marker}"
+        raise ScenarioError([_of_name(study, found, hint)])
+    within = folder if study.scale == 1 else folder / f"scale-{study.scale:g}"
+    try:
+        within.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{within}: the folder of results cannot be made: {error.strerror}."
+        raise HostError(message, hint="Choose another place with --runs.") from None
+    if known is None:
+        write_atomically(marker, json.dumps(mine, indent=2) + "\n")
+    return within
+
+
+def _of_name(study: Study, found: str, hint: str) -> Problem:
+    return Problem(str(study.file), 0, "name", found, "a name that no other study has there", hint)
+
+
+@contextmanager
+def alone(runs: Path) -> Iterator[None]:
+    """Keep other sweeps from a folder of runs: two would begin the same run.
+
+    Raises:
+        TestbedError: another sweep is at work there.
+    """
+    runs.mkdir(parents=True, exist_ok=True)
+    with (runs / ".sweep.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            message = (
+                f"Another sweep is at work in {runs} (pid {lock.read().strip() or 'unknown'})."
+            )
+            hint = "Wait for its end, or choose another folder with --runs."
+            raise TestbedError(message, hint=hint) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield

@@ -1,0 +1,318 @@
+"""Reads a study: checks it as a whole, works its cases out, and resolves the scenario of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from testbed.errors import Problem, ScenarioError
+from testbed.scenario import Override, Scenario, load
+from testbed.scenario.document import Document, Keys, parse_document
+from testbed.scenario.load import load_document
+from testbed.scenario.nodes import MOST_PROBLEMS
+from testbed.scenario.places import Place
+from testbed.scenario.problems import explain
+from testbed.scenario.scalars import display, dotted
+from testbed.scenario.source import display_name, read_text
+from testbed.scenario.synonyms import nearest
+from testbed.studies.document import LONGEST_LEVEL, Factor, Selection, StudyDocument
+from testbed.studies.study import Case, Study, StudyRun, all_cases, levels_of, run_base_name
+from testbed.values.units import Duration
+
+MOST_RUNS = 10_000
+OF_THE_STUDY = {"name": "the study names its runs", "seed": "seeds are listed under `seeds`"}
+"""What no setting may set, and why."""
+
+OWN_TABLES = ("expectations", "runs")
+"""Tables that every study has."""
+
+Levels = dict[str, dict[str, tuple[Override, ...]]]
+"""The settings of every level, by factor and level."""
+
+
+def is_study(path: Path | str) -> bool:
+    """Whether a file is meant as a study: its mapping has a scenario, or varies something.
+
+    Raises:
+        ScenarioError: it cannot be read.
+    """
+    return _says_study(parse_document(read_text(Path(path)), display_name(Path(path))))
+
+
+def _says_study(document: Document) -> bool:
+    return "scenario" in document.data or "vary" in document.data
+
+
+def load_study(path: Path | str, *, scale: float = 1.0) -> Study:
+    """Read a study and resolve the scenarios of its runs.
+
+    Args:
+        path: its file.
+        scale: what the length of every run (``stop.updates``, ``steps`` and ``time``) and the
+            distance of its evaluations (``evaluate.every``) are multiplied by.
+
+    Raises:
+        ScenarioError: holds every problem found, each with its line.
+    """
+    path = Path(path)
+    document = parse_document(read_text(path), display_name(path))
+    if not _says_study(document):
+        origin = document.origin(())
+        expected, hint = "a study: a `scenario`, and what to `vary` in it", "One run: testbed up"
+        raise ScenarioError(
+            [Problem(origin.file, origin.line, "", "a scenario", expected, f"{hint} {path}")]
+        )
+    return _Reading(document, path).study(scale)
+
+
+@dataclass
+class _Reading:
+    """A study's document while it is checked.
+
+    Attributes:
+        document: the text as data with the place of each value.
+        path: its file.
+        problems: what was found wrong with it so far.
+    """
+
+    document: Document
+    path: Path
+    problems: list[Problem] = field(default_factory=list)
+
+    def study(self, scale: float) -> Study:
+        """The study.
+
+        Raises:
+            ScenarioError: something is wrong with it.
+        """
+        self.problems += self.document.problems
+        model = self._model()
+        levels = {name: self._levels(name, factor) for name, factor in model.vary.items()}
+        self._refuse_if_wrong()
+        names = {factor: list(of_factor) for factor, of_factor in levels.items()}
+        for index, selection in enumerate(model.cases):
+            self._check_selection(selection, ("cases", index), names)
+        self._refuse_if_wrong()
+        cases = all_cases(names, model.cases)
+        self._check_number(cases, model)
+        self._check_references(model, cases, names)
+        self._refuse_if_wrong()
+        runs = tuple(self._runs(model, cases, levels, scale))
+        self._refuse_if_wrong()
+        return Study(model, self.path, scale, runs)
+
+    def _model(self) -> StudyDocument:
+        try:
+            return StudyDocument.model_validate(self.document.data, strict=True)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)[:MOST_PROBLEMS]
+            found = explain(errors, self.document, root=Place(StudyDocument))
+            raise ScenarioError([*self.problems, *found]) from None
+
+    def _refuse_if_wrong(self) -> None:
+        if self.problems:
+            distinct = list(dict.fromkeys(self.problems))
+            by_line = sorted(distinct, key=lambda problem: problem.line)
+            raise ScenarioError(by_line[:MOST_PROBLEMS])
+
+    def _problem(self, path: Keys, found: str, expected: str, hint: str = "") -> None:
+        origin = self.document.origin(path)
+        self.problems.append(Problem(origin.file, origin.line, dotted(path), found, expected, hint))
+
+    # ---- factors and cases ------------------------------------------------------------------
+
+    def _levels(self, name: str, factor: Factor) -> dict[str, tuple[Override, ...]]:
+        """The levels of a factor; those of a list are named like the value that they set."""
+        path: Keys = ("vary", name)
+        if not factor:
+            self._problem(path, "no level", "settings, like [algorithm.learning_rate=0.1]")
+        found: dict[str, tuple[Override, ...]] = {}
+        if isinstance(factor, dict):
+            for level, settings in factor.items():
+                texts = (settings,) if isinstance(settings, str) else settings
+                found[level] = tuple(self._settings(texts, (*path, level)))
+            return found
+        for index, text in enumerate(factor):
+            level = text.partition("=")[2].strip()
+            if len(level) > LONGEST_LEVEL:
+                expected = f"a name for it, as it has more than {LONGEST_LEVEL} characters"
+                self._problem((*path, index), display(level), f"{expected}: `name: {text[:20]}...`")
+            elif level in found:
+                self._problem((*path, index), f"{level} again", "each level once")
+            found[level] = tuple(self._settings((text,), (*path, index)))
+        return found
+
+    def _settings(self, texts: Sequence[str], path: Keys) -> Iterator[Override]:
+        if not texts:
+            self._problem(path, "no setting", "at least one, like workers.count=5")
+        for text in texts:
+            try:
+                override = Override.parse(text)
+            except ScenarioError as error:
+                for problem in error.problems:
+                    found = problem.found if "=" in text else display(text)
+                    expected = problem.expected.replace("like --set ", "like ")
+                    self._problem(path, found, expected, problem.hint)
+                continue
+            if override.keys[0] in OF_THE_STUDY:
+                why = OF_THE_STUDY[override.keys[0]]
+                self._problem(path, display(text), f"another path: {why}")
+            origin = self.document.origin(path)
+            yield replace(override, option=origin.file, line=origin.line)
+
+    def _check_number(self, cases: Sequence[Case], model: StudyDocument) -> None:
+        runs = len(cases) * len(model.seeds or (0,))
+        if runs > MOST_RUNS:
+            self._problem(("vary",), f"{runs:,} runs", f"at most {MOST_RUNS:,}")
+        if runs < 2:
+            found = "nothing that varies" if model.vary else "no `vary`"
+            expected = "at least two runs: levels of a factor, or seeds"
+            hint = "One run alone is a scenario: testbed up FILE"
+            self._problem(("vary",), found, expected, hint)
+        for index, seed in enumerate(model.seeds or ()):
+            if seed in (model.seeds or ())[:index]:
+                self._problem(("seeds", index), f"{seed} again", "each seed once")
+
+    # ---- what refers to cases ---------------------------------------------------------------
+
+    def _check_selection(
+        self, selection: Selection, path: Keys, levels: dict[str, list[str]]
+    ) -> bool:
+        before = len(self.problems)
+        for factor, wanted in selection.items():
+            inside = (*path, factor)
+            if factor not in levels:
+                expected = f"a factor of `vary`: {', '.join(levels) or 'there is none'}"
+                self._problem(inside, factor, expected, nearest(factor, list(levels)))
+                continue
+            for level in levels_of(wanted):
+                if level not in levels[factor]:
+                    expected = f"a level of {factor}: {', '.join(levels[factor])}"
+                    self._problem(inside, level, expected, nearest(level, levels[factor]))
+        return len(self.problems) == before
+
+    def _check_references(
+        self, model: StudyDocument, cases: Sequence[Case], levels: dict[str, list[str]]
+    ) -> None:
+        """Every selection names levels that there are, and as many cases as it must."""
+        for name in {*OWN_TABLES, *model.report.figures} & set(model.report.tables):
+            self._problem(("report", "tables", name), name, "another name: a file of it is there")
+        for kind in ("figures", "tables"):
+            for name, item in getattr(model.report, kind).items():
+                path: Keys = ("report", kind, name)
+                self._check_some(item.where, (*path, "where"), cases, levels)
+                for index, factor in enumerate(getattr(item, "panels", ())):
+                    if factor not in levels:
+                        expected = f"a factor of `vary`: {', '.join(levels)}"
+                        self._problem((*path, "panels", index), display(factor), expected)
+        for index, number in enumerate(model.paper.numbers if model.paper else ()):
+            where: Keys = ("paper", "numbers", index, "where")
+            self._check_some(number.where, where, cases, levels)
+        for name, expectation in model.expects.items():
+            path = ("expects", name)
+            key = "order" if expectation.order is not None else "ratio"
+            several = expectation.order or expectation.ratio
+            for index, selection in enumerate(several or ()):
+                whole = {**expectation.where, **selection}
+                self._check_one(whole, (*path, key, index), cases, levels)
+            if several is None:
+                self._check_one(expectation.where, (*path, "where"), cases, levels)
+
+    def _check_some(
+        self, where: Selection, path: Keys, cases: Sequence[Case], levels: dict[str, list[str]]
+    ) -> None:
+        if self._check_selection(where, path, levels) and not any(one.fits(where) for one in cases):
+            self._problem(path, "no case", "levels that some case has together")
+
+    def _check_one(
+        self, where: Selection, path: Keys, cases: Sequence[Case], levels: dict[str, list[str]]
+    ) -> None:
+        if not self._check_selection(where, path, levels):
+            return
+        fitting = [case.name for case in cases if case.fits(where)]
+        if len(fitting) != 1:
+            some = "; ".join(fitting[:4]) + ("; ..." if len(fitting) > 4 else "")
+            found = f"{len(fitting)} cases ({some})" if fitting else "no case"
+            self._problem(path, found, "levels that exactly one case has together")
+
+    # ---- the scenarios ----------------------------------------------------------------------
+
+    def _runs(
+        self, model: StudyDocument, cases: Sequence[Case], levels: Levels, scale: float
+    ) -> Iterator[StudyRun]:
+        known: dict[str, Case] = {}
+        for case in cases:
+            settings = [one for factor, level in case.levels for one in levels[factor][level]]
+            try:
+                scenario = self._resolve(model.scenario, settings)
+            except ScenarioError as error:
+                self.problems += error.problems
+                continue
+            text = scenario.model_dump_json(by_alias=True)
+            if text in known:
+                found = f"the same scenario for ({known[text].name}) and ({case.name})"
+                expected = "settings that differ, none of which a later factor replaces"
+                self._problem(("vary",), found, expected)
+            known[text] = case
+            for seed in model.seeds or (scenario.seed,):
+                made = scaled(scenario.model_copy(update={"seed": seed}), scale)
+                name = run_base_name(model.name, case, seed, scale=scale)
+                yield StudyRun(case, seed, made, self._beside(model.scenario), name)
+
+    def _resolve(self, scenario: str | dict[str, Any], settings: Sequence[Override]) -> Scenario:
+        if isinstance(scenario, str):
+            file = self.path.parent / scenario
+            if not file.is_file():
+                origin = self.document.origin(("scenario",))
+                expected = "a scenario's file, relative to the folder of the study"
+                found = f"no file {display(scenario)}"
+                raise ScenarioError(
+                    [Problem(origin.file, origin.line, "scenario", found, expected)]
+                )
+            return load(file, overrides=settings)
+        return load_document(
+            _inside(self.document, "scenario"),
+            file=display_name(self.path),
+            locate=lambda name: self.path.parent / name,
+            overrides=settings,
+            own_code=True,
+        )
+
+    def _beside(self, scenario: str | dict[str, Any]) -> Path:
+        within = Path(scenario) if isinstance(scenario, str) else Path()
+        return (self.path.parent / within).parent if isinstance(scenario, str) else self.path.parent
+
+
+def _inside(document: Document, key: str) -> Document:
+    """A mapping within a document, as a document of its own."""
+    origins = {path[1:]: origin for path, origin in document.origins.items() if path[:1] == (key,)}
+    return Document(document.data[key], origins)
+
+
+def scaled(scenario: Scenario, scale: float) -> Scenario:
+    """The scenario with runs of another length; workers, laws and links stay as they are."""
+    if scale == 1:
+        return scenario
+    stop = {
+        field: _times(getattr(scenario.stop, field), scale)
+        for field in ("updates", "steps", "time")
+    }
+    every = {"every": _times(scenario.evaluate.every, scale)}
+    return scenario.model_copy(
+        update={
+            "stop": scenario.stop.model_copy(update=stop),
+            "evaluate": scenario.evaluate.model_copy(update=every),
+        }
+    )
+
+
+def _times(length: Any, scale: float) -> Any:
+    if length is None:
+        return None
+    if isinstance(length, Duration):
+        return Duration(length * scale)
+    return max(1, round(length * scale))

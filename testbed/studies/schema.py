@@ -1,0 +1,28 @@
+"""The JSON schema of a study, with that of a scenario in it for one that stands in place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from testbed.scenario import json_schema
+from testbed.studies.document import StudyDocument
+
+
+def study_schema() -> dict[str, Any]:
+    """The schema. A scenario in place may lack what the study varies."""
+    scenario = json_schema()
+    parts = scenario.pop("$defs")
+    for key in ("$schema", "$id", "if", "then"):
+        scenario.pop(key, None)
+    schema = json_schema(StudyDocument)
+    schema["$defs"] = {**schema["$defs"], **parts, "Scenario": scenario}
+    described = {"description": schema["properties"]["scenario"]["description"]}
+    either = [{"type": "string"}, {"$ref": "#/$defs/Scenario"}]
+    schema["properties"]["scenario"] = {"anyOf": either, **described}
+    return schema
+
+
+def study_schema_text() -> str:
+    """The schema as the text of a file."""
+    return json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n"

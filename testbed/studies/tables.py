@@ -1,0 +1,188 @@
+"""The tables of a study: as Markdown for people, as CSV for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, isinf
+
+from testbed.reports.run_measure import Measure
+from testbed.reports.text_table import csv_text, markdown
+from testbed.studies.document import PaperNumber, TableOf
+from testbed.studies.results import Results, spread
+from testbed.studies.study import Case, Study
+from testbed.studies.verdicts import Judged
+
+INVALID_MARK = "†"
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """One table.
+
+    Attributes:
+        name: of it, and of its file.
+        notes: what has to be said with it, in sentences.
+        shown: headings and rows as people read them.
+        data: headings and rows as programs read them.
+    """
+
+    name: str
+    notes: tuple[str, ...]
+    shown: tuple[Sequence[str], Sequence[Sequence[str]]]
+    data: tuple[Sequence[str], Sequence[Sequence[object]]]
+
+    def markdown(self) -> str:
+        """Heading, table and notes."""
+        notes = "".join(f"{note}\n" for note in self.notes)
+        return f"### {self.name}\n\n{markdown(*self.shown)}" + (f"\n{notes}" if notes else "")
+
+    def csv(self) -> str:
+        """As CSV."""
+        return csv_text(*self.data)
+
+
+def scale_note(study: Study) -> tuple[str, ...]:
+    """What every table of a scaled study says."""
+    if study.scale == 1:
+        return ()
+    return (
+        f"**SCALED**: every run is {study.scale:g} times as long as in the study, "
+        "and evaluated in the same proportion.",
+    )
+
+
+def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
+    """A row for every case: its levels, its measures over the seeds, and the paper's numbers."""
+    study = results.study
+    cases = study.select(wanted.where)
+    paper = study.document.paper
+    numbers = paper.numbers if paper else ()
+    published = [
+        measure for measure in wanted.measures if any(_of(numbers, measure, one) for one in cases)
+    ]
+    columns = [
+        (measure, is_paper)
+        for measure in wanted.measures
+        for is_paper in ((False, True) if measure in published else (False,))
+    ]
+    headings = [*study.factors, "seeds"]
+    headings += [f"{one.title}, paper" if is_paper else one.title for one, is_paper in columns]
+    rows = []
+    for case in cases:
+        cells = [
+            _published(numbers, one, case) if is_paper else _measured(one, case, results)
+            for one, is_paper in columns
+        ]
+        rows.append([*(level for _, level in case.levels), _seeds(case, results), *cells])
+    data_headings = [*study.factors, "seeds", "invalid", "scale"]
+    data_headings += [
+        f"{measure} {part}"
+        for measure in wanted.measures
+        for part in ("mean", "least", "greatest", "paper")
+    ]
+    data = [_data(case, wanted.measures, numbers, results) for case in cases]
+    notes = [*scale_note(study), *_notes(cases, results)]
+    if published and paper is not None:
+        notes.append(f"Paper: {paper.source}.")
+    return StudyTable(name, tuple(notes), (headings, rows), (data_headings, data))
+
+
+def _measured(measure: Measure, case: Case, results: Results) -> str:
+    values = [results.value(run, measure) for run in results.valid(case)]
+    if values:
+        return spread(values, measure.show)
+    conditions = [results.condition(run) for run in results.by_case[case]]
+    return "not valid" if "invalid" in conditions else "not run"
+
+
+def _of(numbers: Sequence[PaperNumber], measure: Measure, case: Case) -> list[PaperNumber]:
+    return [one for one in numbers if one.measure == measure and case.fits(one.where)]
+
+
+def _published(numbers: Sequence[PaperNumber], measure: Measure, case: Case) -> str:
+    return "; ".join(
+        f"{one.value if isinstance(one.value, str) else measure.show(one.value)} ({one.source})"
+        for one in _of(numbers, measure, case)
+    )
+
+
+def _seeds(case: Case, results: Results) -> str:
+    """How many seeds the numbers are of, and of how many."""
+    conditions = [results.condition(run) for run in results.by_case[case]]
+    mark = INVALID_MARK if "invalid" in conditions else ""
+    valid = conditions.count("valid")
+    return f"{valid}{mark}" if valid == len(conditions) else f"{valid} of {len(conditions)}{mark}"
+
+
+def _data(
+    case: Case, measures: Sequence[Measure], numbers: Sequence[PaperNumber], results: Results
+) -> list[object]:
+    conditions = [results.condition(run) for run in results.by_case[case]]
+    row: list[object] = [level for _, level in case.levels]
+    row += [conditions.count("valid"), conditions.count("invalid"), results.study.scale]
+    for measure in measures:
+        values = [results.value(run, measure) for run in results.valid(case)]
+        summed = [sum(values) / len(values), min(values), max(values)] if values else [None] * 3
+        row += [plain_number(value) for value in summed]
+        row.append("; ".join(str(one.value) for one in _of(numbers, measure, case)))
+    return row
+
+
+def plain_number(value: float | None) -> object:
+    """A number as CSV has it: empty for what was not measured, ``inf`` for never."""
+    if value is None or not (isfinite(value) or isinf(value)):
+        return ""
+    return int(value) if isfinite(value) and value == int(value) else value
+
+
+def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
+    runs = [run for case in cases for run in results.by_case[case]]
+    invalid = [run for run in runs if results.condition(run) == "invalid"]
+    if invalid:
+        yield (
+            f"{INVALID_MARK} {len(invalid)} of {len(runs)} runs are not valid, are kept, and are "
+            "in no number here; to run one again, remove its folder:"
+        )
+        yield from (
+            f"- {results.found[run].path.name}: {results.found[run].reason}" for run in invalid
+        )
+    missing = sum(results.condition(run) not in ("valid", "invalid") for run in runs)
+    if missing:
+        yield f"{missing} of {len(runs)} runs are not there."
+    for run in runs:
+        if results.condition(run) == "valid" and results.found[run].reason.startswith("diverged"):
+            yield f"- {results.found[run].path.name} {results.found[run].reason}"
+
+
+def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
+    """What was expected, what came out, and whether that is the same."""
+    headings = ["expectation", "verdict", "expected", "found", "seeds", "source"]
+    rows = [
+        [one.name, one.verdict, one.expected, one.found, str(one.seeds or ""), one.source]
+        for one in judged
+    ]
+    data = [[*row, study.scale] for row in rows]
+    return StudyTable(
+        "expectations", scale_note(study), (headings, rows), ([*headings, "scale"], data)
+    )
+
+
+def run_table(results: Results) -> StudyTable:
+    """A row for every run: where it is, how it stands, and all that the tables ask of it."""
+    study = results.study
+    asked: Mapping[Measure, None] = {
+        measure: None
+        for table in study.document.report.tables.values()
+        for measure in table.measures
+    }
+    headings = [*study.factors, "seed", "run", "condition", "reason", "scale", *map(str, asked)]
+    rows: list[list[object]] = []
+    for run in study.runs:
+        row: list[object] = [*(level for _, level in run.case.levels), run.seed]
+        found = results.found.get(run)
+        row += [found.path.name, found.condition, found.reason] if found else ["", "not run", ""]
+        has_ended = found is not None and found.condition in ("valid", "invalid")
+        values = [plain_number(results.value(run, one)) if has_ended else "" for one in asked]
+        rows.append([*row, study.scale, *values])
+    return StudyTable("runs", (), ((), ()), (headings, rows))

@@ -1,0 +1,135 @@
+"""What was expected of a study, beside what came out: reproduced, or not, or not to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isnan, nan
+from typing import Literal
+
+from testbed.studies.document import Expectation, Selection
+from testbed.studies.results import Results, spread
+from testbed.studies.study import Case
+
+Verdict = Literal["reproduced", "not reproduced", "not resolved", "not run"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An expectation and what became of it.
+
+    Attributes:
+        name: of the expectation.
+        expected: in words.
+        found: in words.
+        verdict: see ``judge``.
+        seeds: how many seeds the verdict rests on.
+        source: who expected it.
+    """
+
+    name: str
+    expected: str
+    found: str
+    verdict: Verdict
+    seeds: int
+    source: str
+
+
+def judge(results: Results) -> list[Judged]:
+    """Judge every expectation, each by the seeds that all its cases have a valid run of.
+
+    Of a part of a study, those that are about its cases alone.
+
+    A value or ratio is reproduced if it is within the tolerance with every seed, and not if the
+    least and the greatest of the seeds lie on one side of it. An ordering is reproduced if it
+    holds with every seed, and not if two neighbours are the other way round with every seed.
+    Whatever else the seeds show is not resolved: they cannot tell.
+    """
+    part = set(results.study.cases)
+    found = []
+    for name, expectation in results.study.document.expects.items():
+        several = expectation.order or expectation.ratio or ({},)
+        cases = [_case(results, {**expectation.where, **selection}) for selection in several]
+        if part.issuperset(cases):
+            found.append(_judge(name, expectation, cases, results))
+    return found
+
+
+def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: Results) -> Judged:
+    expected = _expected(expectation, cases, results)
+    seeds = results.common_seeds(cases)
+    if not seeds:
+        return Judged(name, expected, "", "not run", 0, expectation.source)
+    columns = [results.values(case, expectation.measure, seeds) for case in cases]
+    if expectation.order is not None:
+        verdict = _order(columns, expectation.tolerance or 0.0)
+        found = " > ".join(_span(expectation, column) for column in columns)
+    else:
+        values = columns[0]
+        if expectation.ratio is not None:
+            values = [_over(one, other) for one, other in zip(*columns, strict=True)]
+        assert expectation.value is not None
+        reach = abs(expectation.value) * (expectation.tolerance or 0.0)
+        verdict = _within(values, expectation.value - reach, expectation.value + reach)
+        found = _span(expectation, values)
+    return Judged(name, expected, found, verdict, len(seeds), expectation.source)
+
+
+def _case(results: Results, where: Selection) -> Case:
+    (case,) = results.whole.select(where)  # as loading has checked
+    return case
+
+
+def _within(values: Sequence[float], low: float, high: float) -> Verdict:
+    if any(isnan(value) for value in values):
+        return "not resolved"
+    if low <= min(values) and max(values) <= high:
+        return "reproduced"
+    apart = max(values) < low or min(values) > high
+    return "not reproduced" if apart else "not resolved"
+
+
+def _order(columns: Sequence[Sequence[float]], tolerance: float) -> Verdict:
+    """From the greatest to the least: neighbours are compared seed by seed."""
+    verdicts = set(_ahead(columns, tolerance))
+    if "not reproduced" in verdicts:
+        return "not reproduced"
+    return "not resolved" if "not resolved" in verdicts else "reproduced"
+
+
+def _ahead(columns: Sequence[Sequence[float]], tolerance: float) -> Iterator[Verdict]:
+    for first, second in pairwise(columns):
+        if any(isnan(value) for value in (*first, *second)):
+            yield "not resolved"
+            continue
+        holds = [
+            one > other - tolerance * abs(other) for one, other in zip(first, second, strict=True)
+        ]
+        yield "reproduced" if all(holds) else "not resolved" if any(holds) else "not reproduced"
+
+
+def _over(one: float, other: float) -> float:
+    return one / other if other else nan
+
+
+def _expected(expectation: Expectation, cases: Sequence[Case], results: Results) -> str:
+    measure = expectation.measure.title
+    names = [results.short_name(case) for case in cases]
+    within = "" if not expectation.tolerance else f" within {100 * expectation.tolerance:g} %"
+    if expectation.order is not None:
+        return f"{measure}: {' > '.join(names)}{within}"
+    assert expectation.value is not None
+    if expectation.ratio is not None:
+        return f"{measure}: {names[0]} / {names[1]} = {expectation.value:g}{within}"
+    return f"{measure} of {names[0]}: {expectation.measure.show(expectation.value)}{within}"
+
+
+def _span(expectation: Expectation, values: Sequence[float]) -> str:
+    """The mean, with the least and the greatest where they differ."""
+    is_ratio = expectation.ratio is not None
+
+    def show(value: float) -> str:
+        return f"{value:.4g}" if is_ratio else expectation.measure.show(value)
+
+    return spread(values, show)

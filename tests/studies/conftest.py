@@ -1,0 +1,118 @@
+"""A small study, and runs of it whose numbers were chosen by hand, written through the Recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.events.kinds import Evaluated, Finished, Started, State, StateChanged
+from testbed.events.rows import UPDATE
+from testbed.scenario import dump
+from testbed.studies.study import StudyRun
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Clock, Recorder
+
+NOON = 1_767_268_800.0
+
+BASE = """\
+name: base
+runtime: simulated
+algorithm: {asgd: {learning_rate: 0.1}}
+model: digits-cnn
+dataset: digits
+workers: {count: 2, batch_size: 10, classes: {fast: {speed: 20ms}}}
+stop: {updates: 60}
+evaluate: {every: 20, images: 100}
+"""
+
+STUDY = """\
+name: rates
+scenario: base.yaml
+vary:
+  rate: [algorithm.learning_rate=0.1, algorithm.learning_rate=0.01]
+  workers:
+    two: workers.count=2
+    four: [workers.count=4, workers.batch_size=5]
+seeds: [1, 2]
+"""
+
+WriteStudy = Callable[..., Path]
+
+
+@pytest.fixture
+def write_study(tmp_path: Path) -> WriteStudy:
+    """Writes a study beside its base; what is given comes after it."""
+
+    def write(more: str = "", *, text: str = STUDY, name: str = "study.yaml") -> Path:
+        (tmp_path / "base.yaml").write_text(BASE)
+        file = tmp_path / name
+        file.write_text(text + more)
+        return file
+
+    return write
+
+
+@pytest.fixture(name="write_run")
+def run_writer() -> Callable[..., RunFolder]:
+    """Writes the folder of a run of a study; see ``write_run``."""
+    return write_run
+
+
+def write_run(
+    run: StudyRun,
+    runs: Path,
+    top1: Sequence[float],
+    *,
+    state: State = "finished",
+    name: str | None = None,
+    updates: int = 4,
+) -> RunFolder:
+    """A run of a study, evaluated every 20 updates, 2 s and 1 MB; at the end with the last again.
+
+    Args:
+        run: which one.
+        runs: folder of runs.
+        top1: the evaluations during training.
+        state: how it ended.
+        name: of its folder; by default what a sweep calls it.
+        updates: how many rows the record of updates has; a run without any is not valid.
+    """
+    count = run.scenario.workers.count
+    folder = RunFolder.create(
+        runs,
+        name or run.base_name,
+        scenario=run.scenario.name,
+        text=dump(run.scenario),
+        classes=["fast"] * count,
+        now=NOON,
+    )
+    rows = np.zeros(updates, UPDATE)
+    rows["time_seconds"] = np.arange(updates) + 1
+    rows["payload_up_bytes"] = 1000
+    clock = Clock(wall=lambda: NOON, steady=lambda: 0.0)
+    with Recorder.into(folder, time_scale=1.0, clock=clock) as recorder:
+        recorder.event(StateChanged("training"))
+        recorder.event(Started())
+        recorder.updates(rows)
+        for index, share in enumerate([*top1, top1[-1]], start=1):
+            recorder.event(evaluated(index, share, final=index > len(top1)))
+        recorder.event(Finished("60 updates applied", 60))
+        recorder.event(StateChanged(state, "60 updates applied"))
+    return folder
+
+
+def evaluated(index: int, share: float, *, final: bool) -> Any:
+    return Evaluated(
+        time_seconds=2.0 * index,
+        version=20 * index,
+        payload_up_bytes=1_000_000 * index,
+        loss=1 - share,
+        top1=share,
+        top5=1.0,
+        images=100,
+        final=final,
+    )

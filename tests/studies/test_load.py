@@ -1,0 +1,242 @@
+"""What a study comes to: its cases, the scenarios of its runs, and what is wrong with a bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import ScenarioError
+from testbed.scenario import load
+from testbed.studies import is_study, load_study
+from testbed.studies.study import identity
+
+WriteStudy = Callable[..., Path]
+
+
+def test_a_study_is_the_product_of_its_factors_and_seeds(write_study: WriteStudy) -> None:
+    study = load_study(write_study())
+    assert [case.name for case in study.cases] == [
+        *("rate 0.1, two", "rate 0.1, four", "rate 0.01, two", "rate 0.01, four")
+    ]
+    assert [(run.case.name, run.seed) for run in study.runs[:3]] == [
+        *(("rate 0.1, two", 1), ("rate 0.1, two", 2), ("rate 0.1, four", 1))
+    ]
+    last = study.runs[-1].scenario
+    assert (last.seed, last.workers.count, last.workers.batch_size) == (2, 4, 5)
+    assert last.algorithm.model_dump()["learning_rate"] == 0.01
+    assert study.runs[-1].base_name == "rates-0-01-four-s2"
+
+
+def test_cases_are_picked_by_products_of_levels(write_study: WriteStudy) -> None:
+    chosen = (
+        "cases: [{rate: 0.1, workers: [two, four]}, {rate: 0.01, workers: two}, {workers: two}]"
+    )
+    study = load_study(write_study(chosen))
+    assert [case.name for case in study.cases] == [
+        *("rate 0.1, two", "rate 0.1, four", "rate 0.01, two")
+    ]
+
+
+def test_a_scenario_in_place_and_no_seeds_but_its_own(write_study: WriteStudy) -> None:
+    text = """\
+name: inside
+scenario:
+  seed: 7
+  name: base
+  model: digits-cnn
+  dataset: digits
+  workers: {count: 2}
+  stop: {updates: 60}
+vary:
+  algorithm: [algorithm=asgd, algorithm=adacomp]
+"""
+    study = load_study(write_study(text=text))
+    assert [run.seed for run in study.runs] == [7, 7]
+    assert [run.scenario.algorithm.name for run in study.runs] == ["asgd", "adacomp"]
+
+
+def test_a_scaled_study_is_shorter_and_otherwise_the_same(write_study: WriteStudy) -> None:
+    whole, tenth = load_study(write_study()), load_study(write_study(), scale=0.1)
+    scenario = tenth.runs[0].scenario
+    assert (scenario.stop.updates, scenario.evaluate.every) == (6, 2)
+    changes = {"stop": whole.runs[0].scenario.stop, "evaluate": whole.runs[0].scenario.evaluate}
+    assert scenario.model_copy(update=changes) == whole.runs[0].scenario
+    assert tenth.runs[0].base_name == "rates-0-1-two-x0-1-s1"
+    assert load_study(write_study(), scale=0.001).runs[0].scenario.stop.updates == 1
+
+
+def test_times_are_scaled_too_and_accuracies_are_not(write_study: WriteStudy) -> None:
+    timed = ["stop={time: 10s, steps: 500, accuracy: 0.9}", "evaluate.every=2s"]
+    text = f"name: timed\nscenario: base.yaml\nseeds: [1, 2]\nvary: {{a: {{b: {timed}}}}}\n"
+    scenario = load_study(write_study(text=text), scale=0.5).runs[0].scenario
+    assert (scenario.stop.time, scenario.stop.steps, scenario.stop.accuracy) == (5.0, 250, 0.9)
+    assert scenario.evaluate.every == 1.0
+
+
+def test_a_run_is_known_by_its_scenario_whatever_that_is_called(write_study: WriteStudy) -> None:
+    study = load_study(write_study())
+    first, second = study.runs[0], study.runs[1]
+    assert first.identity != second.identity
+    renamed = first.scenario.model_copy(update={"name": "other"})
+    assert identity(renamed, ()) == first.identity
+
+
+def test_a_run_is_known_by_the_users_own_files_too(write_study: WriteStudy, tmp_path: Path) -> None:
+    net = tmp_path / "net.py"
+    custom = '\nvary: {model: ["model={custom: {file: net.py, class: Net}}", model=digits-cnn]}\n'
+    net.write_text("Net = 1")
+    file = write_study(text=f"name: nets\nscenario: base.yaml{custom}")
+    before = load_study(file).runs[0].identity
+    assert load_study(file).runs[0].identity == before
+    net.write_text("Net = 2")
+    assert load_study(file).runs[0].identity != before
+
+
+def test_a_part_of_a_study(write_study: WriteStudy) -> None:
+    report = "report: {figures: {fig4: {where: {workers: four, rate: 0.1}}}}"
+    study = load_study(write_study(report))
+    assert [case.name for case in study.only("fig4").cases] == ["rate 0.1, four"]
+    assert [case.name for case in study.only("0.01").cases] == ["rate 0.01, two", "rate 0.01, four"]
+    with pytest.raises(ScenarioError, match=r"--only fig5: expected .* fig4, .*Did you mean fig4"):
+        study.only("fig5")
+
+
+def test_long_names_are_cut_and_stay_apart(write_study: WriteStudy) -> None:
+    level = "a" * 39
+    text = (
+        "name: long\nscenario: base.yaml\nvary: {a: {"
+        f"{level}1: workers.count=2, {level}2: workers.count=3}}, b: {{{level}1: seed=1}}}}"
+    ).replace("seed=1", "workers.batch_size=3")
+    names = [run.base_name for run in load_study(write_study(text=text)).runs]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 60 for name in names)
+
+
+def test_which_of_the_two_documents_a_file_is(write_study: WriteStudy, tmp_path: Path) -> None:
+    study, base = write_study(), tmp_path / "base.yaml"
+    assert is_study(study)
+    assert not is_study(base)
+    with pytest.raises(ScenarioError, match=r"found a study, expected a scenario.*testbed sweep"):
+        load(study)
+    with pytest.raises(ScenarioError, match=r"found a scenario, expected a study.*testbed up"):
+        load_study(base)
+
+
+HEAD = "name: bad\nscenario: base.yaml\n"
+RATES = f"{HEAD}vary: {{rate: [algorithm.learning_rate=0.1, algorithm.learning_rate=0.2]}}\n"
+
+BAD = {
+    "a path that is no field": (
+        f"{HEAD}vary:\n  rate:\n    - algorithm.rate=0.1\n    - algorithm.rate=0.2\n",
+        "study.yaml:5: algorithm.rate: found an unknown key, expected one of learning_rate, name",
+    ),
+    "an expectation without a source": (
+        f"{RATES}expects:\n  best:\n    measure: best_accuracy\n    where: {{rate: 0.1}}\n"
+        "    value: 0.9\n    tolerance: 0.1\n",
+        "study.yaml:5: expects.best.source: found no such key, expected text",
+    ),
+    "nothing that varies": (
+        HEAD,
+        "study.yaml:1: vary: found no `vary`, expected at least two runs",
+    ),
+    "one level": (
+        f"{HEAD}vary: {{rate: [algorithm.learning_rate=0.1]}}\n",
+        "study.yaml:3: vary: found nothing that varies, expected at least two runs",
+    ),
+    "no scenario": ("name: bad\nvary: {}\n", "study.yaml:1: scenario: found no such key"),
+    "a scenario that is not there": (
+        RATES.replace("base", "bass"),
+        "study.yaml:2: scenario: found no file 'bass.yaml', expected a scenario's file",
+    ),
+    "no setting": (
+        f"{HEAD}vary: {{rate: [faster, slower]}}\n",
+        "study.yaml:3: vary.rate.0: found 'faster', expected one, like workers.count=5",
+    ),
+    "a seed as a setting": (
+        f"{HEAD}vary: {{a: [seed=1, seed=2]}}\n",
+        "study.yaml:3: vary.a.0: found 'seed=1', expected another path: seeds are listed",
+    ),
+    "a level that a later factor undoes": (
+        f"{RATES.rstrip()[:-1]}, then: [algorithm=asgd]}}\n",
+        "study.yaml:3: vary: found the same scenario for (rate 0.1, asgd) and (rate 0.2, asgd)",
+    ),
+    "a level twice": (
+        f"{HEAD}vary: {{a: [workers.count=2, workers.batch_size=2]}}\n",
+        "study.yaml:3: vary.a.1: found 2 again, expected each level once",
+    ),
+    "a case of no level": (
+        f"{RATES}cases: [{{rate: 0.3}}]\n",
+        "study.yaml:4: cases.0.rate: found 0.3, expected a level of rate: 0.1, 0.2",
+    ),
+    "a case of no factor": (
+        f"{RATES}cases:\n  - {{rates: 0.1}}\n",
+        "study.yaml:5: cases.0.rates: found rates, expected a factor of `vary`: rate. Did you mean",
+    ),
+    "an expectation of two cases": (
+        f"{RATES}expects:\n"
+        "  best: {measure: best_accuracy, value: 0.9, tolerance: 0.1, source: here}\n",
+        "study.yaml:5: expects.best.where: found 2 cases (rate 0.1; rate 0.2), expected levels",
+    ),
+    "an expectation of nothing": (
+        f"{RATES}expects:\n  best: {{measure: best_accuracy, source: here}}\n",
+        "study.yaml:5: expects.best: found neither an order nor a value, expected one of",
+    ),
+    "a value without a tolerance": (
+        f"{RATES}expects:\n  it: {{measure: updates, source: x, value: 3, where: {{rate: 0.1}}}}",
+        "study.yaml:5: expects.it: found a value without a tolerance, expected a tolerance",
+    ),
+    "no measure": (
+        f"{RATES}report:\n  tables:\n    one: {{measures: [best]}}\n",
+        "study.yaml:6: report.tables.one.measures.0: found 'best', expected a measure: final_acc",
+    ),
+    "a panel of no factor": (
+        f"{RATES}report: {{figures: {{one: {{panels: [law]}}}}}}\n",
+        "study.yaml:4: report.figures.one.panels.0: found 'law', expected a factor of `vary`: rate",
+    ),
+    "a seed twice": (
+        f"{RATES}seeds: [1, 2, 1]\n",
+        "study.yaml:4: seeds.2: found 1 again, expected each seed once",
+    ),
+    "an unknown key": (f"{RATES}expect: {{}}\n", "Did you mean expects?"),
+    "a table named for a file of the report": (
+        f"{RATES}report: {{tables: {{runs: {{measures: [updates]}}}}}}\n",
+        "study.yaml:4: report.tables.runs: found runs, expected another name",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), BAD.values(), ids=BAD.keys())
+def test_what_is_wrong_is_said_with_its_line(
+    text: str, expected: str, write_study: WriteStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_study(text=text)
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(ScenarioError) as refused:
+        load_study(file.name)
+    assert refused.value.exit_code == 2
+    assert expected in str(refused.value)
+
+
+def test_a_scenario_in_place_is_wrong_at_its_own_line(
+    write_study: WriteStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """\
+name: inside
+scenario:
+  name: base
+  algorithm: asgd
+  model: digits-cnn
+  dataset: digits
+  workers: {cont: 2}
+  stop: {updates: 60}
+seeds: [1, 2]
+"""
+    file = write_study(text=text)
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(
+        ScenarioError, match=r"study.yaml:7: workers.cont: found an unknown"
+    ) as told:
+        load_study(file.name)
+    assert len(told.value.problems) == 2  # count is missing as well; each is told once

@@ -1,0 +1,179 @@
+"""The report of a study: tables, curves and files, of runs whose numbers were chosen by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.cli import main
+from testbed.errors import ScenarioError
+from testbed.studies import Study, load_study
+from testbed.studies.document import Curves
+from testbed.studies.figures import curve_of
+from testbed.studies.found import find_runs
+from testbed.studies.report import report_study
+from testbed.studies.results import Results
+
+MORE = """\
+report:
+  tables: {results: {measures: [best_accuracy, updates_to(0.6)]}}
+  figures: {curves: {against: ingress, panels: [workers]}}
+paper:
+  source: someone, 2026
+  numbers: [{measure: best_accuracy, where: {rate: 0.1}, value: 0.9, source: table 1}]
+expects:
+  faster:
+    measure: best_accuracy
+    where: {workers: two}
+    order: [{rate: 0.1}, {rate: 0.01}]
+    source: here
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def study(write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path) -> Study:
+    """A study of four cases and two seeds; the last case was not run, one run is not valid."""
+    study = load_study(write_study(MORE))
+    for index, run in enumerate(study.runs[:6]):
+        write_run(run, runs, [0.5, 0.6 + index / 100], updates=0 if index == 3 else 4)
+    return study
+
+
+def test_tables_say_mean_least_and_greatest_and_what_the_paper_has(
+    study: Study, runs: Path
+) -> None:
+    text = report_study(study, runs=runs).text
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert ["0.1", "two", "2", "60.50% (60.00% to 61.00%)", "90.00% (table 1)", "40"] in cells
+    assert ["0.1", "four", "1 of 2†", "62.00%", "90.00% (table 1)", "40"] in cells
+    assert ["0.01", "four", "0 of 2", "not run", "", "not run"] in cells
+    assert "† 1 of 8 runs are not valid, are kept, and are in no number here" in text
+    assert "- rates-0-1-four-s2: No update was applied" in text
+    assert "2 of 8 runs are not there." in text
+    assert "Paper: someone, 2026." in text
+    assert "SCALED" not in text
+
+
+def test_everything_is_written_down(study: Study, runs: Path) -> None:
+    report = report_study(study, runs=runs)
+    assert {path.name for path in report.files} == {
+        *("expectations.csv", "results.csv", "runs.csv", "curves.png", "curves.svg"),
+        "curves-curves.csv",
+    }
+    assert all(path.parent == runs / "rates" and path.stat().st_size for path in report.files)
+    assert (runs / "rates/report.md").read_text() == report.text
+    before = {path: path.read_bytes() for path in report.files}
+    report_study(study, runs=runs)
+    assert {path: path.read_bytes() for path in report.files} == before
+    with (runs / "rates/results.csv").open() as file:
+        first = next(csv.DictReader(file))
+    assert first["best_accuracy least"] == "0.6"
+    assert first["best_accuracy paper"] == "0.9"
+    with (runs / "rates/runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["condition"] for row in rows].count("invalid") == 1
+    assert rows[-1]["condition"] == "not run"
+    (judged,) = report.judged
+    assert judged.verdict == "not reproduced"  # 0.60 and 0.61 against 0.64 and 0.65
+
+
+def test_curves_have_a_point_where_any_seed_was_evaluated(study: Study, runs: Path) -> None:
+    results = Results(study, study, find_runs(study, runs))
+    curve = curve_of(study.cases[0], Curves(against="ingress"), results)
+    assert curve is not None
+    assert curve.seeds == 2
+    np.testing.assert_allclose(curve.x, [1, 2])  # MB
+    np.testing.assert_allclose(curve.mean, [50, 60.5])
+    np.testing.assert_allclose(curve.least, [50, 60])
+    np.testing.assert_allclose(curve.greatest, [50, 61])
+    assert curve_of(study.cases[3], Curves(), results) is None
+
+
+def test_seeds_that_were_evaluated_at_other_times(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
+) -> None:
+    """From 0.2 at 20 to 0.6 at 60 updates straight through 0.4 at 40, where the other has 0.5."""
+    study = load_study(write_study())
+    first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
+    lines = first.evaluations.read_text().splitlines(keepends=True)
+    first.evaluations.write_text("".join(line for line in lines if ",0.9," not in line))
+    write_run(study.runs[1], runs, [0.4, 0.5, 0.6])
+    curve = curve_of(study.cases[0], Curves(), Results(study, study, find_runs(study, runs)))
+    assert curve is not None
+    np.testing.assert_allclose(curve.x, [20, 40, 60])
+    np.testing.assert_allclose(curve.mean, [30, 45, 60])
+    np.testing.assert_allclose(curve.least, [20, 40, 60])
+
+
+def test_a_part_alone(study: Study, runs: Path) -> None:
+    report = report_study(study, runs=runs, part="curves")
+    assert [path.suffix for path in report.files if path.stem.startswith("curves")] == [
+        *(".png", ".svg", ".csv")
+    ]
+    assert "### results" not in report.text
+    assert report.folder == runs / "rates/only-curves"
+    assert (report.folder / "report.md").exists()
+    assert not (runs / "rates/report.md").exists()
+    assert [one.name for one in report_study(study, runs=runs, part="two").judged] == ["faster"]
+    assert report_study(study, runs=runs, part="four").judged == ()
+
+
+def test_every_table_of_a_scaled_study_says_so(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
+) -> None:
+    study = load_study(write_study(MORE), scale=0.5)
+    write_run(study.runs[0], runs, [0.5])
+    report = report_study(study, runs=runs)
+    assert report.folder == runs / "rates/scale-0.5"
+    said = "**SCALED**: every run is 0.5 times as long as in the study"
+    for table in report.tables[:-1]:
+        assert said in table.markdown()
+    for name in ("expectations", "results", "runs"):
+        with (report.folder / f"{name}.csv").open() as file:
+            assert next(csv.DictReader(file))["scale"] == "0.5"
+
+
+def test_the_results_of_another_study_are_not_replaced(study: Study, runs: Path) -> None:
+    report_study(study, runs=runs)
+    before = (runs / "rates/report.md").read_text()
+    other = study.file.parent / "elsewhere" / "study.yaml"
+    other.parent.mkdir()
+    other.write_text(study.file.read_text().replace("base.yaml", "../base.yaml"))
+    with pytest.raises(ScenarioError, match=r"with the results of another study, .*study\.yaml"):
+        report_study(load_study(other), runs=runs)
+    assert (runs / "rates/report.md").read_text() == before
+
+
+def test_a_folder_of_something_else_is_not_filled(study: Study, runs: Path) -> None:
+    (runs / "rates").mkdir()
+    (runs / "rates/thesis.tex").touch()
+    with pytest.raises(ScenarioError, match="a folder that holds something else"):
+        report_study(study, runs=runs)
+    assert [path.name for path in (runs / "rates").iterdir()] == ["thesis.tex"]
+
+
+def test_on_the_command_line(
+    study: Study, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["report", str(study.file), "--runs", str(runs)]) == 0
+    shown = capsys.readouterr().out
+    assert "| faster      | not reproduced |" in shown
+    assert f"wrote {runs / 'rates/curves.svg'}" in shown
+    assert main(["report", str(study.file), "--runs", str(runs), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tables"]["results"][0]["best_accuracy mean"] == pytest.approx(0.605)
+    assert main(["report", "tiny", "--scale", "0.5"]) == 2
+    assert "for the file of a study" in capsys.readouterr().err
+    assert main(["validate", str(study.file)]) == 0
+    assert "rates, a study of 4 cases, 8 runs" in capsys.readouterr().out

@@ -1,0 +1,207 @@
+"""Real sweeps of small studies on the digits, simulated; also such as are killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.studies import load_study
+from testbed.studies.found import find_runs
+
+pytestmark = pytest.mark.slow  # every run imports torch
+
+ROOT = Path(__file__).parents[2]
+LONGEST_SECONDS = 120.0
+
+
+class Sweeps:
+    """``testbed`` in a folder of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+        self.environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(folder / "state"),
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def words(self, verb: str, *words: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "testbed", verb, "--runs", str(self.runs), *words]
+
+    def __call__(self, verb: str, *words: str, status: int = 0) -> str:
+        """Call a verb, and expect an exit status; returns what it prints."""
+        done = subprocess.run(
+            self.words(verb, *words),
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST_SECONDS,
+        )
+        assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Begin a sweep and go on."""
+        return subprocess.Popen(
+            self.words("sweep", *words), env=self.environment, cwd=self.folder, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def wait_until_training(self, run: str) -> None:
+        """Wait until a run has begun to train."""
+        file = self.runs / run / "run.json"
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while not (file.exists() and json.loads(file.read_text())["started"]):
+            assert time.monotonic() < deadline, "it does not train"
+            time.sleep(0.02)
+
+    def begun(self) -> dict[str, str]:
+        """When each run was begun: what was begun at another moment is another run."""
+        files = self.runs.glob("*/run.json")
+        return {file.parent.name: json.loads(file.read_text())["created"] for file in files}
+
+
+@pytest.fixture
+def sweeps(tmp_path: Path, write_study: Any) -> Iterator[Sweeps]:
+    write_study()
+    yield Sweeps(tmp_path)
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def two_rates(name: str, updates: int) -> str:
+    return (
+        f"name: {name}\nscenario: base.yaml\nvary:\n  length: [stop.updates={updates}]\n"
+        "  rate: [algorithm.learning_rate=0.1, algorithm.learning_rate=0.01]\n"
+    )
+
+
+def test_a_sweep_runs_what_is_not_there_and_two_studies_share(
+    sweeps: Sweeps, write_study: Any
+) -> None:
+    write_study(text=two_rates("first", 60))
+    said = sweeps("sweep", "study.yaml", "--only", "0.1")
+    assert "first: 1 runs, 0 there already" in said
+    before = sweeps.begun()
+    assert list(before) == ["first-60-0-1-s0"]
+    said = sweeps("sweep", "study.yaml")
+    assert "first: 2 runs, 1 there already" in said
+    write_study(text=two_rates("second", 60), name="second.yaml")
+    assert "second: 2 runs, 2 there already" in sweeps("sweep", "second.yaml")
+    after = sweeps.begun()
+    assert after.keys() == {"first-60-0-1-s0", "first-60-0-01-s0"}
+    assert after["first-60-0-1-s0"] == before["first-60-0-1-s0"]
+    assert "# second" in sweeps("report", "second.yaml")
+    environment = json.loads((sweeps.runs / "first-60-0-1-s0/environment.json").read_text())
+    assert "sweep" in environment["argv"]
+
+
+def test_a_scaled_sweep_makes_runs_of_its_own(sweeps: Sweeps, write_study: Any) -> None:
+    write_study(text=two_rates("first", 60))
+    sweeps("sweep", "study.yaml", "--scale", "0.5", "--jobs", "1")
+    assert sweeps.begun().keys() == {"first-60-0-1-x0-5-s0", "first-60-0-01-x0-5-s0"}
+    said = sweeps("report", "study.yaml", "--scale", "0.5")
+    assert "**SCALED**" in said
+    assert "|      30 |" in said  # updates
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_sweep_that_is_killed_goes_on_where_it_was(
+    number: signal.Signals, sweeps: Sweeps, write_study: Any
+) -> None:
+    write_study(
+        text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=1500]}"
+    )
+    sweeps("sweep", "study.yaml", "--only", "60")
+    short = sweeps.begun()
+    sweep = sweeps.start("study.yaml")
+    sweeps.wait_until_training("long-1500-s0")
+    sweep.send_signal(number)
+    sweep.communicate(timeout=LONGEST_SECONDS)
+    broken = sweeps.begun()
+    said = sweeps("sweep", "study.yaml")
+    assert "long: 2 runs, 1 there already" in said
+    after = sweeps.begun()
+    assert after.keys() == {"long-60-s0", "long-1500-s0"}
+    assert after["long-60-s0"] == short["long-60-s0"]
+    assert after["long-1500-s0"] != broken["long-1500-s0"]
+    study = load_study(sweeps.folder / "study.yaml")
+    assert [one.condition for one in find_runs(study, sweeps.runs).values()] == ["valid"] * 2
+
+
+def test_a_run_that_is_killed_is_told_and_begins_anew(
+    sweeps: Sweeps, write_study: Any, eventually: Any
+) -> None:
+    write_study(
+        text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=1500]}"
+    )
+    sweep = sweeps.start("study.yaml", "--jobs", "1")
+    sweeps.wait_until_training("long-1500-s0")
+    (child,) = children(sweep.pid)
+    pool = eventually(lambda: children(child))
+    os.kill(child, signal.SIGKILL)
+    said, _ = sweep.communicate(timeout=LONGEST_SECONDS)
+    assert sweep.returncode == 5
+    assert "long-1500-s0 FAILED" in said
+    assert "1 of 2 runs are there" in said
+    assert not any(lives(pid) for pid in pool)
+    assert "1 there already" in sweeps("sweep", "study.yaml")
+
+
+def test_an_invalid_run_is_kept_marked_and_told(sweeps: Sweeps, write_study: Any) -> None:
+    """Its first step is so long that the next push is no number."""
+    write_study(text=two_rates("bad", 60).replace("0.01]", "1e30]"))
+    said = sweeps("sweep", "study.yaml", status=6)
+    assert "bad-60-1e30-s0 is INVALID, and kept: A push of w0 was rejected" in said
+    before = sweeps.begun()
+    assert "2 there already" in sweeps("sweep", "study.yaml", status=6)
+    assert sweeps.begun() == before
+    assert "0 of 1†" in sweeps("report", "study.yaml")
+
+
+def test_a_run_that_fails_does_not_keep_the_others_from_being_run(
+    sweeps: Sweeps, write_study: Any
+) -> None:
+    (sweeps.folder / "net.py").write_text("class Net:\n    pass\n")
+    custom = '"model={custom: {file: net.py, class: Net}}"'
+    write_study(
+        text="name: nets\nscenario: base.yaml\n"
+        f"vary: {{model: {{mine: {custom}, theirs: stop.updates=60}}}}"
+    )
+    said = sweeps("sweep", "study.yaml", status=2)
+    assert "nets-mine-s0 FAILED" in said
+    assert "net.py" in said
+    assert "1 of 2 runs are there" in said
+
+
+def test_the_results_of_another_study_are_refused_before_anything_runs(
+    sweeps: Sweeps, write_study: Any
+) -> None:
+    (sweeps.runs / "first").mkdir(parents=True)
+    (sweeps.runs / "first/study.json").write_text('{"study": "first", "file": "/elsewhere.yaml"}')
+    write_study(text=two_rates("first", 60))
+    said = sweeps("sweep", "study.yaml", status=2)
+    assert "with the results of another study, /elsewhere.yaml" in said
+    assert sweeps.begun() == {}

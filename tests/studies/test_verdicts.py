@@ -1,0 +1,111 @@
+"""Expectations beside results: which verdict, by numbers chosen by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.studies import load_study
+from testbed.studies.found import find_runs
+from testbed.studies.results import Results
+from testbed.studies.verdicts import Judged, judge
+
+TEXT = """\
+name: two
+scenario: base.yaml
+vary: {rate: [algorithm.learning_rate=0.1, algorithm.learning_rate=0.2]}
+seeds: [1, 2]
+expects:
+  it:
+    measure: %s
+    source: here
+"""
+ORDER = "    order: [{rate: 0.2}, {rate: 0.1}]\n"
+RATIO = "    ratio: [{rate: 0.2}, {rate: 0.1}]\n    value: 2\n    tolerance: 0.1\n"
+VALUE = "    where: {rate: 0.1}\n    value: 0.5\n    tolerance: 0.1\n"
+
+Accuracies = Mapping[tuple[str, int], list[float]]
+
+
+@pytest.fixture
+def judged(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], tmp_path: Path
+) -> Callable[..., Judged]:
+    """The only expectation, judged by runs with these accuracies, by rate and seed."""
+
+    def judge_one(expects: str, top1: Accuracies, *, measure: str = "best_accuracy") -> Judged:
+        study = load_study(write_study(text=TEXT % measure + expects))
+        for run in study.runs:
+            key = (dict(run.case.levels)["rate"], run.seed)
+            if key in top1:
+                write_run(run, tmp_path / "runs", top1[key])
+        (one,) = judge(Results(study, study, find_runs(study, tmp_path / "runs")))
+        return one
+
+    return judge_one
+
+
+def both(first: list[float], second: list[float]) -> Accuracies:
+    """Best accuracies at the rates 0.1 and 0.2 with the seeds 1 and 2."""
+    return {
+        (rate, seed): [value]
+        for rate, values in (("0.1", first), ("0.2", second))
+        for seed, value in enumerate(values, start=1)
+    }
+
+
+@pytest.mark.parametrize(
+    ("expects", "first", "second", "verdict"),
+    [
+        (ORDER, [0.5, 0.6], [0.7, 0.7], "reproduced"),
+        (ORDER, [0.5, 0.6], [0.55, 0.61], "reproduced"),  # ahead with each seed
+        (ORDER, [0.5, 0.6], [0.55, 0.59], "not resolved"),
+        (ORDER, [0.5, 0.6], [0.4, 0.6], "not reproduced"),  # equal is not ahead
+        (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.6], [0.46, 0.6], "reproduced"),
+        (RATIO, [0.4, 0.4], [0.8, 0.84], "reproduced"),  # 2.0 and 2.1
+        (RATIO, [0.4, 0.4], [0.8, 0.9], "not resolved"),  # 2.0 and 2.25
+        (RATIO, [0.4, 0.4], [0.9, 1.0], "not reproduced"),
+        (RATIO, [0.8, 0.4], [0.8, 1.0], "not resolved"),  # 1.0 and 2.5: either side
+        (VALUE, [0.46, 0.54], [], "reproduced"),
+        (VALUE, [0.5, 0.56], [], "not resolved"),
+        (VALUE, [0.4, 0.44], [], "not reproduced"),
+    ],
+)
+def test_by_both_seeds(
+    judged: Callable[..., Judged],
+    expects: str,
+    first: list[float],
+    second: list[float],
+    verdict: str,
+) -> None:
+    found = judged(expects, both(first, second))
+    assert (found.verdict, found.seeds, found.source) == (verdict, 2, "here")
+
+
+def test_by_the_seeds_that_all_cases_have(judged: Callable[..., Judged]) -> None:
+    found = judged(ORDER, both([0.5, 0.9], [0.6]))
+    assert (found.verdict, found.seeds) == ("reproduced", 1)
+    assert found.found == "60.00% > 50.00%"
+    assert found.expected == "best accuracy: rate 0.2 > rate 0.1"
+
+
+def test_without_a_common_seed_it_was_not_run(judged: Callable[..., Judged]) -> None:
+    assert judged(ORDER, both([0.5, 0.9], [])).verdict == "not run"
+
+
+def test_never_is_later_than_any_time(judged: Callable[..., Judged]) -> None:
+    slow = both([0.7, 0.7], [0.5, 0.5])  # at 0.2 the accuracy 0.6 is never reached
+    assert judged(ORDER, slow, measure="updates_to(0.6)").verdict == "reproduced"
+
+
+def test_two_that_never_come_there_have_no_ratio(judged: Callable[..., Judged]) -> None:
+    neither = both([0.4, 0.4], [0.4, 0.4])
+    assert judged(RATIO, neither, measure="updates_to(0.6)").verdict == "not resolved"
+
+
+def test_what_was_not_measured_cannot_be_told(judged: Callable[..., Judged]) -> None:
+    found = judged(ORDER, both([0.5, 0.5], [0.9, 0.9]), measure="best_accuracy(10)")
+    assert found.verdict == "not resolved"
