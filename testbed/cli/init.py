@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import click
@@ -20,11 +21,13 @@ import click
 def command(name: str, example: str) -> None:
     """Write NAME.yaml here, a scenario with comments that runs as it is.
 
-    NAME is its name as well; by default it is first.
+    NAME is its name as well; by default it is first. Files of Python that it names are copied too.
     """
     from pathlib import Path
 
     from testbed.errors import Problem, ScenarioError
+    from testbed.run.prepare import custom_files
+    from testbed.scenario import load
     from testbed.scenario.fields import check_name
     from testbed.scenario.shipped import shipped
 
@@ -38,12 +41,15 @@ def command(name: str, example: str) -> None:
     )
     schema = f"$schema={examples['first'].with_name('schema.json')}"
     file = Path(f"{name}.yaml")
-    try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(re.sub(r"\$schema=\S+", lambda _: schema, text, count=1))
-    except FileExistsError:
+    files = {file: re.sub(r"\$schema=\S+", lambda _: schema, text, count=1)}
+    scenario = load(examples[example])
+    for own in custom_files(scenario, examples[example].parent):
+        files[Path(own.name)] = own.read_text(encoding="utf-8")
+    for path in filter(os.path.lexists, files):
         expected = "a name that no file here has yet: testbed init NAME"
-        raise ScenarioError([Problem(str(file), 0, "", "a file of that name", expected)]) from None
-    click.echo(f"wrote {file}")
+        raise ScenarioError([Problem(str(path), 0, "", "a file of that name", expected)])
+    for path, content in files.items():
+        path.write_text(content, encoding="utf-8")
+        click.echo(f"wrote {path}")
     click.echo(f"  testbed plan {file}    what it would start")
     click.echo(f"  testbed up {file}      run it")

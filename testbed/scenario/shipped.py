@@ -10,13 +10,17 @@ from pathlib import Path
 import testbed
 
 DISTRIBUTION = "edge-testbed"
+STUDY = "study.yaml"
+"""What a study's file is called, in a folder that has its name."""
+
 FOLDER = f"share/{DISTRIBUTION}/scenarios/"
 """Where an installation has them; a clone has them beside the package."""
 
 
 def shipped() -> Mapping[str, Path]:
     """The scenario files by name, in order; none where only a part of testbed is installed."""
-    return dict(sorted((name, file) for name, file in _files() if name and file.is_file()))
+    found = sorted((name, file) for name, file in _files() if name and file.is_file())
+    return {name: file for name, file in found if file.name != STUDY}
 
 
 def find_scenario(path: Path, *, name: str = "") -> Path:

@@ -12,7 +12,7 @@ from testbed.algorithms import CustomAlgorithm, configured
 from testbed.algorithms.custom import open_config
 from testbed.errors import ScenarioError
 from testbed.frame.contract import examine
-from testbed.run.setup import custom_files
+from testbed.run.prepare import custom_files
 from testbed.scenario import Override, Scenario, dump, load, load_text
 from testbed.user_code import UserCode
 

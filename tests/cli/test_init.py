@@ -37,6 +37,16 @@ def test_every_shipped_scenario_can_be_copied_under_another_name(example: str) -
     assert load("lr0.01_s1.yaml") == load(example).model_copy(update={"name": "lr0.01_s1"})
 
 
+def test_files_of_python_are_copied_too(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.py").touch()
+    assert main(["init", "mine", "--from", "custom/dc-asgd"]) == 2
+    assert "net.py: found a file of that name" in capsys.readouterr().err
+    assert not Path("mine.yaml").exists()
+    Path("net.py").unlink()
+    assert main(["init", "mine", "--from", "custom/dc-asgd"]) == 0
+    assert capsys.readouterr().out.split()[1:6:2] == ["mine.yaml", "dc_asgd.py", "net.py"]
+
+
 def test_a_file_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     Path("first.yaml").write_text("mine")
     assert main(["init"]) == 2

@@ -48,3 +48,5 @@ def test_the_wheel_has_every_one_of_them() -> None:
         for file in ROOT.glob(pattern)
     ]
     assert {*shipped().values(), ROOT / "scenarios" / "schema.json"} <= set(packed)
+    assert ROOT / "scenarios/custom/net.py" in packed
+    assert set(ROOT.glob("scenarios/*/study.yaml")) <= set(packed)
