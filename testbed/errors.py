@@ -114,14 +114,15 @@ class UserCodeError(TestbedError):
 
     Args:
         message: see TestbedError.
+        hint: likewise.
         node: whose code it was, such as ``w3``.
         trace: the whole traceback.
     """
 
     exit_code = 11
 
-    def __init__(self, message: str, *, node: str = "", trace: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, hint: str = "", node: str = "", trace: str = "") -> None:
+        super().__init__(message, hint=hint)
         self.node = node
         self.trace = trace
 

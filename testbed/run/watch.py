@@ -10,8 +10,9 @@ from pathlib import Path
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
-from testbed.errors import NodeError
+from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
 from testbed.events.kinds import Event, Exited, Finished, Joined, LinkChanged, Phase, Started
+from testbed.nodes import role_of
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
 from testbed.telemetry.breakage import deletion, find_gone
@@ -23,6 +24,11 @@ from testbed.telemetry.spool import SpoolReader
 from testbed.topology import NodeSpec, Plan
 
 LOG_LINES = 12
+FAILURES: dict[int, type[TestbedError]] = {
+    kind.exit_code: kind for kind in (AlgorithmError, UserCodeError)
+}
+"""A run ends with the status of a node that an algorithm's mistake or a user's has ended."""
+
 COUNT_INTERVAL_SECONDS = 1.0
 
 
@@ -111,7 +117,8 @@ class Watch:
                 Exited(node.name, ended.status, planned=planned, how=what, ends_run=fatal)
             )
             if fatal:
-                raise NodeError(
+                failures = FAILURES if role_of(node).entry else {}  # no program's statuses
+                raise failures.get(ended.status, NodeError)(
                     f"{what}{quote_log(self.folder.log(node.name))}",
                     hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
                 )

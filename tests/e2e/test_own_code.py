@@ -44,12 +44,19 @@ def test_it_trains(bed: Any) -> None:
 def test_a_server_half_that_raises(bed: Any) -> None:
     up = own(bed, was="        moved =", becomes="        1 / (self.version < 20)\n        moved =")
     done = up.end()
-    assert done.status == 5
+    assert done.status == 11
     assert done.err.startswith("ps exited with status 11; it printed:\n")
     assert "ps: dc_asgd.py:85: ZeroDivisionError: division by zero\n" in done.err
     log = up.folder.log("ps").read_text()
     assert log.startswith("Traceback (most recent call last)")
     assert "1 / (self.version < 20)" in log
+
+
+def test_a_server_half_that_breaks_the_contract(bed: Any) -> None:
+    done = own(bed, was="version, staleness", becomes="version + (version > 20), staleness").end()
+    assert done.status == 10
+    assert done.err.startswith("ps exited with status 10; it printed:\n")
+    assert "applied an update at version 22, it is 21" in done.err
 
 
 def test_worker_halves_that_raise(bed: Any) -> None:
