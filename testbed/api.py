@@ -29,12 +29,16 @@ from testbed.reports.remake import remake
 from testbed.run import up as carry_out
 from testbed.run.prepare import Request
 from testbed.scenario import Override, Scenario, load, load_text
+from testbed.scenario.document import parse_document
 from testbed.scenario.dump import dump_data
+from testbed.studies import Study, load_study, read_study
+from testbed.studies.sweep import Swept
+from testbed.studies.sweep import sweep as carry_out_study
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, list_runs
 
-FILE = "scenario"
-"""What a scenario that is no file is called in messages."""
+FILE, STUDY = "scenario", "study"
+"""What a scenario and a study that are no files are called in messages."""
 
 
 def up(
@@ -87,6 +91,45 @@ def simulate(
 ) -> Run:
     """Run a scenario on a virtual clock, without containers; see ``up``."""
     return up(scenario, settings=settings, runtime="simulated", name=name, runs=runs)
+
+
+def sweep(
+    study: str | Path | Mapping[str, Any],
+    *,
+    only: str | None = None,
+    scale: float = 1.0,
+    runs: str | Path = "runs",
+    jobs: int | None = None,
+) -> Swept:
+    """Run what a study needs and is not there yet.
+
+    Args:
+        study: path of its file, or what would stand in it; then the scenario's file is relative to
+            the current folder.
+        only: a figure, a table or a level, for what that needs alone.
+        scale: makes runs so many times as long.
+        runs: the folder of runs.
+        jobs: how many simulated runs go on side by side; by default one a CPU.
+
+    Returns:
+        The study and what is there of it; ``report()`` makes its tables and figures.
+
+    Raises:
+        ScenarioError: the study is wrong, or the folder holds another's results.
+        TestbedError: another sweep is at work there.
+        KeyboardInterrupt: it was interrupted; what went on was ended first.
+    """
+    require_linux("sweep")
+    whole, console = _loaded_study(study, scale), Console()
+    return carry_out_study(
+        whole.only(only) if only else whole,
+        runs=Path(runs),
+        environment=os.environ,
+        home=Path.home(),
+        jobs=jobs,
+        argv=tuple(sys.argv),
+        tell=console.out if console.is_terminal else lambda text: None,
+    )
 
 
 def runs(folder: str | Path = "runs") -> list[Run]:
@@ -154,10 +197,25 @@ def _loaded(scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any
     if not isinstance(scenario, Mapping):
         return load(scenario, overrides=overrides)
     text = dump_data(scenario, FILE)
-    try:
+    with _without_lines(FILE):
         return load_text(text, file=FILE, locate=Path, overrides=overrides, own_code=True)
-    except ScenarioError as error:  # lines of a text that nobody has seen
-        told = [replace(one, line=0) if one.file == FILE else one for one in error.problems]
+
+
+def _loaded_study(study: str | Path | Mapping[str, Any], scale: float) -> Study:
+    if not isinstance(study, Mapping):
+        return load_study(study, scale=scale)
+    with _without_lines(STUDY):
+        document = parse_document(dump_data(study, STUDY), STUDY)
+        return read_study(document, Path(STUDY), scale=scale)
+
+
+@contextmanager
+def _without_lines(file: str) -> Iterator[None]:
+    """Problems inside name no lines of a text that nobody has seen."""
+    try:
+        yield
+    except ScenarioError as error:
+        told = [replace(one, line=0) if one.file == file else one for one in error.problems]
         raise ScenarioError(told) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -167,6 +168,39 @@ def test_what_is_wrong_is_raised_and_nothing_is_made(
         testbed.simulate(scenario, settings=settings)
     with pytest.raises(ScenarioError, match="expected 1 to 60 small letters"):
         testbed.simulate(SCENARIO, name="No name")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_study_from_a_mapping_shares_its_runs_with_that_of_a_file(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "tiny.yaml").write_text(f"runtime: simulated\n{TEXT}")
+    study = {
+        "name": "rates",
+        "scenario": "tiny.yaml",
+        "vary": {"rate": ["algorithm.learning_rate=0.1", "algorithm.learning_rate=0.01"]},
+    }
+    part = testbed.sweep(study, only="0.1", jobs=1)
+    assert len(part.study.runs) == len(part.found) == 1
+    file = folder / "study.yaml"
+    file.write_text(json.dumps(study))
+    made = {one.folder.name: one.state.created for one in testbed.runs()}
+    whole = testbed.sweep(file)
+    assert (len(whole.found), whole.failed, whole.invalid) == (2, {}, [])
+    assert made.items() < {one.folder.name: one.state.created for one in testbed.runs()}.items()
+    assert capfd.readouterr().out == ""
+    report = whole.report()
+    assert report.text.startswith("# rates")
+    assert report.results.study.name == "rates"
+    assert testbed.sweep(study, scale=0.5).found.keys().isdisjoint(whole.found)
+
+
+def test_what_is_wrong_with_a_study_is_raised(folder: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"^study: vary.rate: .*expected"):
+        testbed.sweep({"name": "rates", "scenario": "tiny.yaml", "vary": {"rate": 3}})
+    with pytest.raises(ScenarioError, match="found a scenario, expected a study"):
+        testbed.sweep(SCENARIO)
     assert list(folder.iterdir()) == []
 
 

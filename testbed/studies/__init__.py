@@ -1,7 +1,7 @@
 """Studies: a scenario, what is varied in it, and what of a paper's results comes out."""
 
-from testbed.studies.load import is_study, load_study
+from testbed.studies.load import is_study, load_study, read_study
 from testbed.studies.schema import study_schema_text
 from testbed.studies.study import Study
 
-__all__ = ["Study", "is_study", "load_study", "study_schema_text"]
+__all__ = ["Study", "is_study", "load_study", "read_study", "study_schema_text"]

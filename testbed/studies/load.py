@@ -59,7 +59,15 @@ def load_study(path: Path | str, *, scale: float = 1.0) -> Study:
         ScenarioError: holds every problem found, each with its line.
     """
     path = Path(path)
-    document = parse_document(read_text(path), display_name(path))
+    return read_study(parse_document(read_text(path), display_name(path)), path, scale=scale)
+
+
+def read_study(document: Document, path: Path, *, scale: float = 1.0) -> Study:
+    """Check a study that is data already, as if it stood in the file ``path``; see ``load_study``.
+
+    Raises:
+        ScenarioError: holds every problem found, each with its line.
+    """
     if not _says_study(document):
         origin = document.origin(())
         expected, hint = "a study: a `scenario`, and what to `vary` in it", "One run: testbed up"

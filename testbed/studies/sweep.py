@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from testbed.errors import NodeError, TestbedError
 from testbed.run.follow import wait_for_end
@@ -29,6 +29,9 @@ from testbed.studies.found import (
 from testbed.studies.study import Study, StudyRun
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
+
+if TYPE_CHECKING:
+    from testbed.studies.report import StudyReport
 
 Tell = Callable[[str], None]
 
@@ -66,6 +69,12 @@ class Swept:
     def invalid(self) -> list[FoundRun]:
         """Runs that came to their end, but whose measurements cannot be trusted."""
         return [one for one in self.found.values() if one.condition == "invalid"]
+
+    def report(self, part: str | None = None) -> StudyReport:
+        """Make and write down its tables, figures and verdicts; see ``report_study``."""
+        from testbed.studies.report import report_study
+
+        return report_study(self.study, runs=self.runs, part=part)
 
 
 def sweep(
