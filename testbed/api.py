@@ -27,7 +27,7 @@ from testbed.events.sink import Sink
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.run import up as carry_out
-from testbed.run.prepare import Request
+from testbed.run.prepare import RunRequest
 from testbed.scenario import Override, Scenario, load, load_text
 from testbed.scenario.document import parse_document
 from testbed.scenario.dump import dump_data
@@ -178,9 +178,9 @@ def _request(
     *,
     name: str | None,
     runs: Path,
-) -> Request:
+) -> RunRequest:
     check_name(name)
-    return Request(
+    return RunRequest(
         scenario=_loaded(scenario, settings),
         beside=Path() if isinstance(scenario, Mapping) else Path(scenario).parent,
         runs=runs,

@@ -14,6 +14,7 @@ import numpy as np
 from testbed import algorithms, datasets
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.datasets import Prepared
+from testbed.errors import Problem, ScenarioError
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
@@ -115,15 +116,7 @@ class Experiment:
 
     def shards(self) -> Sequence[Samples]:
         """The training samples of each worker, by index; dealt anew by every call."""
-        scenario = self.scenario
-        return datasets.shards(
-            scenario.dataset.partition,
-            self.data.train_labels,
-            scenario.workers.count,
-            fraction=scenario.dataset.fraction,
-            classes=self.data.classes,
-            rng=stream(scenario.seed, "partition"),
-        )
+        return deal(self.scenario, self.data)
 
     def test_samples(self) -> Samples:
         """The test images looked at during training, by index; the same in every run."""
@@ -131,6 +124,26 @@ class Experiment:
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
         return np.sort(draws.choice(images, count, replace=False))
+
+
+def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
+    """The training samples of each worker, by index.
+
+    Raises:
+        ScenarioError: some worker would have none, or a batch would be more than all samples.
+    """
+    samples, batch = len(data.train_labels), scenario.workers.batch_size
+    if batch > samples:
+        expected = f"at most {samples:,}: {scenario.dataset.name} has no more training samples"
+        raise ScenarioError([Problem("scenario", 0, "workers.batch_size", f"{batch:,}", expected)])
+    return datasets.shards(
+        scenario.dataset.partition,
+        data.train_labels,
+        scenario.workers.count,
+        fraction=scenario.dataset.fraction,
+        classes=data.classes,
+        rng=stream(scenario.seed, "partition"),
+    )
 
 
 def load_model(folder: Path, which: Which = "best") -> LoadedModel:

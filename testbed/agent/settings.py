@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from testbed.host.hierarchies import Hierarchy
 from testbed.host.users import Users
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 
 AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
@@ -21,7 +21,7 @@ LIFELINE_SOCKET = "lifeline.sock"
 """Of an agent in a container. All of these lie in the folder's ``control``."""
 
 SERVICE = "/testbed.v1.Agent/"
-CONTROL_LIMITS = Limits(message_bytes=2**20)
+CONTROL_LIMITS = MessageLimits(message_bytes=2**20)
 """A server of 1,022 workers is launched with as many neighbours, in a tenth of that."""
 
 COMMIT = b"commit\n"

@@ -61,10 +61,10 @@ class AdaComp(AlgorithmConfig):
     ratio: Ratio = 0.01
 
     def halves(self) -> Halves:
-        return Worker, Server
+        return AdaCompWorker, AdaCompServer
 
 
-class Worker(WorkerHalf[AdaComp]):
+class AdaCompWorker(WorkerHalf[AdaComp]):
     """Pushes the largest entries of every tensor's gradient; the others are dropped."""
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Worker(WorkerHalf[AdaComp]):
         return Update(selected, self.version, samples)
 
 
-class Server(ServerHalf[AdaComp]):
+class AdaCompServer(ServerHalf[AdaComp]):
     """Applies updates in the order of their arrival; nobody waits for anybody."""
 
     def __post_init__(self) -> None:

@@ -51,10 +51,10 @@ class Asgd(AlgorithmConfig):
     learning_rate: LearningRate = 0.1
 
     def halves(self) -> Halves:
-        return Worker, Server
+        return AsgdWorker, AsgdServer
 
 
-class Worker(WorkerHalf[Asgd]):
+class AsgdWorker(WorkerHalf[Asgd]):
     """Pushes every gradient as it is."""
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
@@ -62,7 +62,7 @@ class Worker(WorkerHalf[Asgd]):
         return Update(Dense(gradient.copy()), self.version, samples)
 
 
-class Server(ServerHalf[Asgd]):
+class AsgdServer(ServerHalf[Asgd]):
     """Applies updates in the order of their arrival; nobody waits for anybody."""
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:

@@ -42,10 +42,10 @@ class Bsp(AlgorithmConfig):
 
     def halves(self) -> Halves:
         """See base; the server's is that of all barriers."""
-        return Worker, AveragingServer
+        return BspWorker, AveragingServer
 
 
-class Worker(WorkerHalf[Bsp]):
+class BspWorker(WorkerHalf[Bsp]):
     """Pushes after every step."""
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:

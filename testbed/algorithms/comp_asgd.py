@@ -64,10 +64,10 @@ class CompAsgd(AlgorithmConfig):
     scope: Literal["global", "per_tensor"] = "global"
 
     def halves(self) -> Halves:
-        return Worker, Server
+        return CompAsgdWorker, CompAsgdServer
 
 
-class Worker(WorkerHalf[CompAsgd]):
+class CompAsgdWorker(WorkerHalf[CompAsgd]):
     """Pushes the selected entries of every gradient; the others are dropped."""
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Worker(WorkerHalf[CompAsgd]):
         return Update(selected, self.version, samples)
 
 
-class Server(ServerHalf[CompAsgd]):
+class CompAsgdServer(ServerHalf[CompAsgd]):
     """Applies updates in the order of their arrival; nobody waits for anybody."""
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:

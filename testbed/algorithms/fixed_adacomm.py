@@ -45,10 +45,10 @@ class FixedAdacomm(AlgorithmConfig):
 
     def halves(self) -> Halves:
         """See base; the server's is that of all barriers."""
-        return Worker, AveragingServer
+        return FixedAdacommWorker, AveragingServer
 
 
-class Worker(WorkerHalf[FixedAdacomm]):
+class FixedAdacommWorker(WorkerHalf[FixedAdacomm]):
     """Trains its copy of the model, and pushes what it has changed there."""
 
     def __post_init__(self) -> None:

@@ -56,10 +56,10 @@ class Ssp(AlgorithmConfig):
     slack: Steps = 40
 
     def halves(self) -> Halves:
-        return Worker, Server
+        return SspWorker, SspServer
 
 
-class Worker(WorkerHalf[Ssp]):
+class SspWorker(WorkerHalf[Ssp]):
     """Trains its copy, pushes every step, and takes a model over when one comes."""
 
     def receive(self, reply: Reply, now: float) -> None:
@@ -74,7 +74,7 @@ class Worker(WorkerHalf[Ssp]):
         return Update(Dense(step), self.version, samples)
 
 
-class Server(ServerHalf[Ssp]):
+class SspServer(ServerHalf[Ssp]):
     """Applies updates in the order of their arrival; who leads by too much waits."""
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import click
 from testbed.cli.options import overrides, print_json, runs_option, runtime_option
 
 if TYPE_CHECKING:
-    from testbed.run.doctor.findings import Case, Finding
+    from testbed.run.doctor.findings import ExaminedRun, Finding
     from testbed.runtimes import Real
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
@@ -49,21 +49,23 @@ def command(
 
 def _case(
     file: Path | None, runtime: str | None, *, workers: int | None, runs: Path
-) -> tuple[Case, Real, list[Finding]]:
+) -> tuple[ExaminedRun, Real, list[Finding]]:
     """What is examined, for which runtime, and how that was found where the host decides it."""
     import os
 
     from testbed.datasets import user_cache
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
-    from testbed.run.doctor.findings import Case
+    from testbed.run.doctor.findings import ExaminedRun
     from testbed.scenario import load
 
     cache = user_cache(os.environ)
     if file is None:
         taken, findings = _settle(_runtime(runtime), gpu=False)
         kept = taken.capabilities.container_bytes
-        case = Case(workers or DEFAULT_WORKERS, runs, os.environ, cache, container_bytes=kept)
+        case = ExaminedRun(
+            workers or DEFAULT_WORKERS, runs, os.environ, cache, container_bytes=kept
+        )
         return case, taken, findings
     scenario = load(file, overrides=overrides((), workers=workers, runtime=runtime))
     made = plan(scenario, scenario.name)
@@ -71,7 +73,7 @@ def _case(
     settled = scenario.model_copy(update={"runtime": taken})
     needs = budget(settled, made, count_parameters(settled))
     many = len(made.workers)
-    case = Case(many, runs, os.environ, cache, plan=made, budget=needs)
+    case = ExaminedRun(many, runs, os.environ, cache, plan=made, budget=needs)
     return case, taken, findings
 
 

@@ -22,7 +22,7 @@ from testbed.cli.options import (
 if TYPE_CHECKING:
     from testbed.cli.background import Background
     from testbed.cli.live import LiveDisplay
-    from testbed.run.prepare import Request
+    from testbed.run.prepare import RunRequest
     from testbed.scenario.override import Override
     from testbed.telemetry.folder import RunFolder
 
@@ -112,15 +112,15 @@ class Terminal:
         return leave
 
 
-def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: Path) -> Request:
+def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: Path) -> RunRequest:
     import os
     import sys
     import time
 
-    from testbed.run.prepare import Request
+    from testbed.run.prepare import RunRequest
     from testbed.scenario import load
 
-    return Request(
+    return RunRequest(
         scenario=load(file, overrides=asked),
         beside=file.parent,
         runs=runs,

@@ -35,7 +35,7 @@ STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Outcome:
     """What a check came to.
 
     Attributes:
@@ -49,7 +49,7 @@ class Finding:
     trace: str = ""
 
 
-def examine(config: AlgorithmConfig) -> Iterator[Finding]:
+def examine(config: AlgorithmConfig) -> Iterator[Outcome]:
     """Check everything that an algorithm promises, under these options."""
     for check in CHECKS:
         promise = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
@@ -57,12 +57,12 @@ def examine(config: AlgorithmConfig) -> Iterator[Finding]:
             with own_failures(""):
                 check(config)
         except TestbedError as error:
-            yield Finding(promise, error.message, getattr(error, "trace", ""))
+            yield Outcome(promise, error.message, getattr(error, "trace", ""))
         except STUMBLES as error:
             reason = f"{type(error).__name__}: {error}"
-            yield Finding(promise, reason, "".join(traceback.format_exception(error)))
+            yield Outcome(promise, reason, "".join(traceback.format_exception(error)))
         else:
-            yield Finding(promise)
+            yield Outcome(promise)
 
 
 def check_training(config: AlgorithmConfig) -> None:

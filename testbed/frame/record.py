@@ -22,7 +22,7 @@ class Timing(NamedTuple):
 
 
 @dataclass
-class Traffic:
+class WorkerTraffic:
     """What a worker has sent since its last update, and the payload of that and of the replies.
 
     The last reply, which the next update builds on, is ``reply_bytes``; repeated, it counts once.
@@ -47,7 +47,9 @@ class UpdateRecord:
     append: Callable[[UpdateRow], None]
     applied: int = 0
     applied_bytes: int = 0
-    _traffic: defaultdict[int, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
+    _traffic: defaultdict[int, WorkerTraffic] = field(
+        default_factory=lambda: defaultdict(WorkerTraffic)
+    )
     _pending: defaultdict[int, deque[dict[str, Any]]] = field(
         default_factory=lambda: defaultdict(deque)
     )  # columns of UpdateRow, by worker
@@ -91,7 +93,7 @@ class UpdateRecord:
             }
         )
         if traffic.messages:
-            self._traffic[worker] = Traffic(reply_bytes=traffic.reply_bytes)
+            self._traffic[worker] = WorkerTraffic(reply_bytes=traffic.reply_bytes)
 
     def enter(self, applied: Applied, *, now: float, elapsed: float) -> None:
         """An update is in the model, at emulated time ``now``, real seconds after the start."""

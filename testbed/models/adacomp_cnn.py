@@ -29,7 +29,7 @@ class AdaCompCnn(ModelConfig):
     name: Literal["adacomp-cnn"]
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        from testbed.models.layers import Convolution, Dense, LayeredNetwork
+        from testbed.models.layers import Convolution, LayeredNetwork, Linear
 
         height, width = pooled(image_shape, 2, model=self.name)
         features = 32 * height * width
@@ -37,8 +37,8 @@ class AdaCompCnn(ModelConfig):
             [
                 Convolution("conv1", image_shape[0], 32, deviation=0.1, bias=0.1),
                 Convolution("conv2", 32, 32, deviation=0.1, bias=0.1),
-                Dense("dense1", features, 128, deviation=0.1, bias=0.1),
-                Dense("dense2", 128, classes, deviation=0.1, bias=0.1, relu=False),
+                Linear("dense1", features, 128, deviation=0.1, bias=0.1),
+                Linear("dense2", 128, classes, deviation=0.1, bias=0.1, relu=False),
             ]
         )
 

@@ -23,7 +23,7 @@ class DigitsCnn(ModelConfig):
     name: Literal["digits-cnn"]
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        from testbed.models.layers import Convolution, Dense, LayeredNetwork
+        from testbed.models.layers import Convolution, LayeredNetwork, Linear
 
         channels = image_shape[0]
         height, width = pooled(image_shape, 1, model=self.name)
@@ -31,8 +31,8 @@ class DigitsCnn(ModelConfig):
         return LayeredNetwork(
             [
                 Convolution("conv1", channels, 16, deviation=sqrt(2 / (9 * channels))),
-                Dense("dense1", features, 64, deviation=sqrt(2 / features)),
-                Dense("dense2", 64, classes, deviation=sqrt(2 / 64), relu=False),
+                Linear("dense1", features, 64, deviation=sqrt(2 / features)),
+                Linear("dense2", 64, classes, deviation=sqrt(2 / 64), relu=False),
             ]
         )
 

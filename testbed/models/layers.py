@@ -115,7 +115,7 @@ class Convolution(Layer):
 
 
 @dataclass(frozen=True)
-class Dense(Layer):
+class Linear(Layer):
     """x W^T + b, with relu unless it is the last layer."""
 
     relu: bool = True

@@ -34,12 +34,12 @@ class Mlp(ModelConfig):
     hidden: Annotated[tuple[Width, ...], Field(min_length=1, max_length=16)] = (512, 512)
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        from testbed.models.layers import Dense, LayeredNetwork
+        from testbed.models.layers import LayeredNetwork, Linear
 
         widths = (prod(image_shape), *self.hidden, classes)
         return LayeredNetwork(
             [
-                Dense(f"dense{i}", inputs, outputs, sqrt(2 / inputs), relu=i <= len(self.hidden))
+                Linear(f"dense{i}", inputs, outputs, sqrt(2 / inputs), relu=i <= len(self.hidden))
                 for i, (inputs, outputs) in enumerate(pairwise(widths), start=1)
             ]
         )

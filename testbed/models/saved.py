@@ -38,7 +38,7 @@ KEY = "testbed"
 
 
 @dataclass(frozen=True)
-class Taken:
+class Measurement:
     """Where in the training a model was taken, and how good it was found.
 
     Attributes:
@@ -72,7 +72,7 @@ class ModelWriter:
     classes: int
     best: tuple[float, float] = field(default=(-inf, -inf))
 
-    def take(self, parameters: Vector, taken: Taken) -> None:
+    def take(self, parameters: Vector, taken: Measurement) -> None:
         """A model was evaluated: save it if it is the final one, or better than those before.
 
         Args:
@@ -91,7 +91,7 @@ class ModelWriter:
             self._write("best", parameters, taken)
             self.best = goodness
 
-    def _write(self, which: Which, parameters: Vector, taken: Taken) -> None:
+    def _write(self, which: Which, parameters: Vector, taken: Measurement) -> None:
         about = {
             "format": FORMAT,
             "image_shape": self.image_shape,
@@ -111,13 +111,13 @@ class SavedModel:
 
     Attributes:
         path: the file.
-        taken: see Taken.
+        taken: see Measurement.
         image_shape: channels, height, width of the images it was made for.
         classes: number of labels it was made for.
     """
 
     path: Path
-    taken: Taken
+    taken: Measurement
     image_shape: ImageShape
     classes: int
 
@@ -140,7 +140,7 @@ class SavedModel:
                 height, width = (int(pixels) for pixels in about["image_shape"][1:])
                 return cls(
                     path,
-                    Taken(**{name: taken[name] for name in Taken.__dataclass_fields__}),
+                    Measurement(**{name: taken[name] for name in Measurement.__dataclass_fields__}),
                     (int(about["image_shape"][0]), height, width),
                     int(about["classes"]),
                 )
@@ -182,7 +182,7 @@ class LoadedModel:
     bound: Bound
     layout: Layout
     parameters: Vector
-    taken: Taken
+    taken: Measurement
 
 
 def _file(folder: Path, which: Which) -> Path:

@@ -8,14 +8,20 @@ one is a file here and a line below.
 from __future__ import annotations
 
 from testbed.nodes.base import Role
-from testbed.nodes.evaluator import Evaluator
-from testbed.nodes.probe import Probe
-from testbed.nodes.program import Program
-from testbed.nodes.ps import ParameterServer
-from testbed.nodes.worker import Worker
+from testbed.nodes.evaluator import EvaluatorRole
+from testbed.nodes.probe import ProbeRole
+from testbed.nodes.program import ProgramRole
+from testbed.nodes.ps import ParameterServerRole
+from testbed.nodes.worker import WorkerRole
 from testbed.topology import NodeSpec
 
-ROLES: tuple[Role, ...] = (ParameterServer(), Evaluator(), Program(), Worker(), Probe())
+ROLES: tuple[Role, ...] = (
+    ParameterServerRole(),
+    EvaluatorRole(),
+    ProgramRole(),
+    WorkerRole(),
+    ProbeRole(),
+)
 """In the order in which a run's nodes are listed and started."""
 
 _BY_NAME = {role.name: role for role in ROLES}

@@ -10,7 +10,7 @@ from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
 
-class Evaluator(Role):
+class EvaluatorRole(Role):
     """Without it there is no accuracy, and so no run."""
 
     name = "evaluator"

@@ -9,7 +9,7 @@ from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
 
-class Probe(Role):
+class ProbeRole(Role):
     """See testbed.run.probe."""
 
     name = "probe"

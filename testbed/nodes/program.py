@@ -10,7 +10,7 @@ from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
 
 
-class Program(Role):
+class ProgramRole(Role):
     """What it executes and what its end means says the scenario; it sees nothing of the run."""
 
     name = "program"

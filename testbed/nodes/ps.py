@@ -12,7 +12,7 @@ from testbed.topology import NodeSpec, Plan
 PORT = 5000
 
 
-class ParameterServer(Role):
+class ParameterServerRole(Role):
     """Holds the model, and its vectors: counters, the reply that goes out, pushes being applied."""
 
     name = "ps"

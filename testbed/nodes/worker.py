@@ -10,7 +10,7 @@ from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
 
-class Worker(Role):
+class WorkerRole(Role):
     """Its vectors: model, gradient, the reply as it comes in, and room to select in."""
 
     name = "worker"

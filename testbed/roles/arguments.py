@@ -9,7 +9,7 @@ from pathlib import Path
 from testbed.errors import NodeError
 from testbed.experiment import Experiment
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 from testbed.scenario.schema import Link
 
 
@@ -83,7 +83,7 @@ def connect(address: str, arguments: Arguments, *, experiment: Experiment) -> Co
     )
 
 
-def limits(experiment: Experiment) -> Limits:
+def limits(experiment: Experiment) -> MessageLimits:
     """What one connection allows, given the model and the links of the scenario.
 
     A ping may have to wait for the whole model on the thinnest link, and for the models of all
@@ -93,7 +93,7 @@ def limits(experiment: Experiment) -> Limits:
     slowest = max(_seconds_per_byte(member.link) for member in scenario.workers.classes.values())
     shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
     emulated_seconds = 4 * size * max(slowest, shared)
-    return Limits.of(size, transfer_seconds=emulated_seconds / scenario.time_scale)
+    return MessageLimits.of(size, transfer_seconds=emulated_seconds / scenario.time_scale)
 
 
 def _seconds_per_byte(link: Link) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Clock:
+class EmulatedClock:
     """Counts from the start of the training.
 
     Attributes:

@@ -23,7 +23,7 @@ from testbed.frame.worker import (
     Think,
 )
 from testbed.models import Bound
-from testbed.roles.clock import Clock
+from testbed.roles.clock import EmulatedClock
 from testbed.rpc import messages, methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
@@ -55,7 +55,7 @@ class Device:
     size: int
     speed: float | None
     connection: Connection
-    clock: Clock
+    clock: EmulatedClock
     paced_first: bool = False
     sleep: Callable[[float], None] = time.sleep
 
@@ -115,7 +115,7 @@ class Device:
                 timing = Timing(
                     self._compute, self._late, self._think, self._transfer, self._blocked
                 )
-                push = messages.Push(self.index, sequence, self.fingerprint, update, timing)
+                push = messages.PushMessage(self.index, sequence, self.fingerprint, update, timing)
                 message = encode_push(push).data
                 self._compute = self._late = self._think = 0.0
                 return self._fetch(methods.EXCHANGE, message)

@@ -11,7 +11,7 @@ from testbed.errors import HostError
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
 from testbed.models import Evaluation
-from testbed.models.saved import ModelWriter, Taken
+from testbed.models.saved import Measurement, ModelWriter
 from testbed.payloads import Vector
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.process import run
@@ -49,7 +49,7 @@ def _main(arguments: Arguments) -> None:
             final = snapshot.final
             samples, data = slice(None) if final else chosen, experiment.data
             measured = bound.evaluate(data.test_images[samples], data.test_labels[samples])
-            _save(writer, parameters, Taken(snapshot.version, snapshot.time, measured, final))
+            _save(writer, parameters, Measurement(snapshot.version, snapshot.time, measured, final))
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)
 
@@ -60,7 +60,7 @@ def _take(connection: Connection, due: Due) -> Snapshot:
     return decode_snapshot(connection.call(methods.SNAPSHOT, request.SerializeToString()))
 
 
-def _save(writer: ModelWriter, parameters: Vector, taken: Taken) -> None:
+def _save(writer: ModelWriter, parameters: Vector, taken: Measurement) -> None:
     try:
         writer.take(parameters, taken)
     except OSError as error:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from statistics import median
 
 from testbed.host.sockets import connect
-from testbed.roles.probing import Stream, datagrams, receive
+from testbed.roles.probing import ProbeStream, datagrams, receive
 
 PORT = 5001
 MESSAGE_BYTES = 17_000
@@ -131,7 +131,7 @@ def _fill(
     """Fill the way up to ``peer``, or the way down; returns what came through a second."""
     if rate is None or rate > FASTEST:
         return None
-    stream = Stream.through(rate)
+    stream = ProbeStream.through(rate)
     control.sendall((FILL_DOWN if peer is None else FILL_UP) + STREAM.pack(*stream))
     if peer is None:
         return stream.receive(connection)
@@ -166,10 +166,10 @@ def _answer(control: socket.socket, connection: socket.socket, peer: tuple[str, 
         case b"d":
             control.sendall(bytes(MESSAGE_BYTES))
         case b"r":
-            stream = Stream(*STREAM.unpack(_take(control, STREAM.size)))
+            stream = ProbeStream(*STREAM.unpack(_take(control, STREAM.size)))
             control.sendall(RATE.pack(stream.receive(connection) or 0.0))
         case _:
-            Stream(*STREAM.unpack(_take(control, STREAM.size))).send(connection, peer)
+            ProbeStream(*STREAM.unpack(_take(control, STREAM.size))).send(connection, peer)
 
 
 def _take(stream: socket.socket, count: int) -> bytes:

@@ -29,7 +29,7 @@ SO_TIMESTAMPNS = 35
 TIME = struct.Struct("@qq")
 
 
-class Stream(NamedTuple):
+class ProbeStream(NamedTuple):
     """Datagrams at one pace.
 
     Attributes:
@@ -43,7 +43,7 @@ class Stream(NamedTuple):
     payload: int
 
     @classmethod
-    def through(cls, link: float) -> Stream:
+    def through(cls, link: float) -> ProbeStream:
         """What fills a link of so many bits per second."""
         share = link * STREAM_SECONDS / 8 / PACKETS - HEADER_BYTES
         payload = int(min(max(share, SMALLEST_PAYLOAD), LARGEST_PAYLOAD))

@@ -13,13 +13,13 @@ from pathlib import Path
 from testbed.events.kinds import Drained, Listening
 from testbed.experiment import Experiment
 from testbed.roles.arguments import Arguments, limits
-from testbed.roles.clock import Clock, wait
+from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
 from testbed.roles.servicer import Servicer
 from testbed.roles.training import Training
 from testbed.rpc.addresses import unix_address
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
@@ -44,7 +44,7 @@ def main(arguments: Mapping[str, str]) -> int:
 
 def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
-    folder, clock = arguments.ps_folder, Clock(experiment.scenario.time_scale)
+    folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
     folder.mkdir(exist_ok=True)
     training = Training(
         server=experiment.server(),
@@ -77,7 +77,7 @@ class ParameterServer:
 
     training: Training
     _: KW_ONLY
-    limits: Limits
+    limits: MessageLimits
     token: str
     drain_seconds: float = DRAIN_SECONDS
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from testbed.algorithms.base import Applied
 from testbed.events.kinds import Done
 from testbed.frame.record import UpdateRecord
-from testbed.roles.clock import Clock
-from testbed.rpc.messages import Push
+from testbed.roles.clock import EmulatedClock
+from testbed.rpc.messages import PushMessage
 from testbed.telemetry.spool import SpoolWriter
 
 
@@ -24,13 +24,13 @@ class Record:
     """
 
     spool: SpoolWriter
-    clock: Clock
+    clock: EmulatedClock
     tally: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.updates = UpdateRecord(self.spool.append)
 
-    def accepted(self, push: Push) -> None:
+    def accepted(self, push: PushMessage) -> None:
         """A push was accepted just now."""
         self.updates.accepted(
             push.worker,
@@ -46,7 +46,7 @@ class Record:
         for one in applied:
             self.updates.enter(one, now=self.clock.emulated(elapsed), elapsed=elapsed)
 
-    def ignored(self, push: Push, *, late: bool) -> None:
+    def ignored(self, push: PushMessage, *, late: bool) -> None:
         """A push was not accepted: it came after the end (late), or not for the first time."""
         what = "dropped" if late else "repeated"
         self.tally[what] += 1

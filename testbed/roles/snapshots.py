@@ -34,7 +34,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenSnapshot:
     """What is kept of a snapshot until it is reported on; see Moment."""
 
     version: int
@@ -65,7 +65,7 @@ class Snapshots:
         self.final_taken = asyncio.Event()
         self.concluded = asyncio.Event()
         self._polls: list[_Poll] = []
-        self._taken: OrderedDict[tuple[int, bool], Taken] = OrderedDict()
+        self._taken: OrderedDict[tuple[int, bool], TakenSnapshot] = OrderedDict()
         self._reported: set[tuple[int, bool]] = set()
         self._wanted: deque[bytes] = deque()
 
@@ -109,7 +109,7 @@ class Snapshots:
             self._polls.remove(poll)
             poll.answer.set_result(answer)
 
-    def reported(self, version: int, *, final: bool) -> tuple[Taken, bool]:
+    def reported(self, version: int, *, final: bool) -> tuple[TakenSnapshot, bool]:
         """The snapshot that a report is about, and whether it is the first report on it.
 
         Raises:
@@ -125,7 +125,7 @@ class Snapshots:
         return taken, first
 
     def _copy(self, moment: Moment) -> bytes:
-        taken = Taken(moment.version, moment.time, moment.final, moment.payload_up_bytes)
+        taken = TakenSnapshot(moment.version, moment.time, moment.final, moment.payload_up_bytes)
         key = (moment.version, moment.final)
         self._taken.setdefault(key, taken)
         if moment.final:

@@ -19,12 +19,12 @@ from testbed.events.kinds import Finished, Joined, Left, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
-from testbed.roles.clock import Clock, wait
+from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Moment, Snapshots
 from testbed.rpc.codec import encode_delivery
-from testbed.rpc.messages import Delivery, Push
+from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
 from testbed.telemetry.events import EventLog
 
@@ -56,7 +56,7 @@ class Training:
     queue: ServiceQueue
     workers: int
     fingerprint: int
-    clock: Clock
+    clock: EmulatedClock
     log: EventLog
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
@@ -128,7 +128,7 @@ class Training:
             self._carry_out(self.server.pull(worker, self.clock.now))
             return await answer
 
-    async def exchange(self, push: Push) -> bytes:
+    async def exchange(self, push: PushMessage) -> bytes:
         """Apply a push, once; then as ``pull``.
 
         Raises:

@@ -10,7 +10,7 @@ from testbed.errors import NodeError, RejectedError
 from testbed.experiment import Experiment
 from testbed.frame.worker import Loop, Worker
 from testbed.roles.arguments import Arguments, connect
-from testbed.roles.clock import Clock
+from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.rpc import methods
@@ -30,7 +30,7 @@ def main(arguments: Mapping[str, str]) -> int:
 def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     worker = experiment.worker(arguments.index)
-    layout, clock = experiment.network.layout, Clock(experiment.scenario.time_scale)
+    layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
     with connect(address, arguments, experiment=experiment) as connection:
@@ -73,7 +73,7 @@ def drive(loop: Loop, device: Device) -> None:
         return
 
 
-def follow_orders(connection: Connection, index: int, worker: Worker, clock: Clock) -> None:
+def follow_orders(connection: Connection, index: int, worker: Worker, clock: EmulatedClock) -> None:
     """Hand a worker its orders as they come, in a thread beside that of its steps."""
     newest = 0
 

@@ -14,7 +14,7 @@ from typing import Self, cast
 import grpc
 
 from testbed.errors import NodeError, RejectedError
-from testbed.rpc.limits import CONNECT_SECONDS, Limits
+from testbed.rpc.limits import CONNECT_SECONDS, MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.wire import number_field
 
@@ -45,7 +45,7 @@ class Connection:
     address: str
     _: KW_ONLY
     token: str
-    limits: Limits
+    limits: MessageLimits
     patience_seconds: float = PATIENCE_SECONDS
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep

@@ -19,7 +19,7 @@ from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Timing
 from testbed.payloads import KINDS, Array, Dense, Payload
 from testbed.rpc._pb import ps_pb2
-from testbed.rpc.messages import Delivery, Push, Snapshot
+from testbed.rpc.messages import Delivery, PushMessage, Snapshot
 from testbed.rpc.wire import MalformedError, bytes_fields, cut, header
 
 ATTEMPT, PAYLOAD = 14, 15
@@ -53,7 +53,7 @@ def parse(kind: type[M], data: bytes) -> M:
         raise MalformedError(f"not a {kind.__name__}: {error}") from None
 
 
-def encode_push(push: Push) -> Encoded:
+def encode_push(push: PushMessage) -> Encoded:
     """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
     head = ps_pb2.ExchangeRequest(
         worker=push.worker,
@@ -69,7 +69,7 @@ def encode_push(push: Push) -> Encoded:
     return _join(head, push.update.payload)
 
 
-def decode_push(data: bytes) -> Push:
+def decode_push(data: bytes) -> PushMessage:
     """An ExchangeRequest. Whether it fits the model and the training is not checked here.
 
     Raises:
@@ -90,7 +90,7 @@ def decode_push(data: bytes) -> Push:
         raise MalformedError(
             f"push {head.sequence}, version {head.version}: above {LARGEST_NUMBER}"
         )
-    return Push(
+    return PushMessage(
         worker=head.worker,
         sequence=head.sequence,
         fingerprint=head.fingerprint,

@@ -34,14 +34,14 @@ _NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Limits:
+class MessageLimits:
     """What one connection allows: a message, and how long a ping may stay unanswered."""
 
     message_bytes: int
     ping_patience_seconds: float = PING_PATIENCE_SECONDS
 
     @classmethod
-    def of(cls, size: int, *, transfer_seconds: float = 0.0) -> Limits:
+    def of(cls, size: int, *, transfer_seconds: float = 0.0) -> MessageLimits:
         """The limits for a model of ``size`` parameters.
 
         Everything that is queued in front of a ping may take ``transfer_seconds`` of real time.

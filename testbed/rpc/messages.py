@@ -11,7 +11,7 @@ from testbed.payloads import Dense
 
 
 @dataclass(frozen=True, eq=False)
-class Push:
+class PushMessage:
     """What an Exchange brings; the update's arrays are views of the message.
 
     Attributes:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import grpc
 
 from testbed.errors import HostError, RejectedError
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.wire import MalformedError, OversizedError
 
@@ -84,7 +84,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     token: str
     behaviours: Mapping[str, Behaviour]
-    limits: Limits
+    limits: MessageLimits
     refused: Callable[[Refusal], None]
     failed: Callable[[BaseException], None]
     streams: Mapping[str, Streaming] = field(default_factory=dict)

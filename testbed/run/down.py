@@ -10,12 +10,15 @@ from pathlib import Path
 from testbed.errors import HostError, TestbedError
 from testbed.events.entry import only
 from testbed.events.kinds import Done, Finished, State
+from testbed.run.runtime import is_simulated
 from testbed.runtimes.base import RuntimeDriver
+from testbed.runtimes.lock import end_holder
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import ENDED, RunFolder
 from testbed.telemetry.registry import Registry, list_runs
 
 BY_DOWN = "ended by `testbed down`"
+SIMULATION_SECONDS = 30.0
 REQUEST = "down"
 """File in ``control/`` while a run is being ended: its controller is to take it for no failure."""
 
@@ -122,12 +125,15 @@ def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
 
 def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
     """Returns whether there was anything; under the same name another run may go on elsewhere."""
-    was_there = folder.name in driver.find()
+    simulated = is_simulated(folder)
+    was_there = not simulated and folder.name in driver.find()
     request = folder.control / REQUEST
     heard = folder.alive()
     if heard:
         request.touch()
     try:
+        if simulated:
+            return end_holder(folder, within_seconds=SIMULATION_SECONDS)
         driver.stop(folder)
     finally:
         if heard:

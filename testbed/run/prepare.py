@@ -12,8 +12,10 @@ from pathlib import Path
 from secrets import token_hex
 
 import testbed
+from testbed import datasets
 from testbed.datasets import user_cache
 from testbed.errors import HostError, Problem, ScenarioError
+from testbed.experiment import deal
 from testbed.host.users import Users
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.plan.make import plan
@@ -29,7 +31,7 @@ from testbed.topology import Plan
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """What the user asked for."""
 
     scenario: Scenario
@@ -42,19 +44,22 @@ class Request:
     now: float  # seconds since 1970
 
 
-def prepare_data(request: Request) -> Path:
+def prepare_data(request: RunRequest) -> Path:
     """The folder of the prepared data set; made now if it is used for the first time.
 
     Raises:
         DataError: the data set is missing or damaged.
+        ScenarioError: it has too few samples for the workers, or for a batch.
     """
     cache = user_cache(request.environment)
     dataset = request.scenario.dataset
-    return dataset.prepare(cache, environment=request.environment, folder=request.beside)
+    folder = dataset.prepare(cache, environment=request.environment, folder=request.beside)
+    deal(request.scenario, datasets.load(folder))
+    return folder
 
 
 def prepare(
-    request: Request, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
+    request: RunRequest, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
 ) -> Setup:
     """Make the folder of a run, which takes a plan under a name of its own; nothing is started.
 
@@ -73,7 +78,7 @@ def prepare(
     )
 
 
-def prepare_simulation(request: Request) -> RunFolder:
+def prepare_simulation(request: RunRequest) -> RunFolder:
     """Make the folder of a simulated run, which needs nothing of the host.
 
     Raises:
@@ -104,7 +109,7 @@ def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
 
 
 def _make_folder(
-    request: Request,
+    request: RunRequest,
     planned: Plan,
     own: tuple[Path, ...],
     *,
@@ -132,7 +137,7 @@ def _make_folder(
     return folder, made
 
 
-def _new_folder(request: Request, planned: Plan) -> tuple[RunFolder, Plan]:
+def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:
     """The folder; under another name if a run that starts now as well was faster."""
     scenario = request.scenario
     while True:

@@ -20,13 +20,13 @@ from testbed.network.ends import Neighbour
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import needs_packets
 from testbed.nodes.base import address_of
-from testbed.nodes.probe import Probe
+from testbed.nodes.probe import ProbeRole
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
 
-PROBE = Probe()
+PROBE = ProbeRole()
 REFLECTOR = PROBE.name
 PROBE_SECONDS = 60.0
 END_SECONDS = 10.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from testbed.errors import NodeError, RejectedError
 from testbed.rpc import methods
 from testbed.rpc.addresses import unix_address
-from testbed.rpc.limits import ENVELOPE_BYTES, Limits
+from testbed.rpc.limits import ENVELOPE_BYTES, MessageLimits
 
 if TYPE_CHECKING:
     from testbed.rpc.client import Connection
@@ -54,7 +54,10 @@ class Removals:
             suppress(NodeError, FileNotFoundError),
             unix_address(self.socket) as address,
             Connection(
-                address, token=self.token, limits=Limits(ENVELOPE_BYTES), patience_seconds=0.0
+                address,
+                token=self.token,
+                limits=MessageLimits(ENVELOPE_BYTES),
+                patience_seconds=0.0,
             ) as connection,
         ):
             for worker, reason in list(self._untold.items()):

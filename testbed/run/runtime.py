@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.plan.written import read_plan
-from testbed.runtimes import Auto, Native, Real
+from testbed.runtimes import Auto, Docker, Native, Real, Simulated
 from testbed.runtimes.base import RuntimeDriver
 from testbed.runtimes.choose import RUNTIME, Choice, choose
 from testbed.scenario.schema import Scenario
@@ -63,9 +63,21 @@ def runtime_of(folder: RunFolder) -> Real:
         return Native(name="native")
 
 
+def is_simulated(folder: RunFolder) -> bool:
+    """Whether a run has no containers anywhere, as far as its folder says."""
+    try:
+        return isinstance(_planned_runtime(read_plan(folder)), Simulated)
+    except ScenarioError:  # neither a plan nor a scenario is left
+        return False
+
+
+def _planned_runtime(plan: Plan) -> Native | Docker | Auto | Simulated:
+    return RUNTIME.validate_python(dict(plan.runtime))
+
+
 def real_runtime(plan: Plan) -> Real:
     """What makes the containers of a plan; native for one without, which has nothing anywhere."""
-    found = RUNTIME.validate_python(dict(plan.runtime))
+    found = _planned_runtime(plan)
     return found if isinstance(found, Real) else Native(name="native")
 
 
@@ -75,7 +87,7 @@ def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
     Raises:
         ScenarioError: the run is simulated, whether it goes on or not.
     """
-    runtime = RUNTIME.validate_python(dict(plan.runtime))
+    runtime = _planned_runtime(plan)
     if isinstance(runtime, Real):
         return runtime.driver()
     expected = "a run with containers and links: native or docker"

@@ -13,8 +13,9 @@ from testbed.events.sink import Sink
 from testbed.experiment import Experiment
 from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
+from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import Interrupts
-from testbed.run.prepare import Request, prepare, prepare_data, prepare_simulation
+from testbed.run.prepare import RunRequest, prepare, prepare_data, prepare_simulation
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle
 from testbed.runtimes.choose import users_of
@@ -49,7 +50,7 @@ class Audience(Protocol):
 
 
 def up(
-    request: Request,
+    request: RunRequest,
     audience: Audience,
     *,
     keep: bool = False,
@@ -91,7 +92,7 @@ def up(
     return valid()
 
 
-def up_simulated(request: Request, audience: Audience) -> bool:
+def up_simulated(request: RunRequest, audience: Audience) -> bool:
     """Simulate a run into a folder of its own; returns whether what it measured is valid.
 
     Raises:
@@ -111,7 +112,13 @@ def up_simulated(request: Request, audience: Audience) -> bool:
                     "failed", now=request.now, reason=error.message, exit_code=error.exit_code
                 )
                 raise
-            record_simulation(experiment, folder, agenda=Agenda(), sinks=[audience.sink])
+            record_simulation(
+                experiment,
+                folder,
+                agenda=Agenda(),
+                sinks=[audience.sink],
+                interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
+            )
     return valid()
 
 

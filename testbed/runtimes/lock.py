@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from testbed.agent.discovery import all_of
 from testbed.errors import NodeError
@@ -36,6 +38,34 @@ def take_lock(folder: RunFolder) -> int:
     os.ftruncate(lock, 0)
     os.write(lock, f"{Process.of(os.getpid())}\n".encode())
     return lock
+
+
+@contextmanager
+def holding_lock(folder: RunFolder) -> Iterator[None]:
+    """Hold a run's lock for as long as this process controls it, which may live on."""
+    lock = take_lock(folder)
+    try:
+        yield
+    finally:
+        os.ftruncate(lock, 0)
+        os.close(lock)
+
+
+def end_holder(folder: RunFolder, *, within_seconds: float) -> bool:
+    """Ask the process that holds a run's lock to end, and wait; returns whether there was one.
+
+    Raises:
+        NodeError: it is another user's, or has not ended in time.
+    """
+    if not folder.alive():
+        return False
+    holder = _holder(folder)
+    if holder is not None:
+        holder.send(signal.SIGTERM)
+    for _ in attempts(folder, within_seconds=within_seconds):
+        if not folder.alive():
+            break
+    return True
 
 
 def attempts(folder: RunFolder, *, within_seconds: float) -> Iterator[None]:

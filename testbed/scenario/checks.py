@@ -13,8 +13,9 @@ from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.document import Document, Keys
 from testbed.scenario.links import link_spec
 from testbed.scenario.scalars import display, dotted
-from testbed.scenario.schema import DeviceClass, Link, ParameterServer, Scenario
+from testbed.scenario.schema import LEAST_INTERVAL, DeviceClass, Link, PsSettings, Scenario
 from testbed.values.family import full_form
+from testbed.values.units import Duration
 
 MOST_WORKERS = 1022
 """A Linux bridge has 1,023 ports, and one of them is the parameter server's."""
@@ -52,6 +53,10 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
     yield from _check_programs(scenario, document)
+    every = scenario.evaluate.every
+    if isinstance(every, Duration) and every < LEAST_INTERVAL:
+        expected = f"{LEAST_INTERVAL} or more: evaluations would come one upon the other"
+        yield _problem(document, ("evaluate", "every"), found=str(every), expected=expected)
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario, document)
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
@@ -110,7 +115,7 @@ def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:
 
 
 def _check_unlimited(
-    limited: DeviceClass | ParameterServer, path: Keys, document: Document
+    limited: DeviceClass | PsSettings, path: Keys, document: Document
 ) -> Iterator[Problem]:
     for field in ("cpu", "cpuset", "memory"):
         value = getattr(limited, field)

@@ -51,7 +51,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Entry:
+class MappingEntry:
     """A key's value in a mapping, and the line of the key."""
 
     line: int
@@ -249,7 +249,7 @@ class _Reader:
             first = frame.node.value[key.text].line
             self._report(key.line, f"the key again, first given on line {first}", "each key once")
         else:
-            frame.node.value[key.text] = Entry(key.line, node)
+            frame.node.value[key.text] = MappingEntry(key.line, node)
 
     def _merge(self, frame: _Open, node: Node) -> None:
         for source in node.value if isinstance(node.value, list) else [node]:

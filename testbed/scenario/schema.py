@@ -97,7 +97,7 @@ class Link(Part):
     down: Direction = Direction()
 
 
-class ParameterServer(Part):
+class PsSettings(Part):
     """The parameter server; without limits it has ten workers' CPU weight.
 
     Attributes:
@@ -116,7 +116,7 @@ class ParameterServer(Part):
     memory: PositiveSize | None = None
 
 
-class Think(Part):
+class ThinkSettings(Part):
     """A wait between computing and pushing: a draw of ``law`` times ``mean``.
 
     Attributes:
@@ -171,7 +171,7 @@ class Workers(Part):
 
     count: Count
     batch_size: Count = 10
-    think: Think | None = None
+    think: ThinkSettings | None = None
     classes: Annotated[dict[Key, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
 
     @model_validator(mode="after")
@@ -218,7 +218,7 @@ class Workers(Part):
         }
 
 
-class Network(Part):
+class NetworkSettings(Part):
     """What the links need of the kernel.
 
     Attributes:
@@ -262,11 +262,11 @@ class Stop(Part):
         steps = None if self.steps is None else self.steps // local_steps
         counts = [count for count in (self.updates, steps) if count is not None]
         if not counts and self.time is not None:
-            return Duration(self.time / 20)
+            return Duration(max(self.time / 20, LEAST_INTERVAL))
         return max(1, min([1000, *(count // 20 for count in counts)])) if counts else 100
 
 
-class Program(Part):
+class ProgramSettings(Part):
     """A command that runs as a node of its own, confined as all nodes are.
 
     Attributes:
@@ -287,6 +287,10 @@ class Program(Part):
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
     end: End = "fatal"
+
+
+LEAST_INTERVAL = Duration(0.001)
+"""Between two evaluations, which take no emulated time."""
 
 
 class Evaluate(Part):
@@ -333,10 +337,10 @@ class Scenario(Part):
     algorithm: Algorithm
     model: Model
     dataset: Dataset
-    ps: ParameterServer = ParameterServer()
+    ps: PsSettings = PsSettings()
     workers: Workers
-    programs: dict[Key, Program] = {}
-    network: Network = Network()
+    programs: dict[Key, ProgramSettings] = {}
+    network: NetworkSettings = NetworkSettings()
     stop: Stop
     evaluate: Evaluate = Evaluate()
     launch: LaunchMode = "warm"

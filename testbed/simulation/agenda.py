@@ -11,7 +11,7 @@ Happening = Callable[[float], None]
 
 
 @dataclass(slots=True)
-class Entry:
+class Planned:
     """What is called with the time when it is due; None once it was struck out."""
 
     happening: Happening | None
@@ -26,12 +26,12 @@ class Agenda:
     """What is to happen, and what time it is: emulated seconds since the training began."""
 
     now: float = 0.0
-    _heap: list[tuple[float, int, Entry]] = field(default_factory=list)
+    _heap: list[tuple[float, int, Planned]] = field(default_factory=list)
     _order: count[int] = field(default_factory=count)
 
-    def at(self, time: float, happening: Happening) -> Entry:
+    def at(self, time: float, happening: Happening) -> Planned:
         """Let something happen at ``time``, after all that was put there before."""
-        entry = Entry(happening)
+        entry = Planned(happening)
         heapq.heappush(self._heap, (max(time, self.now), next(self._order), entry))
         return entry
 

@@ -24,9 +24,9 @@ from testbed.frame.record import Timing, UpdateRecord
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.models import Evaluation
-from testbed.models.saved import Taken
+from testbed.models.saved import Measurement
 from testbed.payloads import Vector
-from testbed.simulation.agenda import Agenda, Entry
+from testbed.simulation.agenda import Agenda, Planned
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Transfer
@@ -60,11 +60,11 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
-    keep: Callable[[Vector, Taken], None] = lambda parameters, taken: None
+    keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     _rows: list[UpdateRow] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
     _tick_at: float = inf
-    _tick: Entry | None = None
+    _tick: Planned | None = None
 
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
@@ -263,7 +263,7 @@ class Engine:
         self.recorder.event(evaluated)
         self.keep(
             self.server.half.parameters,
-            Taken(evaluated.version, evaluated.time_seconds, evaluation, evaluated.final),
+            Measurement(evaluated.version, evaluated.time_seconds, evaluation, evaluated.final),
         )
         return evaluation
 

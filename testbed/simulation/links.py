@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
-from testbed.simulation.agenda import Agenda, Entry
+from testbed.simulation.agenda import Agenda, Planned
 
 Done = Callable[[float], None]
 
 
 @dataclass
-class Group:
+class Sharers:
     """Transfers with the same cap.
 
     Attributes:
@@ -41,10 +41,10 @@ class FairLink:
 
     agenda: Agenda
     capacity: float
-    _groups: dict[float, Group] = field(default_factory=dict)
+    _groups: dict[float, Sharers] = field(default_factory=dict)
     _settled: float = 0.0
     _order: count[int] = field(default_factory=count)
-    _next: Entry | None = None
+    _next: Planned | None = None
 
     def start(self, size: float, *, cap: float, done: Done) -> None:
         """Send ``size`` bytes at no more than ``cap`` bytes per second, then call ``done``.
@@ -55,7 +55,7 @@ class FairLink:
             done(self.agenda.now)
             return
         self._settle()
-        group = self._groups.setdefault(cap, Group(cap))
+        group = self._groups.setdefault(cap, Sharers(cap))
         heapq.heappush(group.ends, (group.served + size, next(self._order), done))
         self._share()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from testbed.events.kinds import Finished, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
 from testbed.payloads import Vector
+from testbed.runtimes.lock import holding_lock
 from testbed.seeds import stream
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.device import DeviceModel
@@ -36,21 +37,26 @@ def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
 
 
 def record_simulation(
-    experiment: Experiment, folder: RunFolder, *, agenda: Agenda, sinks: Sequence[Sink] = ()
+    experiment: Experiment,
+    folder: RunFolder,
+    *,
+    agenda: Agenda,
+    sinks: Sequence[Sink] = (),
+    interrupted: Callable[[], str] = lambda: "interrupted",
 ) -> None:
     """Simulate an experiment into a run's folder, and say there how it ended, whatever happens.
 
-    The agenda is the virtual clock, at zero; the sinks are told beside the folder.
+    The agenda is the virtual clock, at zero; the sinks are told beside the folder; of one that was
+    interrupted, ``interrupted`` says why.
 
     Raises:
         NodeError: the run failed: every worker's push was refused, say.
         HostError: its folder was deleted, or is full.
     """
-    folder.lock.touch()
     time_scale = experiment.scenario.time_scale
     clock = virtual_clock(agenda, time_scale=time_scale)
     with (
-        folder.locked(),
+        holding_lock(folder),
         Recorder.into(folder, time_scale=time_scale, sinks=sinks, clock=clock) as recorder,
     ):
         try:
@@ -71,7 +77,7 @@ def record_simulation(
             _break_off(recorder, "failed", failure.message, exit_code=failure.exit_code)
             raise failure from None
         except KeyboardInterrupt:
-            _break_off(recorder, "interrupted", "interrupted")
+            _break_off(recorder, "interrupted", interrupted())
             raise
 
 

@@ -24,7 +24,7 @@ from testbed.scenario.load import load_text
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
-    from testbed.run.prepare import Request
+    from testbed.run.prepare import RunRequest
     from testbed.studies.study import StudyRun
 
 ENTRY = "testbed.studies.carry_out"
@@ -82,11 +82,11 @@ class Errand:
         """As JSON."""
         return json.dumps(asdict(self))
 
-    def request(self) -> Request:
+    def request(self) -> RunRequest:
         """As ``testbed up`` makes one."""
-        from testbed.run.prepare import Request
+        from testbed.run.prepare import RunRequest
 
-        return Request(
+        return RunRequest(
             scenario=load_text(self.scenario, file=self.name),
             beside=Path(self.beside),
             runs=Path(self.runs),

@@ -16,7 +16,7 @@ from testbed.telemetry.events import EventLog
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
-from testbed.telemetry.tables import Table, evaluation_row
+from testbed.telemetry.tables import CsvTable, evaluation_row
 
 LATEST_SECONDS = 10.0
 """The controller reads an event of the parameter server's at most so long after it was written."""
@@ -41,8 +41,8 @@ class FolderSink(Sink):
         self._folder = folder
         self._time_scale = time_scale
         self._events = EventLog(folder.events)
-        self._evaluations = Table(folder.evaluations, tuple(EVALUATIONS))
-        self._traffic = Table(folder.traffic, tuple(TRAFFIC))
+        self._evaluations = CsvTable(folder.evaluations, tuple(EVALUATIONS))
+        self._traffic = CsvTable(folder.traffic, tuple(TRAFFIC))
         self._parts = PartWriter(folder.updates)
 
     def event(self, entry: Entry) -> None:

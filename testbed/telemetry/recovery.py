@@ -16,7 +16,7 @@ from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import PartWriter, count_rows
 from testbed.telemetry.spool import SpoolReader
-from testbed.telemetry.tables import Table, drop_torn_line, evaluation_row
+from testbed.telemetry.tables import CsvTable, drop_torn_line, evaluation_row
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
     drop_torn_line(folder.evaluations)
     rows = max(0, len(LineReader(folder.evaluations).read()) - 1)
     missing = only(read_events(folder.ps_events), Evaluated)[rows:]
-    with closing(Table(folder.evaluations, tuple(EVALUATIONS))) as table:
+    with closing(CsvTable(folder.evaluations, tuple(EVALUATIONS))) as table:
         for event in missing:
             table.append(evaluation_row(event, time_scale=time_scale))
     return len(missing)

@@ -13,7 +13,7 @@ from testbed.telemetry.files import LineReader
 
 
 @dataclass
-class Table:
+class CsvTable:
     """A CSV file that grows by whole lines, each of them on disk before the next is written.
 
     A file that another version began keeps the columns that it has.

@@ -57,6 +57,28 @@ def test_what_needs_a_node_or_a_link_is_refused(bed: Any, name: str) -> None:
         raise AssertionError("it has links")
 
 
+@pytest.mark.parametrize("dead", [False, True], ids=["going on", "killed"])
+def test_down_ends_one_that_goes_on_and_settles_one_that_was_killed(
+    bed: Any, name: str, dead: bool
+) -> None:
+    endless = ("--set", "stop.updates=1000000")
+    with bed.start("up", bed.scenario, "--runtime", "simulated", "--name", name, *endless) as up:
+        bed.wait_until_training(name)
+        assert bed.controller(name) == up.pid
+        if dead:
+            up.kill()
+            up.communicate()
+            bed.wait_until(lambda: not RunFolder(bed.runs / name).alive())  # nor its pool
+            assert bed.state(name) == "training"
+        assert f"{name}: ended" in bed("down", name).stdout
+        up.communicate()
+    assert up.returncode == (-9 if dead else 130)
+    run = json.loads((bed.runs / name / "run.json").read_text())
+    assert (run["state"], run["reason"]) == ("interrupted", "ended by `testbed down`")
+    assert f"{name}: nothing of it was left" in bed("down", name).stdout
+    assert bed.leftovers(name) == []
+
+
 def test_a_run_that_diverges_ends_and_says_so(bed: Any, name: str) -> None:
     rate = ("--set", "algorithm.learning_rate=1e30")
     done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, *rate, status=6)

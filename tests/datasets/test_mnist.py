@@ -57,7 +57,7 @@ def lay(folder: Path, *, compressed: bool = True, **changed: bytes) -> Path:
 
 
 @dataclass
-class Servicer:
+class Preparer:
     """A cache of its own."""
 
     cache: Path
@@ -70,10 +70,10 @@ class Servicer:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Servicer:
+def preparer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Preparer:
     for name in ("no_proxy", "NO_PROXY"):  # a proxy would not find this machine's loopback
         monkeypatch.setenv(name, "127.0.0.1")
-    return Servicer(tmp_path / "cache")
+    return Preparer(tmp_path / "cache")
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -116,10 +116,10 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("below", ["mnist", "."])
 def test_found_where_testbed_data_leads(
-    desk: Servicer, tmp_path: Path, compressed: bool, below: str
+    preparer: Preparer, tmp_path: Path, compressed: bool, below: str
 ) -> None:
     lay(tmp_path / "data" / below, compressed=compressed)
-    data = load(desk.prepare(tmp_path / "data"))
+    data = load(preparer.prepare(tmp_path / "data"))
     assert data.train_images.shape == (30, 1, 28, 28)
     assert data.test_labels.tolist() == [i % 10 for i in range(20)]
     assert data.classes == 10
@@ -128,38 +128,40 @@ def test_found_where_testbed_data_leads(
     np.testing.assert_allclose(data.test_images[0].ravel(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_found_in_the_cache(desk: Servicer) -> None:
-    lay(desk.cache / "mnist")
-    assert len(load(desk.prepare()).train_labels) == 30
+def test_found_in_the_cache(preparer: Preparer) -> None:
+    lay(preparer.cache / "mnist")
+    assert len(load(preparer.prepare()).train_labels) == 30
 
 
-def test_what_testbed_data_lacks_is_looked_for_in_the_cache(desk: Servicer, tmp_path: Path) -> None:
+def test_what_testbed_data_lacks_is_looked_for_in_the_cache(
+    preparer: Preparer, tmp_path: Path
+) -> None:
     given = lay(tmp_path / "data")
-    lay(desk.cache / "mnist")
+    lay(preparer.cache / "mnist")
     (given / f"{TEST.labels.name}.gz").unlink()
-    assert len(load(desk.prepare(given)).test_labels) == 20
+    assert len(load(preparer.prepare(given)).test_labels) == 20
 
 
-def test_missing_everywhere(desk: Servicer, tmp_path: Path) -> None:
+def test_missing_everywhere(preparer: Preparer, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with pytest.raises(DataError) as caught:
-        desk.prepare(tmp_path / "data")
+        preparer.prepare(tmp_path / "data")
     text = str(caught.value)
     for expected in (
         "no train-images-idx3-ubyte",
-        f"{tmp_path}/data/mnist, {tmp_path}/data or {desk.cache}/mnist",
+        f"{tmp_path}/data/mnist, {tmp_path}/data or {preparer.cache}/mnist",
         "http://127.0.0.1:9/mnist/train-images-idx3-ubyte.gz",
         "Set TESTBED_DATA",
-        f"curl -fL --create-dirs -o {desk.cache}/mnist/train-images-idx3-ubyte.gz http://127",
+        f"curl -fL --create-dirs -o {preparer.cache}/mnist/train-images-idx3-ubyte.gz http://127",
     ):
         assert expected in text
     with pytest.raises(DataError, match=r"\$TESTBED_DATA, which is not set, or "):
-        desk.prepare()
+        preparer.prepare()
 
 
-def test_testbed_data_that_is_no_folder(desk: Servicer, tmp_path: Path) -> None:
+def test_testbed_data_that_is_no_folder(preparer: Preparer, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"TESTBED_DATA is .*/nowhere, which is no folder"):
-        desk.prepare(tmp_path / "nowhere")
+        preparer.prepare(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_testbed_data_that_is_no_folder(desk: Servicer, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("prepared_before", [False, True])
 def test_damaged_files_are_named_and_not_passed_over(
-    desk: Servicer,
+    preparer: Preparer,
     tmp_path: Path,
     changed: str,
     content: bytes,
@@ -191,10 +193,10 @@ def test_damaged_files_are_named_and_not_passed_over(
     folder, url = served
     lay(folder)
     if prepared_before:
-        desk.prepare(urls=(url,))
+        preparer.prepare(urls=(url,))
     given = lay(tmp_path / "data", compressed=False, **{changed: content})
     with pytest.raises(DataError, match=f"{given}/.*{expected}"):
-        desk.prepare(given, urls=(url,))
+        preparer.prepare(given, urls=(url,))
 
 
 @pytest.mark.parametrize(
@@ -208,27 +210,27 @@ def test_damaged_files_are_named_and_not_passed_over(
     ids=["plain", "truncated", "garbage inside", "wrong sum"],
 )
 def test_damaged_compression_is_named(
-    desk: Servicer, tmp_path: Path, content: bytes, expected: str
+    preparer: Preparer, tmp_path: Path, content: bytes, expected: str
 ) -> None:
     given = lay(tmp_path / "data")
     (given / f"{TRAIN.images.name}.gz").write_bytes(content)
     with pytest.raises(DataError, match=f"{given}/train-images-idx3-ubyte.gz: .*{expected}"):
-        desk.prepare(given)
+        preparer.prepare(given)
 
 
-def test_a_file_that_cannot_be_read_is_named(desk: Servicer, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(preparer: Preparer, tmp_path: Path) -> None:
     given = lay(tmp_path / "data")
     (given / TRAIN.images.name).symlink_to(tmp_path / "gone")
     with pytest.raises(DataError, match="train-images-idx3-ubyte cannot be read: No such file"):
-        desk.prepare(given)
+        preparer.prepare(given)
 
 
-def test_halves_that_do_not_fit_together(desk: Servicer, tmp_path: Path) -> None:
+def test_halves_that_do_not_fit_together(preparer: Preparer, tmp_path: Path) -> None:
     given = lay(tmp_path / "data", train_labels=labels(29))
     other = SourceFile(TRAIN.labels.name, hashlib.sha256(labels(29)).hexdigest())
     with pytest.raises(DataError, match="byte 4: found 29 labels, expected 30, one for each image"):
         prepare_mnist(
-            desk.cache,
+            preparer.cache,
             environment={"TESTBED_DATA": str(given)},
             train=Half(SMALL_TRAIN.images, other),
             test=SMALL_TEST,
@@ -236,18 +238,18 @@ def test_halves_that_do_not_fit_together(desk: Servicer, tmp_path: Path) -> None
         )
 
 
-def test_download(desk: Servicer, served: tuple[Path, str]) -> None:
+def test_download(preparer: Preparer, served: tuple[Path, str]) -> None:
     folder, url = served
     lay(folder)
-    assert len(load(desk.prepare(urls=(url,))).train_labels) == 30
-    kept = sorted(path.name for path in (desk.cache / "mnist").iterdir())
+    assert len(load(preparer.prepare(urls=(url,))).train_labels) == 30
+    kept = sorted(path.name for path in (preparer.cache / "mnist").iterdir())
     assert kept == sorted(f"{name}.gz" for name in CONTENT)
 
 
-def test_the_next_server_is_tried(desk: Servicer, served: tuple[Path, str]) -> None:
+def test_the_next_server_is_tried(preparer: Preparer, served: tuple[Path, str]) -> None:
     folder, url = served
     lay(folder)
-    assert len(load(desk.prepare(urls=(*NOWHERE, f"{url}/nowhere", url))).train_labels) == 30
+    assert len(load(preparer.prepare(urls=(*NOWHERE, f"{url}/nowhere", url))).train_labels) == 30
 
 
 @pytest.mark.parametrize(
@@ -261,7 +263,7 @@ def test_the_next_server_is_tried(desk: Servicer, served: tuple[Path, str]) -> N
     ids=["other content", "truncated", "a login page", "missing"],
 )
 def test_a_bad_download_is_refused_and_not_kept(
-    desk: Servicer, served: tuple[Path, str], content: bytes | None, expected: str
+    preparer: Preparer, served: tuple[Path, str], content: bytes | None, expected: str
 ) -> None:
     folder, url = served
     lay(folder)
@@ -270,16 +272,16 @@ def test_a_bad_download_is_refused_and_not_kept(
     if content is not None:
         bad.write_bytes(content)
     with pytest.raises(DataError, match=f"the download failed: {url}/train-images.*{expected}"):
-        desk.prepare(urls=(url,))
-    assert list((desk.cache / "mnist").iterdir()) == []
+        preparer.prepare(urls=(url,))
+    assert list((preparer.cache / "mnist").iterdir()) == []
     lay(folder)
-    assert len(load(desk.prepare(urls=(url,))).train_labels) == 30
+    assert len(load(preparer.prepare(urls=(url,))).train_labels) == 30
 
 
-def test_a_connection_that_breaks_off(desk: Servicer) -> None:
+def test_a_connection_that_breaks_off(preparer: Preparer) -> None:
     with serving(Stops) as url, pytest.raises(DataError, match=f"download failed: {url}/train-im"):
-        desk.prepare(urls=(url,))
-    assert list((desk.cache / "mnist").iterdir()) == []
+        preparer.prepare(urls=(url,))
+    assert list((preparer.cache / "mnist").iterdir()) == []
 
 
 def test_the_real_files(tmp_path: Path, testbed_data: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from testbed.errors import TestbedError
 from testbed.models import Evaluation, Mlp
-from testbed.models.saved import ModelWriter, SavedModel, Taken
+from testbed.models.saved import Measurement, ModelWriter, SavedModel
 
 NETWORK = Mlp(name="mlp", hidden=(2,)).build((1, 2, 2), 3, folder=Path())
 SIZE = 4 * 2 + 2 + 2 * 3 + 3
@@ -28,7 +28,7 @@ def take(writer: ModelWriter, version: int, top1: float, loss: float, final: boo
     """A model, all of whose values are its version."""
     evaluation = Evaluation(loss, top1, top5=1.0, images=10)
     values = np.full(SIZE, version, np.float32)
-    writer.take(values, Taken(version, version / 2, evaluation, final))
+    writer.take(values, Measurement(version, version / 2, evaluation, final))
 
 
 def version(writer: ModelWriter, which: str = "best") -> int:
@@ -61,7 +61,7 @@ def test_what_was_saved_computes_as_before(writer: ModelWriter) -> None:
     values = NETWORK.initial(np.random.default_rng(1))
     images = np.random.default_rng(2).standard_normal((5, 1, 2, 2)).astype(np.float32)
     before = NETWORK.bind(values).scores(images)
-    taken = Taken(7, 3.5, Evaluation(0.1, 0.9, 1.0, 10), final=True)
+    taken = Measurement(7, 3.5, Evaluation(0.1, 0.9, 1.0, 10), final=True)
     writer.take(values, taken)
     loaded = SavedModel.open(writer.folder, "final").load(NETWORK)
     assert loaded.taken == taken

@@ -26,7 +26,7 @@ from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import StopRule
 from testbed.payloads import Dense
 from testbed.payloads.layout import Layout
-from testbed.roles.clock import Clock
+from testbed.roles.clock import EmulatedClock
 from testbed.roles.process import TerminatedError
 from testbed.roles.ps import ParameterServer
 from testbed.roles.record import Record
@@ -36,8 +36,8 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_delivery
-from testbed.rpc.limits import Limits
-from testbed.rpc.messages import Delivery, Push
+from testbed.rpc.limits import MessageLimits
+from testbed.rpc.messages import Delivery, PushMessage
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolReader, SpoolWriter
 
@@ -58,7 +58,7 @@ class Bench:
         service_seconds: float,
     ) -> None:
         self.seconds = 0.0  # real
-        self.clock = Clock(SCALE, steady=lambda: self.seconds)
+        self.clock = EmulatedClock(SCALE, steady=lambda: self.seconds)
         self.spool = SpoolWriter(folder / "updates.bin")
         self.log = EventLog(
             folder / "events.jsonl", elapsed=lambda: self.clock.elapsed, wall=lambda: 1e9
@@ -107,7 +107,7 @@ class Bench:
             "attempt": attempt,
             "payload_bytes": 16,
         }
-        return decode_delivery(await self.training.exchange(Push(**(values | changes))))
+        return decode_delivery(await self.training.exchange(PushMessage(**(values | changes))))
 
     def events(self) -> list[dict[str, Any]]:
         """What the log holds."""
@@ -191,8 +191,8 @@ class Stage:
         self.half: ServerHalf = config.server(
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
         )
-        self.limits = Limits.of(layout.size)
-        clock = Clock(1.0)
+        self.limits = MessageLimits.of(layout.size)
+        clock = EmulatedClock(1.0)
         training = Training(
             server=Server(self.half, StopRule(updates=updates)),
             queue=ServiceQueue(service_seconds),

@@ -24,12 +24,12 @@ from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, encode_push
-from testbed.rpc.limits import Limits
-from testbed.rpc.messages import Push, Timing
+from testbed.rpc.limits import MessageLimits
+from testbed.rpc.messages import PushMessage, Timing
 from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight", "bias"), ((10, 5), (5,)))
-LIMITS = Limits.of(LAYOUT.size)
+LIMITS = MessageLimits.of(LAYOUT.size)
 MESSAGES = 2000
 NO_FIELD = b"\xff" * 11  # no message begins like this
 
@@ -39,7 +39,7 @@ Begin = Callable[..., Any]
 def update(**changes: object) -> bytes:
     """The first push of worker 0 with three entries; fields replace its own."""
     payload = Sparse(np.array([3, 17, 54], np.int32), np.array([1, -2, 0.5], np.float32))
-    push = Push(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(1))
+    push = PushMessage(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(1))
     message = ps_pb2.ExchangeRequest.FromString(encode_push(push).data)
     for name, value in changes.items():
         if name in ("indices", "values"):

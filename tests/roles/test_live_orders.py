@@ -26,7 +26,7 @@ from testbed.datasets import Prepared
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Mlp
 from testbed.payloads import Dense, Vector
-from testbed.roles.clock import Clock
+from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
 from testbed.roles.worker import drive, follow_orders
 
@@ -96,7 +96,7 @@ class Commander(ServerHalf[Ordering]):
 def work(stage: Any, index: int, *, step_seconds: float) -> None:
     """A worker as its process has it, to the end of the training."""
     network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
-    clock = Clock(1.0)
+    clock = EmulatedClock(1.0)
     half = stage.config.worker(network.layout, 2, rng=np.random.default_rng(index))
     shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(index))
     worker = Worker(half, Stream(2), shard, think=lambda: 0.0)

@@ -16,7 +16,7 @@ from testbed.payloads import Sparse
 from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc.codec import ATTEMPT, decode_delivery, encode_push
-from testbed.rpc.messages import Push, Timing
+from testbed.rpc.messages import PushMessage, Timing
 from testbed.telemetry.spool import SpoolReader
 
 LAYOUT = Layout(("weight",), ((50, 100),))
@@ -90,7 +90,7 @@ def test_every_push_is_applied_once(
     with stage.connect(breaker.address) as connection:
         for sequence in range(1, PUSHES + 1):
             update = Update(payload, version=version, samples=1)
-            push = Push(0, sequence, LAYOUT.fingerprint, update, Timing())
+            push = PushMessage(0, sequence, LAYOUT.fingerprint, update, Timing())
             data = connection.call(methods.EXCHANGE, encode_push(push).data, attempt_field=ATTEMPT)
             reply = decode_delivery(data).reply
             assert reply is not None

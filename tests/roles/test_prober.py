@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from testbed.roles import prober
-from testbed.roles.probing import HEADER_BYTES, Stream, rate_of
+from testbed.roles.probing import HEADER_BYTES, ProbeStream, rate_of
 
 
 def test_the_rate_counts_from_the_first_packet_after_the_burst() -> None:
@@ -33,7 +33,7 @@ def test_the_rate_counts_from_the_first_packet_after_the_burst() -> None:
 def test_slow_links_get_smaller_packets_then_more_time(
     rate: float, payload: int, seconds: float
 ) -> None:
-    stream = Stream.through(rate)
+    stream = ProbeStream.through(rate)
     assert stream.payload == payload
     assert stream.seconds == pytest.approx(seconds)
 

@@ -17,7 +17,7 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import encode_push
-from testbed.rpc.messages import Push, Timing
+from testbed.rpc.messages import PushMessage, Timing
 from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight",), ((10, 5),))
@@ -42,7 +42,7 @@ def push(worker: int) -> bytes:
     """Its first, of one entry."""
     payload = Sparse(np.array([3], np.int32), np.array([1], np.float32))
     update = Update(payload, version=0, samples=10)
-    return encode_push(Push(worker, 1, LAYOUT.fingerprint, update, Timing())).data
+    return encode_push(PushMessage(worker, 1, LAYOUT.fingerprint, update, Timing())).data
 
 
 def events(folder: Path, *names: str) -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Behaviour, Gate, Refusal, serving
 
 TOKEN = "right"
-LIMITS = Limits(message_bytes=1000)
+LIMITS = MessageLimits(message_bytes=1000)
 
 
 class Host:

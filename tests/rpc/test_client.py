@@ -13,11 +13,11 @@ from testbed.errors import HostError, NodeError, RejectedError
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import ATTEMPT
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Call
 
 METHOD = "/testbed.v1.ParameterServer/Pull"
-LIMITS = Limits(message_bytes=1000)
+LIMITS = MessageLimits(message_bytes=1000)
 
 Start = Callable[..., tuple[Any, str]]
 
@@ -159,7 +159,7 @@ def test_a_server_that_goes_down_and_comes_back_is_found_again(start: Start) -> 
 
 
 def test_limits_follow_from_the_model() -> None:
-    limits = Limits.of(211_690, transfer_seconds=7.0)
+    limits = MessageLimits.of(211_690, transfer_seconds=7.0)
     assert limits.message_bytes == 8 * 211_690 + 65_536
     assert limits.ping_patience_seconds == 34.0
     assert ("grpc.keepalive_timeout_ms", 34_000) in limits.channel_options()
@@ -167,6 +167,6 @@ def test_limits_follow_from_the_model() -> None:
 
 
 def test_a_model_above_the_limit_is_refused_by_name() -> None:
-    assert Limits.of(16_777_216).message_bytes > 64 * 2**20
+    assert MessageLimits.of(16_777_216).message_bytes > 64 * 2**20
     with pytest.raises(HostError, match=r"16777217 parameters take 64\.0 MiB, expected at most"):
-        Limits.of(16_777_217)
+        MessageLimits.of(16_777_217)

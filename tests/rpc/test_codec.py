@@ -24,7 +24,7 @@ from testbed.rpc.codec import (
     encode_snapshot,
     parse,
 )
-from testbed.rpc.messages import Delivery, Push, Snapshot
+from testbed.rpc.messages import Delivery, PushMessage, Snapshot
 from testbed.rpc.wire import MalformedError, header
 
 TIMING = Timing(0.5, 0.25, 1.5, 2.0, 0.125)
@@ -40,9 +40,9 @@ def sparse(entries: dict[int, float]) -> Sparse:
     return Sparse(np.array(list(entries), np.int32), np.array(list(entries.values()), np.float32))
 
 
-def push(payload: Payload) -> Push:
+def push(payload: Payload) -> PushMessage:
     """The fifth push of worker 3, computed on version 7 with 10 samples."""
-    return Push(3, 5, 0xDEADBEEF, Update(payload, version=7, samples=10), TIMING)
+    return PushMessage(3, 5, 0xDEADBEEF, Update(payload, version=7, samples=10), TIMING)
 
 
 def generated(**fields: Any) -> ps_pb2.ExchangeRequest:
@@ -118,7 +118,7 @@ def test_a_decoded_payload_is_a_view() -> None:
 )
 def test_any_sparse_push_comes_back(entries: dict[int, float], worker: int, number: int) -> None:
     update = Update(sparse(entries), version=number, samples=worker)
-    encoded = encode_push(Push(worker, number, 2**64 - 1, update, Timing()))
+    encoded = encode_push(PushMessage(worker, number, 2**64 - 1, update, Timing()))
     read = decode_push(encoded.data)
     assert (read.worker, read.sequence, read.update.version) == (worker, number, number)
     assert (read.fingerprint, read.update.samples) == (2**64 - 1, worker)
@@ -209,7 +209,7 @@ def test_orders_come_back(standing: StandingOrders) -> None:
 
 def test_a_message_without_a_step_comes_back_with_its_note() -> None:
     update = Update(Sparse.nothing(), version=7, samples=0, steps=0, note={"vote": 1.0})
-    read = decode_push(encode_push(Push(3, 5, 0xDEADBEEF, update, TIMING)).data)
+    read = decode_push(encode_push(PushMessage(3, 5, 0xDEADBEEF, update, TIMING)).data)
     assert (read.update.steps, read.update.samples) == (0, 0)
     assert (read.update.note, read.payload_bytes) == ({"vote": 1.0}, 0)
 

@@ -15,7 +15,7 @@ import pytest
 from testbed.errors import HostError, RejectedError
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.service import Call, Gate, SupersededError, serving
 from testbed.rpc.wire import MalformedError
@@ -199,7 +199,7 @@ def test_a_port_that_is_taken_is_an_error(start: Start, capfd: pytest.CaptureFix
     _, address = start({METHOD: echo})
 
     async def listen_again() -> None:
-        gate = Gate(TOKEN, {}, Limits(1000), lambda refusal: None, lambda error: None)
+        gate = Gate(TOKEN, {}, MessageLimits(1000), lambda refusal: None, lambda error: None)
         async with serving(address.removeprefix("ipv4:"), gate):
             raise AssertionError
 
@@ -217,7 +217,7 @@ def test_a_unix_socket_may_have_a_long_path(start: Start, tmp_path: Path, length
     with unix_address(path) as listening, unix_address(path) as address:
         host, _ = start({METHOD: echo}, listening)
         assert path.is_socket()
-        with Connection(address, token=TOKEN, limits=Limits(1000)) as connection:
+        with Connection(address, token=TOKEN, limits=MessageLimits(1000)) as connection:
             assert connection.call(METHOD, b"hello") == b"hello"
         assert status(ask(address, metadata=())) == "UNAUTHENTICATED"
         assert host.gate.counts == {"OK": 1, "UNAUTHENTICATED": 1}

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from testbed.run.doctor import docker, kernel, resources
-from testbed.run.doctor.findings import Case
+from testbed.run.doctor.findings import ExaminedRun
 from testbed.runtimes import Docker
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return Case(workers=100, runs=tmp_path / "runs", environment={}, cache=tmp_path / "cache")
+def case(tmp_path: Path) -> ExaminedRun:
+    return ExaminedRun(
+        workers=100, runs=tmp_path / "runs", environment={}, cache=tmp_path / "cache"
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,13 +47,13 @@ def test_the_address_space(tmp_path: Path) -> None:
     assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
 
 
-def test_open_files_are_counted_by_the_workers(case: Case) -> None:
+def test_open_files_are_counted_by_the_workers(case: ExaminedRun) -> None:
     assert resources.check_files(case, limit=656).level == "ok"
     short = resources.check_files(case, limit=655)
     assert (short.level, short.mend) == ("missing", "Raise it: ulimit -n 656")
 
 
-def test_processes_are_counted_by_the_workers(case: Case, tmp_path: Path) -> None:
+def test_processes_are_counted_by_the_workers(case: ExaminedRun, tmp_path: Path) -> None:
     folder = tmp_path / "sys/kernel"
     folder.mkdir(parents=True)
     (folder / "threads-max").write_text("100000")
@@ -66,21 +68,21 @@ def test_inotify_is_only_a_warning(tmp_path: Path) -> None:
     assert resources.check_inotify(proc=tmp_path).level == "warning"
 
 
-def test_memory_and_cpus(case: Case) -> None:
+def test_memory_and_cpus(case: ExaminedRun) -> None:
     assert case.memory_bytes == 250_000_000 + 102 * 20_000_000
     assert resources.check_memory(case, available=2_290_000_000).level == "ok"
     assert resources.check_memory(case, available=2_289_999_999).level == "missing"
     assert resources.check_cpus(case, cpus=1).level == "ok"
 
 
-def test_a_folder_of_runs_that_is_not_there_yet(case: Case, tmp_path: Path) -> None:
+def test_a_folder_of_runs_that_is_not_there_yet(case: ExaminedRun, tmp_path: Path) -> None:
     assert str(tmp_path) in resources.check_disk(case).found
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_that_is_named_but_not_there(case: Case, tmp_path: Path) -> None:
+def test_data_that_is_named_but_not_there(case: ExaminedRun, tmp_path: Path) -> None:
     assert resources.check_data(case).level == "ok"
-    named = Case(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
+    named = ExaminedRun(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
     assert resources.check_data(named).level == "missing"
 
 
@@ -93,7 +95,7 @@ ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "Pids
 
 
 def test_an_engine_that_cannot_be_used_is_all_that_is_said(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: ExaminedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
     (found,) = docker.check_engine(case, Docker(name="docker"))
@@ -114,10 +116,10 @@ def test_an_engine_s_control_groups() -> None:
     assert docker.check_group_driver({"CgroupDriver": "none"}).level == "missing"
 
 
-def test_where_an_engine_keeps_containers(case: Case, tmp_path: Path) -> None:
+def test_where_an_engine_keeps_containers(case: ExaminedRun, tmp_path: Path) -> None:
     found = docker.check_data_root({"DockerRootDir": str(tmp_path)}, case)
     assert (found.level, str(tmp_path) in found.found) == ("ok", True)
-    many = Case(10**9, case.runs, {}, case.cache)
+    many = ExaminedRun(10**9, case.runs, {}, case.cache)
     assert docker.check_data_root({"DockerRootDir": str(tmp_path)}, many).level == "missing"
     gone = docker.check_data_root({"DockerRootDir": str(tmp_path / "gone")}, case)
     assert gone.level == "warning"

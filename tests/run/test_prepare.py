@@ -14,7 +14,7 @@ from testbed.host.users import Users
 from testbed.network.netem import kernel_has_netem
 from testbed.plan.make import plan
 from testbed.plan.written import read_plan
-from testbed.run.prepare import Request, prepare
+from testbed.run.prepare import RunRequest, prepare
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.scenario import load_text
 from testbed.telemetry.registry import Registry
@@ -33,10 +33,10 @@ pytestmark = pytest.mark.root
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Request:
+def asked(tmp_path: Path) -> RunRequest:
     (tmp_path / "nets").mkdir()
     (tmp_path / "nets" / "net.py").write_text("Net = None\n")
-    return Request(
+    return RunRequest(
         scenario=load_text(TEXT),
         beside=tmp_path,
         runs=tmp_path / "runs",
@@ -48,13 +48,13 @@ def asked(tmp_path: Path) -> Request:
     )
 
 
-def prepared(request: Request) -> Any:
+def prepared(request: RunRequest) -> Any:
     planned = plan(request.scenario, "any")
     data = request.runs / "data"
     return prepare(request, planned, data, driver=NativeDriver(), users=Users("root"))
 
 
-def test_a_folder_with_all_that_the_nodes_need(asked: Request) -> None:
+def test_a_folder_with_all_that_the_nodes_need(asked: RunRequest) -> None:
     setup = prepared(asked)
     folder = setup.folder
     assert folder.name == "quick-0101-120000"
@@ -67,19 +67,19 @@ def test_a_folder_with_all_that_the_nodes_need(asked: Request) -> None:
     assert read_plan(folder) == setup.plan
 
 
-def test_runs_of_the_same_second_get_other_names(asked: Request) -> None:
+def test_runs_of_the_same_second_get_other_names(asked: RunRequest) -> None:
     names = [prepared(asked).folder.name for _ in range(3)]
     assert names == [f"quick-0101-120000{end}" for end in ("", "-2", "-3")]
 
 
-def test_a_name_that_the_user_chose_is_taken_or_refused(asked: Request) -> None:
+def test_a_name_that_the_user_chose_is_taken_or_refused(asked: RunRequest) -> None:
     named = replace(asked, name="mine")
     assert prepared(named).folder.name == "mine"
     with pytest.raises(ScenarioError, match="--name: found mine, expected a name that no run"):
         prepared(named)
 
 
-def test_what_the_kernel_lacks_is_refused_before_anything_is_made(asked: Request) -> None:
+def test_what_the_kernel_lacks_is_refused_before_anything_is_made(asked: RunRequest) -> None:
     if kernel_has_netem():
         pytest.skip("this kernel has netem")
     text = TEXT + "ps: {link: {up: {delay: 10ms}}}\n"
@@ -92,7 +92,7 @@ def test_what_the_kernel_lacks_is_refused_before_anything_is_made(asked: Request
     assert environment["left_out"] == ["ps: up.delay 10ms"]
 
 
-def test_every_run_has_a_token_of_its_own(asked: Request) -> None:
+def test_every_run_has_a_token_of_its_own(asked: RunRequest) -> None:
     tokens = {prepared(asked).token for _ in range(3)}
     assert len(tokens) == 3
     assert {len(token) for token in tokens} == {32}

@@ -16,7 +16,7 @@ from testbed.errors import RejectedError
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.addresses import unix_address
-from testbed.rpc.limits import Limits
+from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Call, Gate, serving
 from testbed.run.removals import Removals
 
@@ -43,7 +43,7 @@ def server(socket: Path, answer: Answer, method: str = methods.REMOVE) -> Iterat
 
     async def serve() -> None:
         refused, failed = (lambda refusal: None), (lambda error: None)
-        gate = Gate(TOKEN, {method: remove}, Limits(1000), refused, failed=failed)
+        gate = Gate(TOKEN, {method: remove}, MessageLimits(1000), refused, failed=failed)
         with unix_address(socket) as address:
             async with serving(address, gate):
                 listening.set()

@@ -17,7 +17,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.tables import Table, drop_torn_line
+from testbed.telemetry.tables import CsvTable, drop_torn_line
 
 START = 1_700_000_000.0
 EVALUATED = Evaluated(
@@ -193,19 +193,19 @@ def test_updates_are_written_out_as_time_passes_and_at_the_end(
 
 
 def test_a_table_refuses_a_column_that_it_has_not(tmp_path: Path) -> None:
-    table = Table(tmp_path / "t.csv", ("a", "b"))
+    table = CsvTable(tmp_path / "t.csv", ("a", "b"))
     with pytest.raises(ValueError, match=r"t\.csv has no column c"):
         table.append({"a": 1, "c": 2})
     table.append({"b": "x, y"})
     table.close()
-    again = Table(tmp_path / "t.csv", ("a", "b"))
+    again = CsvTable(tmp_path / "t.csv", ("a", "b"))
     again.close()
     assert (tmp_path / "t.csv").read_text() == 'a,b\n,"x, y"\n'
 
 
 def test_a_table_that_another_version_began_keeps_its_columns(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("b,colour\n1,red\n")
-    table = Table(tmp_path / "t.csv", ("a", "b"))
+    table = CsvTable(tmp_path / "t.csv", ("a", "b"))
     table.append({"a": 1, "b": 2})
     table.close()
     assert (tmp_path / "t.csv").read_text() == "b,colour\n1,red\n2,\n"

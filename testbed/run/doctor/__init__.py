@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from testbed.run.doctor import kernel, resources
 from testbed.run.doctor.docker import check_engine
-from testbed.run.doctor.findings import Case, Finding
+from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.run.doctor.trial import try_run
 from testbed.runtimes import Docker, Real
 
 
-def examine(case: Case, runtime: Real) -> Iterator[Finding]:
+def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     """All checks, in the order in which a run meets what they look at; a container comes last."""
     usable = True
     yield kernel.check_kernel()

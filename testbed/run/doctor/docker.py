@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import HostError
-from testbed.run.doctor.findings import Case, Finding
+from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.runtimes import Docker
 
 LIMITS = {
@@ -26,7 +26,7 @@ CONTAINER_DISK_BYTES = 1_000_000
 DISK_AT_LEAST_BYTES = 200_000_000
 
 
-def check_engine(case: Case, runtime: Docker) -> Iterator[Finding]:
+def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
     """Everything about the engine; the rest is left out where it does not answer."""
     from testbed.runtimes.docker.engine import connect, describe
     from testbed.runtimes.docker.image import check_image
@@ -70,7 +70,7 @@ def check_engine_limits(info: Mapping[str, Any]) -> Finding:
     return Finding("engine's limits", "ok", "memory, cpu, cpuset, processes")
 
 
-def check_data_root(info: Mapping[str, Any], case: Case) -> Finding:
+def check_data_root(info: Mapping[str, Any], case: ExaminedRun) -> Finding:
     """Where the engine keeps images and containers."""
     root = Path(info.get("DockerRootDir", "/var/lib/docker"))
     try:

@@ -28,7 +28,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Case:
+class ExaminedRun:
     """The run that a host is examined for."""
 
     workers: int

@@ -11,7 +11,7 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from testbed.run.doctor.findings import Case, Finding
+from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.telemetry.host import PROC, available_bytes
 
 WORKERS_PER_CPU = 200
@@ -32,7 +32,7 @@ LEAST_INOTIFY = 8
 PACKAGES = ("torch", "numpy", "grpcio", "protobuf", "pyroute2", "pandas", "pyarrow", "matplotlib")
 
 
-def check_memory(case: Case, *, available: int | None = None) -> Finding:
+def check_memory(case: ExaminedRun, *, available: int | None = None) -> Finding:
     """What is available now, against what the plan's nodes are estimated to take."""
     found = available_bytes() if available is None else available
     wanted = case.memory_bytes
@@ -43,7 +43,7 @@ def check_memory(case: Case, *, available: int | None = None) -> Finding:
     return Finding("memory", "ok", f"{text}; room for about {more:,} more")
 
 
-def check_cpus(case: Case, *, cpus: int | None = None) -> Finding:
+def check_cpus(case: ExaminedRun, *, cpus: int | None = None) -> Finding:
     """How many there are, and whether the scenario promises its nodes more."""
     found = len(os.sched_getaffinity(0)) if cpus is None else cpus
     promised = 0.0 if case.budget is None else case.budget.cpu_limits
@@ -57,7 +57,7 @@ def check_cpus(case: Case, *, cpus: int | None = None) -> Finding:
     return Finding("CPUs", "ok", f"{found} for {case.workers:,} workers")
 
 
-def check_disk(case: Case) -> Finding:
+def check_disk(case: ExaminedRun) -> Finding:
     """Whether the folder of runs can be written to, and what room there is."""
     place = _existing(case.runs)
     try:
@@ -89,7 +89,7 @@ def check_address_space(*, limit_bytes: int | None = None, proc: Path = PROC) ->
     return Finding("address space", "ok", "no limit")
 
 
-def check_files(case: Case, *, limit: int | None = None) -> Finding:
+def check_files(case: ExaminedRun, *, limit: int | None = None) -> Finding:
     """`ulimit -n`: the parameter server has a connection to every worker, the agent a few each."""
     if limit is None:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -100,7 +100,7 @@ def check_files(case: Case, *, limit: int | None = None) -> Finding:
     return Finding("open files", "ok", f"{limit:,}" if limit >= 0 else "no limit")
 
 
-def check_processes(case: Case, *, proc: Path = PROC) -> Finding:
+def check_processes(case: ExaminedRun, *, proc: Path = PROC) -> Finding:
     """Threads and processes: the kernel's two limits, and the user's own."""
     wanted = TASKS_AT_LEAST + TASKS_PER_WORKER * case.workers
     own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
@@ -154,7 +154,7 @@ def check_packages() -> Finding:
     return Finding("packages", "ok", listed)
 
 
-def check_data(case: Case) -> Finding:
+def check_data(case: ExaminedRun) -> Finding:
     """Where raw data sets are looked for, and where prepared ones are kept."""
     given = case.environment.get("TESTBED_DATA", "")
     if given and not Path(given).is_dir():

@@ -17,7 +17,7 @@ from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.ends import Neighbour
 from testbed.nodes.base import FIRST_WORKER_UID, address_of
-from testbed.run.doctor.findings import Case, Finding
+from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
@@ -38,7 +38,7 @@ SLOW_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRun:
     """A run without a scenario, to launch nodes in; its agent took ``start_seconds`` to come up."""
 
     agent: AgentClient
@@ -82,7 +82,7 @@ class Trial:
         return text
 
 
-def try_run(driver: RuntimeDriver, case: Case) -> list[Finding]:
+def try_run(driver: RuntimeDriver, case: ExaminedRun) -> list[Finding]:
     """Start a run with one container after the other, and remove it."""
     try:
         with _trial(driver) as trial:
@@ -102,7 +102,7 @@ def _attempt(check: str, make: Callable[[], Finding]) -> Finding:
         return Finding(check, "missing", error.message, error.hint)
 
 
-def _container(trial: Trial) -> Finding:
+def _container(trial: TrialRun) -> Finding:
     begun = time.monotonic()
     trial.launch(_node("w0", 1), "testbed.agent.probe:main")
     seconds = time.monotonic() - begun
@@ -116,7 +116,7 @@ def _container(trial: Trial) -> Finding:
     return Finding("container", "ok", text)
 
 
-def _link(trial: Trial) -> Finding:
+def _link(trial: TrialRun) -> Finding:
     receiver, sender = _node("ps", 0), _node("w1", 2, up=Shape(rate=RATE))
     seconds = {"skip": str(SKIP_SECONDS), "seconds": str(COUNT_SECONDS)}
     trial.launch(receiver, "testbed.agent.stream:receive", sender, **seconds)
@@ -131,7 +131,7 @@ def _link(trial: Trial) -> Finding:
     return Finding("link", "ok", text)
 
 
-def _netem(trial: Trial, case: Case) -> Finding:
+def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
     """Tried on a link; what the plan does without it decides how much it is missed."""
     try:
         trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), PRELOAD[0] + ":main")
@@ -146,7 +146,7 @@ def _netem(trial: Trial, case: Case) -> Finding:
 
 
 @contextmanager
-def _trial(driver: RuntimeDriver) -> Iterator[Trial]:
+def _trial(driver: RuntimeDriver) -> Iterator[TrialRun]:
     name = f"doctor-{os.getpid()}"
     with TemporaryDirectory(prefix="testbed-doctor-") as place:
         folder = RunFolder.create(
@@ -157,7 +157,7 @@ def _trial(driver: RuntimeDriver) -> Iterator[Trial]:
         with driver.start(plan, folder, Start(template=Template(preload=PRELOAD))):
             deadline = time.monotonic() + CONNECT_SECONDS
             with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
-                yield Trial(agent, driver, plan, folder, time.monotonic() - begun)
+                yield TrialRun(agent, driver, plan, folder, time.monotonic() - begun)
 
 
 def _node(name: str, number: int, *, up: Shape | None = None) -> NodeSpec:
