@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.complete import complete_run
 from testbed.cli.options import runs_option
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ DIFFERENT = 9
 
 
 @click.command("compare")
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", shell_complete=complete_run)
+@click.argument("second", shell_complete=complete_run)
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.cli.complete import complete_run
 from testbed.cli.options import find, print_json, runs_option
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("down")
-@click.argument("run", nargs=-1)
+@click.argument("run", nargs=-1, shell_complete=complete_run)
 @click.option("--all", "everything", is_flag=True, help="Every run of yours, wherever it lies.")
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was ended as JSON.")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from testbed.cli.complete import complete_node, run_argument
 from testbed.cli.options import find, runs_option
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True})
-@click.argument("run")
-@click.argument("node")
+@run_argument
+@click.argument("node", shell_complete=complete_node)
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
 @runs_option
 def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from testbed.cli.complete import nodes_argument, run_argument
 from testbed.cli.options import find, runs_option
 
 
 @click.command("logs")
-@click.argument("run")
-@click.argument("selector", nargs=-1)
+@run_argument
+@nodes_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on as long as the run does.")
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from testbed.cli.complete import class_option, nodes_argument, run_argument
 from testbed.cli.options import find, json_option, print_json, runs_option
 
 Rows = list[dict[str, Any]]
@@ -18,7 +19,7 @@ def command() -> None:
 
 
 @command.command("show")
-@click.argument("run")
+@run_argument
 @runs_option
 @json_option
 def show(run: str, runs: Path, as_json: bool) -> None:
@@ -34,7 +35,7 @@ def show(run: str, runs: Path, as_json: bool) -> None:
 
 
 @command.command("probe")
-@click.argument("run")
+@run_argument
 @runs_option
 @json_option
 def probe(run: str, runs: Path, as_json: bool) -> None:
@@ -50,38 +51,53 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
 
 
 @command.command("set")
-@click.argument("run")
-@click.option("--class", "device_class", metavar="NAME", required=True, help="The device class.")
+@run_argument
+@nodes_argument
+@class_option
 @click.option("--up", metavar="SHAPE", help="What the class sends through, from now on.")
 @click.option("--down", metavar="SHAPE", help="What it receives through.")
 @click.option("--for", "duration", metavar="TIME", help="Emulated time; until reset without it.")
 @runs_option
 def change(
-    run: str, device_class: str, up: str | None, down: str | None, duration: str | None, runs: Path
+    run: str,
+    selector: tuple[str, ...],
+    device_class: str | None,
+    up: str | None,
+    down: str | None,
+    duration: str | None,
+    runs: Path,
 ) -> None:
-    """Change the links of a class of RUN while it goes on.
+    """Change the links of nodes of RUN while it goes on.
 
-    SHAPE is a rate, like 1mbit, or a list of fields, like rate=1mbit,delay=40ms,loss=0.01. What it
-    leaves out is as in the scenario. A change with --for ends by itself, whoever is logged in then.
+    NODE is a name, a pattern like 'w[0-9]', or class=NAME, for which --class NAME is short. SHAPE
+    is a rate, like 1mbit, or a list of fields, like rate=1mbit,delay=40ms,loss=0.01. What it leaves
+    out is as in the scenario. A change with --for ends by itself, whoever is logged in then.
     """
     if up is None and down is None:
         raise click.UsageError("Nothing to change: give --up, --down or both.")
+    if not (nodes := _selectors(selector, device_class)):
+        raise click.UsageError("Whose links? Name nodes, or give --class.")
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
-        click.echo(links.change(device_class, up=up, down=down, duration=duration))
+        click.echo(links.change(nodes, up=up, down=down, duration=duration))
 
 
 @command.command("reset")
-@click.argument("run")
-@click.option("--class", "device_class", metavar="NAME", help="One device class; all without it.")
+@run_argument
+@nodes_argument
+@class_option
 @runs_option
-def reset(run: str, device_class: str | None, runs: Path) -> None:
-    """Give the links of RUN the shapes of its scenario again."""
+def reset(run: str, selector: tuple[str, ...], device_class: str | None, runs: Path) -> None:
+    """Give the links of RUN, or of these nodes of it, the shapes of its scenario again."""
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
-        click.echo(links.reset(device_class))
+        click.echo(links.reset(_selectors(selector, device_class)))
+
+
+def _selectors(selector: tuple[str, ...], device_class: str | None) -> tuple[str, ...]:
+    return selector if device_class is None else (*selector, f"class={device_class}")
 
 
 def _print_links(rows: Rows) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.cli.complete import complete_runtime, complete_setting
+
 if TYPE_CHECKING:
     from testbed.scenario import Override
     from testbed.telemetry.folder import RunFolder
@@ -28,13 +30,21 @@ runs_option = _runs(help="Where runs are looked for first.")
 new_runs_option = _runs(help="Where the run's folder is made.")
 
 runtime_option = click.option(
-    "--runtime", metavar="NAME", help="Short for --set runtime=NAME: native, docker, auto ..."
+    "--runtime",
+    metavar="NAME",
+    shell_complete=complete_runtime,
+    help="Short for --set runtime=NAME: native, docker, auto ...",
 )
 workers_option = click.option(
     "--workers", type=int, metavar="N", help="Short for --set workers.count=N."
 )
 settings_option = click.option(
-    "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Replace a value."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PATH=VALUE",
+    shell_complete=complete_setting,
+    help="Replace a value.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 scale_option = click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.cli.complete import complete_run
 from testbed.cli.options import find, json_option, print_json, runs_option
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("ps")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=complete_run)
 @click.option("--all", "everything", is_flag=True, help="List runs that have ended too.")
 @runs_option
 @json_option

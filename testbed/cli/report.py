@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.complete import complete_run
 from testbed.cli.options import runs_option, scale_option
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command("report")
-@click.argument("what", nargs=-1, required=True, metavar="RUN... | STUDY")
+@click.argument(
+    "what", nargs=-1, required=True, metavar="RUN... | STUDY", shell_complete=complete_run
+)
 @runs_option
 @click.option("--only", metavar="NAME", help="Of a study: one figure or table, or one level.")
 @scale_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.complete import run_argument
 from testbed.cli.options import find, runs_option
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ INTERRUPTED = 130
 
 
 @click.command("wait")
-@click.argument("run")
+@run_argument
 @click.option("--timeout", type=float, metavar="SECONDS", help="Give up after so long, with 124.")
 @runs_option
 def command(run: str, timeout: float | None, runs: Path) -> int:

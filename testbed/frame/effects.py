@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from testbed.algorithms.base import NO_ORDERS, Applied, Orders, Reply
 
@@ -17,6 +18,7 @@ class StandingOrders:
 
 
 NO_STANDING = StandingOrders()
+NONE_ORDERED: Mapping[int, StandingOrders] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -42,5 +44,5 @@ class Effects:
     accepted: bool = False
     applied: Sequence[Applied] = ()
     releases: Sequence[Release] = ()
-    orders: Mapping[int, StandingOrders] = field(default_factory=dict)
+    orders: Mapping[int, StandingOrders] = NONE_ORDERED
     measure: bool = False

@@ -10,8 +10,8 @@ nobody is left who could push: every worker has left, is silent, or waits for su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -27,7 +27,7 @@ from testbed.algorithms.base import (
 )
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
-from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
+from testbed.frame.effects import NO_STANDING, NONE_ORDERED, Effects, Release, StandingOrders
 from testbed.frame.seat import NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
 
@@ -153,7 +153,7 @@ class Server:
                 self._pending.setdefault(worker, []).append(update.steps)
         seat.silent = False
         self._waiting[worker] = None
-        return replace(self._effects(now, applied=applied), accepted=accepted)
+        return self._effects(now, applied=applied, accepted=accepted)
 
     def next_tick(self, now: float) -> float:
         """When ``tick`` is to be called; infinite for never."""
@@ -175,8 +175,7 @@ class Server:
         if orders and not self.sends_orders:
             unannounced = "orders between replies, which its config does not announce"
             raise breach(self.half, "tick", unannounced)
-        effects = self._effects(now, applied=ticked.applied)
-        return replace(effects, orders={} if self.finished else orders)
+        return self._effects(now, applied=ticked.applied, orders=orders)
 
     def measured(self, measured: Measured, *, accuracy: float, now: float) -> Effects:
         """The evaluator has measured the model of a moment."""
@@ -188,7 +187,14 @@ class Server:
             self._measuring = None
         return self._effects(now)
 
-    def _effects(self, now: float, *, applied: Sequence[Applied] = ()) -> Effects:
+    def _effects(
+        self,
+        now: float,
+        *,
+        applied: Sequence[Applied] = (),
+        accepted: bool = False,
+        orders: Mapping[int, StandingOrders] = NONE_ORDERED,
+    ) -> Effects:
         """What came of a call, once the stop rule and the progress have been looked at."""
         if applied:
             self._account(applied)
@@ -202,7 +208,13 @@ class Server:
             self.finished = stall(len(waiting), self.half.awaited(), silent=silent)
             self.stalled = True
             releases += self._releases(now)
-        return Effects(applied=applied, releases=releases, measure=self._measures(now))
+        return Effects(
+            accepted=accepted,
+            applied=applied,
+            releases=releases,
+            orders=NONE_ORDERED if self.finished else orders,
+            measure=self._measures(now),
+        )
 
     def _measures(self, now: float) -> bool:
         """Whether the algorithm wants the loss of this moment's model, and has not asked before."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 from testbed.agent.client import AgentClient
 from testbed.errors import NodeError, Problem, ScenarioError, Unfit
 from testbed.network.qdiscs import qdiscs_of
-from testbed.plan.selection import classes_of
+from testbed.plan.selection import select
 from testbed.plan.written import read_plan
 from testbed.run.probe import ClassProbe, Prober, shaped_links
 from testbed.run.runtime import driver_for
@@ -55,45 +56,48 @@ class Links:
         return [_as_data(found) for found in prober.probe(links)]
 
     def change(
-        self, device_class: str, *, up: str | None, down: str | None, duration: str | None
+        self, selectors: Sequence[str], *, up: str | None, down: str | None, duration: str | None
     ) -> str:
-        """Change a class's links; returns what was done, in a sentence.
+        """Change the links of the nodes that any selector names; says what was done.
 
         A direction is given as a rate, or fields like ``rate=1mbit,loss=0.01``, or left as it is.
         The duration is in emulated time, like ``2m``; without one the change is there to stay.
 
         Raises:
-            ScenarioError: no such class, or no such shape.
+            ScenarioError: no such node, one without a link, or no such shape; nothing is changed.
             NodeError, HostError: the agent could not do it.
         """
-        nodes = self._nodes(device_class)
-        shapes = {
-            direction: None if text is None else self._shape(nodes[0], direction, text)
-            for direction, text in {"up": up, "down": down}.items()
-        }
+        alike: dict[tuple[Shape | None, Shape | None], list[str]] = defaultdict(list)
+        for node in self._linked(selectors):
+            shapes = (self._shape(node, "up", up), self._shape(node, "down", down))
+            alike[shapes].append(node)
         seconds = None if duration is None else _duration(duration) / self.plan.time_scale
-        done = self.agent.reshape(nodes, **shapes, seconds=seconds)
+        changed = 0
+        for (to_ps, back), nodes in alike.items():
+            changed += len(self.agent.reshape(nodes, up=to_ps, down=back, seconds=seconds).nodes)
         until = "until it is reset" if seconds is None else f"for {seconds:g} s"
-        return f"changed {len(done.nodes)} links of class {device_class} {until}"
+        return f"changed {changed} links {until}"
 
-    def reset(self, device_class: str | None) -> str:
-        """Give links the shapes of the scenario again; says what was done."""
-        names = [node.name for node in self.plan.workers]
-        done = self.agent.reset_links(names if device_class is None else self._nodes(device_class))
+    def reset(self, selectors: Sequence[str]) -> str:
+        """Give links the shapes of the scenario again, all without a selector; says how many."""
+        names = [node.name for node in self.plan.nodes if node.link is not None]
+        done = self.agent.reset_links(self._linked(selectors) if selectors else names)
         if done.failure:
             raise NodeError(f"not every link could be reset: {done.failure}")
         return f"reset {len(done.nodes)} links"
 
-    def _nodes(self, device_class: str) -> list[str]:
-        nodes = [node.name for node in self.plan.workers if node.device_class == device_class]
-        if not nodes:
-            classes = ", ".join(classes_of(self.plan))
-            expected = f"one of the classes {classes}"
-            raise ScenarioError([Problem("--class", 0, "", repr(device_class), expected)])
-        return nodes
+    def _linked(self, selectors: Sequence[str]) -> list[str]:
+        names = select(selectors, self.plan)
+        linked = {node.name for node in self.plan.nodes if node.link is not None}
+        if without := [name for name in names if name not in linked]:
+            found = f"{', '.join(without)}, without a link"
+            raise ScenarioError([Problem("selector", 0, "", found, "nodes with a link")])
+        return list(names)
 
-    def _shape(self, node: str, direction: str, text: str) -> Shape:
+    def _shape(self, node: str, direction: str, text: str | None) -> Shape | None:
         """What the node's link has in the plan, with the fields that ``text`` gives; real units."""
+        if text is None:
+            return None
         link = self.plan.node(node).link
         assert link is not None, "every worker has one"
         planned = direction_of(link.up if direction == "up" else link.down, self.plan.time_scale)
@@ -116,7 +120,8 @@ class Links:
     def _current(self, device_class: str, planned: LinkSpec) -> LinkSpec:
         """As changed, if a node of the class is there to tell; else as planned."""
         running = set(self.agent.running())
-        names = [name for name in self._nodes(device_class) if name in running]
+        nodes = [node.name for node in self.plan.workers if node.device_class == device_class]
+        names = [name for name in nodes if name in running]
         return self.agent.link(names[0]) if names else planned
 
 

@@ -3,10 +3,16 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
-from testbed.cli import main
+from testbed.cli import cli, main
+from testbed.plan.make import plan
+from testbed.plan.written import plan_text
+from testbed.scenario import dump, load
+from testbed.telemetry.folder import RunFolder
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -46,3 +52,47 @@ def test_what_the_script_calls_answers() -> None:
         check=False,
     )
     assert answer.stdout == "plain,validate\n"
+
+
+def completed(*words: str) -> list[str]:
+    """What the last word is completed to."""
+    *before, incomplete = words
+    shell = ShellComplete(cli, {}, "testbed", "_TESTBED_COMPLETE")
+    return [one.value for one in shell.get_completions(list(before), incomplete)]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run in the current folder, with two classes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    scenario = load("quickstart")
+    folder = RunFolder.create(
+        Path("runs"),
+        "demo-1",
+        scenario="quickstart",
+        text=dump(scenario),
+        classes=[],
+        now=0.0,
+        plan=plan_text(plan(scenario, "demo-1")),
+    )
+    return folder.name
+
+
+def test_runs_and_their_nodes_and_classes(run: str) -> None:
+    for verb in ("down", "logs", "exec", "ps", "report", "wait"):
+        assert run in completed(verb, "dem")
+    assert completed("compare", run, "") == [run]
+    assert completed("exec", run, "w1") == ["w1", "w10", "w11"]
+    assert completed("logs", run, "ps", "ev") == ["evaluator"]
+    classes = list(load("quickstart").workers.classes)
+    assert completed("logs", run, "class=") == [f"class={name}" for name in sorted(classes)]
+    assert completed("net", "set", run, "--class", classes[0][:2]) == [classes[0]]
+    assert completed("logs", "gone", "w") == []
+
+
+def test_runtimes_and_settings() -> None:
+    assert completed("up", "--runtime", "") == ["auto", "docker", "native", "simulated"]
+    assert completed("up", "--set", "workers.cou") == ["workers.count="]
+    assert completed("up", "--set", "algorithm.learning") == ["algorithm.learning_rate="]
+    assert "stop.updates=" in completed("plan", "--set", "")

@@ -98,12 +98,22 @@ def test_a_change_is_made_ends_by_itself_and_is_written_down(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert net(live, "set", "--class", "slow", "--up", "500kbit", "--for", "2s") == 0
-    assert capsys.readouterr().out == "changed 1 links of class slow for 1 s\n"
+    assert capsys.readouterr().out == "changed 1 links for 1 s\n"
     made, ended = live.await_event("link_changed", 2)[:2]
     assert (made["action"], made["nodes"], made["up"]["rate"]) == ("set", ["w2"], "1mbit")
     assert ended["action"] == "expired"
     assert ended["planned"] == pytest.approx(made["actual"] + 1, abs=0.5)
     assert ended["actual"] >= ended["planned"]
+
+
+def test_nodes_of_several_classes_are_named(
+    live: LiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert net(live, "set", "w[01]", "class=slow", "--up", "queue=500ms") == 0
+    assert capsys.readouterr().out == "changed 3 links until it is reset\n"
+    assert net(live, "reset", "w0") == 0
+    assert net(live, "reset") == 0
+    assert capsys.readouterr().out == "reset 1 links\nreset 2 links\n"
 
 
 def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
@@ -126,7 +136,13 @@ def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--class", "fats", "--up", "1mbit"], "one of the classes fast, medium, slow"),
+        (["--class", "fats", "--up", "1mbit"], "a class of this run (fast, medium, slow)"),
+        (
+            ["w1", "w7", "--up", "1mbit"],
+            "selector: found 'w7', expected a node (ps, evaluator, w0 to",
+        ),
+        (["evaluator", "--up", "1mbit"], "selector: found evaluator, without a link"),
+        (["--up", "1mbit"], "Name nodes, or give --class"),
         (["--class", "fast", "--up", "1mbti"], "mbti"),
         (["--class", "fast", "--up", "rates=1mbit"], "rates"),
         (["--class", "fast", "--up", "rate=1mbit,loss=much"], "much"),

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from testbed.run.doctor import kernel, resources
 from testbed.run.doctor.docker import check_engine
 from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.run.doctor.trial import try_run
-from testbed.runtimes import Docker, Real
+from testbed.runtimes import Real
+
+
+def check_native(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
+    """What this process needs by itself, and an engine, being root, has anyway."""
+    yield kernel.check_namespaces()
+    yield kernel.check_capabilities()
+    yield kernel.check_control_groups()
+    yield resources.check_address_space()
+    yield resources.check_files(case)
+
+
+OF_RUNTIME: Mapping[str, Callable[[ExaminedRun, Any], Iterator[Finding]]] = {
+    "docker": check_engine,
+    "native": check_native,
+}
 
 
 def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     """All checks, in the order in which a run meets what they look at; a container comes last."""
-    usable = True
     yield kernel.check_kernel()
-    if isinstance(runtime, Docker):
-        found = list(check_engine(case, runtime))
-        usable = all(finding.level != "missing" for finding in found)
-        yield from found
-    else:  # what an engine, being root, has anyway
-        yield kernel.check_namespaces()
-        yield kernel.check_capabilities()
-        yield kernel.check_control_groups()
-        yield resources.check_address_space()
-        yield resources.check_files(case)
+    found = list(OF_RUNTIME[runtime.name](case, runtime))
+    yield from found
+    missing = any(finding.level == "missing" for finding in found)
     yield resources.check_processes(case)
     yield resources.check_inotify()
     yield resources.check_memory(case)
@@ -33,5 +41,7 @@ def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     yield resources.check_python()
     yield resources.check_packages()
     yield resources.check_data(case)
-    if usable:
+    if not (
+        missing and runtime.capabilities.engine
+    ):  # an engine that lacks something starts nothing
         yield from try_run(runtime.driver(), case)
