@@ -194,7 +194,7 @@ def own_failures(node: str) -> Iterator[None]:
         yield
     except TestbedError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit() in there is no end of ours
         frames = traceback.walk_tb(error.__traceback__)
         places = [f"{Path(one.f_code.co_filename).name}:{n}" for one, n in frames if _is_own(one)]
         if not places:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import ScenarioError
-from testbed.user_code import UserCode
+from testbed.errors import ScenarioError, UserCodeError
+from testbed.user_code import UserCode, own_failures
 
 
 def code(folder: Path, source: str | bytes, *, name: str = "thing") -> UserCode:
@@ -80,3 +80,14 @@ def test_a_call_that_fails_names_the_users_line(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"mine\.py:3: model: found thing raised") as e:
         mine.call(lambda: thing("x"), doing="thing", expected="a number")
     assert isinstance(e.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("raised", ["ValueError('no')", "SystemExit(0)"])
+def test_a_failure_in_there_has_node_line_and_traceback(tmp_path: Path, raised: str) -> None:
+    thing = code(tmp_path, f"def thing():\n    raise {raised}\n").load("a function")
+    with pytest.raises(UserCodeError, match=r"^mine.py:2: ") as failure, own_failures("w3"):
+        thing()
+    assert failure.value.node == "w3"
+    assert f"raise {raised}" in failure.value.trace
+    with pytest.raises(SystemExit), own_failures("w3"):  # that is ours
+        raise SystemExit(1)
