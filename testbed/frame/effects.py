@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from testbed.algorithms.base import NO_ORDERS, Applied, Orders, Reply
 
@@ -18,7 +17,6 @@ class StandingOrders:
 
 
 NO_STANDING = StandingOrders()
-NONE_ORDERED: Mapping[int, StandingOrders] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -44,5 +42,5 @@ class Effects:
     accepted: bool = False
     applied: Sequence[Applied] = ()
     releases: Sequence[Release] = ()
-    orders: Mapping[int, StandingOrders] = NONE_ORDERED
+    orders: Mapping[int, StandingOrders] = field(default_factory=dict)
     measure: bool = False

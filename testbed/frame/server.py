@@ -27,7 +27,7 @@ from testbed.algorithms.base import (
 )
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
-from testbed.frame.effects import NO_STANDING, NONE_ORDERED, Effects, Release, StandingOrders
+from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.frame.seat import NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
 
@@ -193,7 +193,7 @@ class Server:
         *,
         applied: Sequence[Applied] = (),
         accepted: bool = False,
-        orders: Mapping[int, StandingOrders] = NONE_ORDERED,
+        orders: Mapping[int, StandingOrders] | None = None,
     ) -> Effects:
         """What came of a call, once the stop rule and the progress have been looked at."""
         if applied:
@@ -212,7 +212,7 @@ class Server:
             accepted=accepted,
             applied=applied,
             releases=releases,
-            orders=NONE_ORDERED if self.finished else orders,
+            orders={} if orders is None or self.finished else orders,
             measure=self._measures(now),
         )
 
