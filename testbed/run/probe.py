@@ -78,6 +78,8 @@ class Prober:
         """
         nodes = self._nodes(links)
         reflector, *probers = nodes
+        for node in nodes:  # an earlier probe's result is none of this one
+            self.folder.log(node.name).unlink(missing_ok=True)
         with self._contained(nodes) as containers:
             self._start(reflector, others=probers, containers=containers)
             for node in probers:
@@ -140,11 +142,10 @@ class Prober:
 
     def _await(self, names: set[str], *, within: float) -> None:
         deadline = time.monotonic() + within
-        running = names & set(self.agent.running())
-        while running:
+        while running := names & set(self.agent.running()):
             if (left := deadline - time.monotonic()) <= 0:
                 raise NodeError(f"{min(running)}: this probe has not ended after {within:g} s.")
-            running -= {ended.node for ended in self.agent.exits(left)}
+            self.agent.exits(left)  # or an earlier probe's of that name: so it is asked again
 
     def _result(self, node: NodeSpec) -> ClassProbe:
         assert node.link is not None
