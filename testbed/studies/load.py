@@ -17,6 +17,7 @@ from testbed.scenario.nodes import MOST_PROBLEMS
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import display, dotted
+from testbed.scenario.shipped import find_scenario
 from testbed.scenario.source import display_name, read_text
 from testbed.scenario.synonyms import nearest
 from testbed.studies.document import LONGEST_LEVEL, Factor, Selection, StudyDocument
@@ -40,7 +41,8 @@ def is_study(path: Path | str) -> bool:
     Raises:
         ScenarioError: it cannot be read.
     """
-    return _says_study(parse_document(read_text(Path(path)), display_name(Path(path))))
+    file = find_scenario(Path(path))
+    return _says_study(parse_document(read_text(file), display_name(file)))
 
 
 def _says_study(document: Document) -> bool:
