@@ -26,7 +26,7 @@ LOOK_INSIDE = """
 import importlib, importlib.util, json, pkgutil, shutil, sys
 from os.path import exists
 import testbed
-CONTROLLERS = {"cli", "run", "reports", "__main__", "docker"}
+CONTROLLERS = {"api", "cli", "studies", "run", "reports", "__main__", "docker"}
 imported = []
 for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
     if not CONTROLLERS & set(module.name.split(".")):
