@@ -54,7 +54,7 @@ def test_every_role_is_listed() -> None:
     modules = {found.name for found in pkgutil.iter_modules(nodes.__path__)}
     assert unlisted(modules, ROLES) == []
     assert unlisted({"base", "worker"}, ()) == [
-        "add `Worker()` to ROLES in testbed/nodes/__init__.py"
+        "add `WorkerRole()` to ROLES in testbed/nodes/__init__.py"
     ]
     assert unlisted(modules, ROLES[1:]) == [
         "add `ParameterServer()` to ROLES in testbed/nodes/__init__.py"

@@ -12,6 +12,7 @@ from testbed.scenario import Scenario, dump, load_text
 from testbed.scenario.places import Place
 
 durations = st.integers(1, 10**9).map(lambda n: f"{n / 1000!r}ms")
+intervals = st.integers(1, 10**6).map(lambda n: f"{n}ms")
 rates = st.floats(0.01, 1000).map(lambda x: f"{x!r}mbit")
 sizes = st.sampled_from(["64MiB", "1.5GB", "100000000B"])
 shares = st.floats(1e-6, 1)
@@ -73,7 +74,7 @@ scenarios = st.fixed_dictionaries(
         "network": mapping(
             missing=st.sampled_from(["fail", "warn"]), offload=st.sampled_from(["auto", "on"])
         ),
-        "evaluate": mapping(every=durations | st.integers(1, 10**6), images=st.integers(1, 9999)),
+        "evaluate": mapping(every=intervals | st.integers(1, 10**6), images=st.integers(1, 9999)),
         "launch": st.sampled_from(["warm", "cold"]),
         "time_scale": st.floats(0.1, 10),
     },
