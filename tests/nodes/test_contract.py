@@ -57,7 +57,7 @@ def test_every_role_is_listed() -> None:
         "add `WorkerRole()` to ROLES in testbed/nodes/__init__.py"
     ]
     assert unlisted(modules, ROLES[1:]) == [
-        "add `ParameterServer()` to ROLES in testbed/nodes/__init__.py"
+        "add `ParameterServerRole()` to ROLES in testbed/nodes/__init__.py"
     ]
 
 
