@@ -190,15 +190,15 @@ def test_a_study_from_a_mapping_shares_its_runs_with_that_of_a_file(
     part = testbed.sweep(study, only="0.1", jobs=1)
     assert len(part.study.runs) == len(part.found) == 1
     file = folder / "study.yaml"
-    file.write_text(json.dumps(study))
+    file.write_text(json.dumps({**study, "name": "again"}))  # another file is another study
     made = {one.folder.name: one.state.created for one in testbed.runs()}
     whole = testbed.sweep(file)
     assert (len(whole.found), whole.failed, whole.invalid) == (2, {}, [])
     assert made.items() < {one.folder.name: one.state.created for one in testbed.runs()}.items()
     assert capfd.readouterr().out == ""
     report = whole.report()
-    assert report.text.startswith("# rates")
-    assert report.results.study.name == "rates"
+    assert report.text.startswith("# again")
+    assert report.results.study.name == "again"
     assert testbed.sweep(study, scale=0.5).found.keys().isdisjoint(whole.found)
 
 
