@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from testbed.errors import AlgorithmError
 from testbed.values.state import PlainState, StateError, pack, unpack
@@ -39,7 +40,7 @@ def set_own_state(half: object, state: Mapping[str, Any]) -> None:
     """Give a new half the attributes of another."""
     for name, value in state.items():
         there = getattr(half, name, None)
-        if _fits(there, value):
+        if isinstance(there, np.ndarray) and _fits(there, value):
             there[...] = value
         else:
             setattr(half, name, value)
@@ -93,6 +94,6 @@ def _given(half: WorkerHalf[Any] | ServerHalf[Any]) -> dict[str, object]:
     return {name: getattr(half, name) for name in names} | {"half": half}
 
 
-def _fits(there: Any, value: Any) -> bool:
-    both = isinstance(there, np.ndarray) and isinstance(value, np.ndarray)
-    return both and (there.shape, there.dtype) == (value.shape, value.dtype)
+def _fits(there: NDArray[Any], value: object) -> bool:
+    alike = isinstance(value, np.ndarray) and there.dtype == value.dtype
+    return alike and there.shape == value.shape

@@ -176,7 +176,9 @@ def check_restored(config: AlgorithmConfig) -> None:
         trial = Trial.of(config)
         trial.run(renew)
         of_server = renew is Trial.renew_server
-        half = trial.server.half if of_server else trial.workers[0].half
+        half: WorkerHalf[Any] | ServerHalf[Any] = trial.server.half
+        if not of_server:
+            half = trial.workers[0].half
         same = whole.now == trial.now and _equal(_models(whole), _models(trial))
         if not same:
             lacks = "restored from its state, it went on otherwise than the half that had it"
@@ -203,7 +205,7 @@ def _hopes(server: ServerHalf[Any]) -> bool:
 
 def _models(trial: Trial) -> list[NDArray[Any]]:
     """Everybody's."""
-    return [half.parameters for half in (trial.server.half, *(one.half for one in trial.workers))]
+    return [trial.server.half.parameters, *(one.half.parameters for one in trial.workers)]
 
 
 def _changes(half: WorkerHalf[Any] | ServerHalf[Any]) -> str:
