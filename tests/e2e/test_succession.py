@@ -45,12 +45,3 @@ def test_workers_go_on_and_every_update_is_on_record_once(bed: Any) -> None:
     assert run.model("final").taken.version == 600
     assert not up.folder.checkpoint.exists()
     assert bed.remains(up.name) == []
-
-
-def test_before_the_first_checkpoint_it_ends_the_run(bed: Any) -> None:
-    up = bed.up("--set", "checkpoint.every=1000000", "--set", "stop.updates=1000000", *PACED)
-    up.wait_for_updates(10)
-    bed.kill_node(up, "ps")
-    done = up.end()
-    assert done.status == 5
-    assert "ps was ended by SIGKILL" in done.err
