@@ -95,5 +95,6 @@ def _given(half: WorkerHalf[Any] | ServerHalf[Any]) -> dict[str, object]:
 
 
 def _fits(there: NDArray[Any], value: object) -> bool:
-    alike = isinstance(value, np.ndarray) and there.dtype == value.dtype
-    return alike and there.shape == value.shape
+    if not isinstance(value, np.ndarray):
+        return False
+    return (there.shape, there.dtype) == (value.shape, value.dtype)
