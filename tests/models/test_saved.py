@@ -118,7 +118,7 @@ def test_what_is_no_model_is_refused_and_nothing_is_waited_for(writer: ModelWrit
     assert "not the model of a run" in refusal()
     file.unlink()
     os.mkfifo(file)
-    assert "it is no ordinary file" in refusal()
+    assert "found a named pipe, expected an ordinary file, written by evaluator" in refusal()
 
 
 def test_where_nothing_can_be_written_it_is_the_systems_own_error(writer: ModelWriter) -> None:
