@@ -216,6 +216,8 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 await context.abort(code, str(error))
         except (asyncio.CancelledError, grpc.aio.AbortError):
             raise
+        except grpc.aio.InternalError:  # the call has ended while it was read or refused
+            raise
         except BaseException as error:  # gRPC would answer UNKNOWN and go on
             self.failed(error)
             raise

@@ -87,5 +87,5 @@ def test_nothing_is_done_with_them(
     capsys.readouterr()
     with somebody():
         assert main([*command, run, "--runs", str(runs)]) == 3
-    told = f"{runs / run} is not yours: the run is that of the user 0. "
+    told = f"{runs / run} is not yours: the run is that of the user 0.\n"
     assert told in capsys.readouterr().err

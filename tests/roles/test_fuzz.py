@@ -174,8 +174,8 @@ def test_damaged_messages_change_nothing_and_are_counted(begin: Begin, tmp_path:
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"worker": 1}, "w0 calls as worker 1, expected its own number (PERMISSION_DENIED)"),
-    ({"worker": 7}, "w0 calls as worker 7, expected its own number (PERMISSION_DENIED)"),
+    ({"worker": 1}, "w0 calls as worker 1, expected its own number"),
+    ({"worker": 7}, "w0 calls as worker 7, expected its own number"),
     ({"version": 1}, "w0: version 1 is from the future, the model is at 0"),
     ({"sequence": 2}, "w0: push 2 is out of order, expected 1"),
     ({"fingerprint": 5}, "worker 0: its model has fingerprint 0000000000000005"),

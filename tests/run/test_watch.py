@@ -33,7 +33,7 @@ def test_a_record_that_is_none_ends_the_run_and_is_not_waited_for(small: Any) ->
     watch = start(small)
     small.setup.folder.ps_events.unlink()
     os.mkfifo(small.setup.folder.ps_events)
-    with pytest.raises(SpoiledError, match=r"ps/events\.jsonl: found a named pipe, .* by ps\.$"):
+    with pytest.raises(SpoiledError, match=r"ps/events\.jsonl: found a named pipe, .* by ps\. "):
         watch.look()
 
 
