@@ -229,6 +229,15 @@ class Incomplete(_Refusal):
 
 
 @dataclass(frozen=True)
+class Omitted(Event):
+    """Events that were only counted: the node had caused too many of their kind before."""
+
+    node: Annotated[str | None, "whose; null for unknown peers"]
+    kind: Annotated[str, "their name"]
+    count: Annotated[int, "how many"]
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """The training has ended."""
 
@@ -310,6 +319,7 @@ PS: Mapping[str, type[Event]] = {
     "evaluated": Evaluated,
     "rejected": Rejected,
     "incomplete": Incomplete,
+    "omitted": Omitted,
     "finished": Finished,
     "drained": Drained,
     "saved": Saved,

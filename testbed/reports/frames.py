@@ -18,8 +18,7 @@ from testbed.reports.verdict import Verdict
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader, read_json
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
-from testbed.telemetry.parts import read_rows
-from testbed.telemetry.recovery import spooled_rows
+from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.registry import Registry, find_run
 
 if TYPE_CHECKING:
@@ -122,9 +121,7 @@ class Run:
         """
         import pandas as pd
 
-        rows = read_rows(self.folder.updates)
-        missing = spooled_rows(self.folder)[len(rows) :]
-        table = pd.DataFrame(np.concatenate([rows, missing]))
+        table = pd.DataFrame(read_updates(self.folder))
         classes = np.array([*self.state.classes, ""], dtype=object)
         index = table["worker"].to_numpy()
         known = np.where(index < len(self.state.classes), index, len(self.state.classes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.events.entry import Entry, only
+from testbed.events.entry import NAMES, Entry, only
 from testbed.events.kinds import (
     Done,
     Event,
@@ -17,6 +18,7 @@ from testbed.events.kinds import (
     Finished,
     Left,
     MemoryRead,
+    Omitted,
     Rejected,
     Restored,
     StateChanged,
@@ -160,8 +162,20 @@ def private_bytes_median(events: Sequence[Entry]) -> float | None:
 
 
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Nodes whose push was refused, and why."""
-    return [(event.node or "an unknown peer", event.reason) for event in only(events, Rejected)]
+    """Each node whose pushes or calls were refused, and why the first was, and how many more."""
+    reasons: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for rejected in only(events, Rejected):
+        node = rejected.node or "an unknown peer"
+        reasons.setdefault(node, rejected.reason)
+        counts[node] += 1
+    for omitted in only(events, Omitted):
+        if omitted.kind == NAMES[Rejected]:
+            counts[omitted.node or "an unknown peer"] += omitted.count
+    more = {
+        node: f", and {counts[node] - 1:,} more" if counts[node] > 1 else "" for node in reasons
+    }
+    return [(node, f"{reason}{more[node]}") for node, reason in reasons.items()]
 
 
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:

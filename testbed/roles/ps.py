@@ -22,11 +22,15 @@ from testbed.roles.training import Training
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
+from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 
 FLUSH_SECONDS = 0.1
 """How often new rows are handed to the kernel."""
+
+MOST_EVENTS = 200
+"""Of one kind and one node, written down one by one: a node cannot fill the disk with them."""
 
 DRAIN_SECONDS = 5.0
 """How long after the end workers may still come for their last reply before they count as lost."""
@@ -55,7 +59,7 @@ def _main(arguments: Arguments) -> None:
         workers=experiment.scenario.workers.count,
         fingerprint=experiment.network.layout.fingerprint,
         clock=clock,
-        log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed),
+        log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
         record=Record(SpoolWriter(folder / "updates.bin"), clock),
     )
     if newest is not None:
@@ -64,7 +68,7 @@ def _main(arguments: Arguments) -> None:
         training,
         checkpoints=checkpoints,
         limits=limits(experiment),
-        token=arguments.token,
+        secret=arguments.token,
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
     )
     asyncio.run(_serve_until_sigterm(server, arguments))
@@ -79,23 +83,31 @@ async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) ->
 
 @dataclass(eq=False, repr=False)
 class ParameterServer:
-    """Lets workers and the evaluator, each behind a gate, take part in a training."""
+    """Lets workers and the evaluator, each behind a gate, take part in a training.
+
+    Attributes:
+        secret: of the run, with which it knows the tokens of all who may call.
+    """
 
     training: Training
     _: KW_ONLY
     checkpoints: Checkpoints | None = None
     limits: MessageLimits
-    token: str
+    secret: str
     drain_seconds: float = DRAIN_SECONDS
 
     def __post_init__(self) -> None:
         servicer = Servicer(self.training)
-        gate = partial(
-            Gate, self.token, limits=self.limits, refused=servicer.refused, failed=self.end
-        )
+        gate = partial(Gate, limits=self.limits, refused=servicer.refused, failed=self.end)
+        workers = (f"w{index}" for index in range(self.training.workers))
+        others = (EVALUATOR, CONTROLLER)
         self.gates = (
-            gate(servicer.for_workers, streams=servicer.streams_for_workers),
-            gate(servicer.for_management),
+            gate(
+                tokens_of(self.secret, workers),
+                servicer.for_workers,
+                streams=servicer.streams_for_workers,
+            ),
+            gate(tokens_of(self.secret, others), servicer.for_management),
         )
         self._over: asyncio.Future[None] | None = None
         self._unattended = False
@@ -161,6 +173,7 @@ class ParameterServer:
         training.log.write(Drained(tuple(f"w{worker}" for worker in training.untold)))
         if await wait(snapshots.final_taken, EVALUATOR_SECONDS):
             await wait(snapshots.concluded, FINAL_SECONDS)
+        training.log.summarise()
         training.log.write(training.record.done(evaluated=snapshots.concluded.is_set()))
         self._done = True
         if self._unattended:

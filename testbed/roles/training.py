@@ -115,10 +115,6 @@ class Training:
         left = self._present - self._told
         return sorted(worker for worker in left if not self.server.is_silent(worker))
 
-    def node(self, worker: int) -> str | None:
-        """A worker's name; None if the scenario has no such worker."""
-        return f"w{worker}" if worker < self.workers else None
-
     def join(self, worker: int, fingerprint: int) -> int:
         """A worker takes part; the last one starts the training. Returns the version.
 
