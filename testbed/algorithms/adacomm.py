@@ -12,8 +12,8 @@ Symbols, as the papers write them:
     F    measured          the loss of W on the test images of an evaluation; F0 that of W0
 
     worker:   as in Fixed ADACOMM, with the τ that the last reply ordered
-    server:   as in Fixed ADACOMM; the first round that closes at or after k T0 is held until F is there:
-                  τ ← ⌈√(F / F0) τ0⌉ if √(F / F0) τ0 < τ, else ⌈τ / 2⌉
+    server:   as in Fixed ADACOMM; the first round that closes at or after k T0 is held until F is
+              there: τ ← ⌈√(F / F0) τ0⌉ if √(F / F0) τ0 < τ, else ⌈τ / 2⌉
               before that, τ0 ← argmax over GRID of (F0 - F) / elapsed, each from W0 to the first
               round that closes after T0 or more; then from W0 again
 

@@ -59,6 +59,8 @@ _TO_LOSS: Mapping[str, Callable[..., float]] = {
 }
 """What is known of a loss that is to be reached."""
 
+_SECONDS = {"time", "time_to", "computation", "communication", "blocked", *_TO_LOSS}
+
 _WORDS = {
     "final_accuracy": "final accuracy, all test images",
     "final_loss": "final loss, all test images",
@@ -183,13 +185,9 @@ class Measure(Written):
         match self.name:
             case "final_accuracy" | "best_accuracy" | "waiting":
                 return f"{value:.2%}"
-            case "ingress" | "egress" | "ingress_to":
-                return describe_bytes(value)
-            case "ingress_rate" | "egress_rate":
-                return f"{describe_bytes(value)}/s"
-            case "time" | "time_to" | "computation" | "communication" | "blocked" | "time_to_loss":
-                return f"{value:,.1f} s"
-            case "convergence_time" | "settling_time":
+            case "ingress" | "egress" | "ingress_to" | "ingress_rate" | "egress_rate":
+                return describe_bytes(value) + ("/s" if self.name.endswith("_rate") else "")
+            case name if name in _SECONDS:
                 return f"{value:,.1f} s"
             case "updates" | "updates_to" | "steps":
                 return f"{value:,.0f}"

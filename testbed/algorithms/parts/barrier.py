@@ -45,7 +45,7 @@ class AveragingServer(ServerHalf[C]):
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Σ U / M of a round, in the order of its workers, in float32."""
-        total: Vector = sum((expect(Dense, update.payload).values for update in round_))  # type: ignore[assignment]
+        total: Vector = sum(expect(Dense, update.payload).values for update in round_)  # type: ignore[assignment]
         return total / np.float32(len(round_))
 
     def _close(self) -> Sequence[Applied]:

@@ -27,7 +27,11 @@ FLOORS = 200
 """So many a3 are tried."""
 
 GOAL_RATIO = 0.95
-"""The reward's loss is that of the search's beginning times this, or the target if it is less."""
+"""Rewards are for coming to the target, or to so much of a search's first loss if that is less."""
+
+GOAL_WITHOUT_TARGET_RATIO = 0.5
+"""Likewise where no target is known. It has to lie beyond what the trials themselves come to: of
+two curves that have passed it, the one that falls faster seems to have passed it later."""
 
 DIVERGENCE_RATIO = 1.3
 """A loss that grows to so much in a check period begins a new search."""
@@ -40,7 +44,8 @@ class SearchOptions(AlgorithmConfig):
         check_period: Γ, and the length of a trial.
         epoch: from the beginning of a search to that of the next; whole check periods of it count.
         commit_rate: d, instead of a search; may be below 1.
-        target_loss: L*; a search ends there, and rewards are for coming to it, or 5 % down.
+        target_loss: L*; a search ends there, and rewards are for coming to it, or 5 % down from
+            where the search began. Without it they are for half of the loss then.
         reevaluate: whether a better rate is tried again before the next.
         search_from: the rate that a search begins with: 1, or what the last search has found.
     """
@@ -199,8 +204,9 @@ class CommitRateSearch:
         if len(self._points) < 3:
             return -inf
         if self._goal is None:
-            least = GOAL_RATIO * self._points[0][1]
-            self._goal = least if self.target is None else min(self.target, least)
+            first = self._points[0][1]
+            ratio = GOAL_RATIO if self.target else GOAL_WITHOUT_TARGET_RATIO
+            self._goal = min(ratio * first, self.target or inf)
         return reward(self._points, goal=self._goal)
 
 
