@@ -49,6 +49,7 @@ _COLUMNS = {
     "updates_to": "version",
     "ingress_to": "payload_up_bytes",
     "time_to": "time_seconds",
+    "steps_to": "steps",
 }
 """What is read where an accuracy is first reached."""
 
@@ -74,6 +75,8 @@ _WORDS = {
     "updates_to": "updates to",
     "ingress_to": "ingress to",
     "time_to": "emulated time to",
+    "steps_to": "training steps to",
+    "steps": "training steps",
     "waiting": "waiting, share of a worker's time",
     "computation": "computation of a worker",
     "communication": "communication of a worker",
@@ -99,14 +102,15 @@ class Measure(Written):
 
     Attributes:
         name: what is measured.
-        accuracy: of ``updates_to``, ``ingress_to`` and ``time_to``: the top-1 share to be reached.
+        accuracy: of ``updates_to``, ``ingress_to``, ``time_to`` and ``steps_to``: the top-1 share
+            to be reached.
         window: so many evaluations in a row are averaged before they are looked at.
         loss: of ``convergence_time``, ``settling_time`` and ``time_to_loss``: that to be reached.
     """
 
     WANTED: ClassVar[str] = (
         f"a measure: {', '.join((*_WHOLE_RUN, *_BEST))}, best_accuracy(10), "
-        "updates_to(0.9), ingress_to(0.9) or time_to(0.9), updates_to(0.9,10), "
+        "updates_to(0.9), ingress_to(0.9), time_to(0.9) or steps_to(0.9), updates_to(0.9,10), "
         "convergence_time(0.5), settling_time(0.5) or time_to_loss(0.5)"
     )
     PATTERN: ClassVar[str] = f"^{_MEASURE.pattern}$"
@@ -189,7 +193,7 @@ class Measure(Written):
                 return describe_bytes(value) + ("/s" if self.name.endswith("_rate") else "")
             case name if name in _SECONDS:
                 return f"{value:,.1f} s"
-            case "updates" | "updates_to" | "steps":
+            case "updates" | "updates_to" | "steps" | "steps_to":
                 return f"{value:,.0f}"
             case _:
                 return f"{value:.4g}"
