@@ -72,15 +72,15 @@ class AdspWorker(WorkerHalf[Adsp]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._update = Accumulation(self.parameters)
-        self._pulled = 0.0  # when the last commit was over
+        self._pulled = 0.0  # when the last commit was over; at first, the training's beginning
         self._pushed: float | None = None  # when it began
         self._duration = 0.0  # O_i
 
     def receive(self, reply: Reply, now: float) -> None:
         """W_i ← W; the commit is over."""
         super().receive(reply, now)
-        self._duration = 0.0 if self._pushed is None else now - self._pushed
-        self._pulled = now
+        if self._pushed is not None:
+            self._pulled, self._duration = now, now - self._pushed
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """U ← U + η' g; W_i ← W_i - η' g; push U if Γ / ΔC_i - O_i have passed."""

@@ -90,6 +90,12 @@ class FedAvgServer(AveragingServer[FedAvg]):
         super().__post_init__()
         self._choose(range(self.workers))
 
+    def join(self, worker: int) -> None:
+        """One more to choose from."""
+        super().join(worker)
+        if not self._chosen:  # all had left
+            self._chosen = {worker}
+
     def ready(self, worker: int) -> bool:
         """Once it is in a round that it has not pushed in."""
         return worker in self._chosen and super().ready(worker)

@@ -159,6 +159,17 @@ def test_a_loss_of_a_moment_before_the_one_that_is_wanted_is_no_answer() -> None
     assert search.wants_loss()
 
 
+def test_a_loss_that_was_measured_just_now_is_not_wanted_again() -> None:
+    """The evaluation of the moment at which a trial ends came before: the next begins at once."""
+    search = CommitRateSearch(PERIOD, periods=10)
+    rates = []
+    for time, loss in ((0.0, 4.0), (30.0, 3.5), (60.0, 3.0), (90.0, 2.5)):
+        search.measured(time, loss)
+        rates.append(search.advance(time))
+        assert not search.wants_loss()
+    assert (rates, search.due) == ([1, None, 2, None], 120)
+
+
 def test_a_fixed_rate_is_not_searched_for() -> None:
     search = CommitRateSearch(PERIOD, periods=10, fixed=0.25)
     assert [search.advance(now) for now in (0.0, 60.0)] == [0.25, 0.25]
@@ -206,7 +217,7 @@ def test_who_joins_late_begins_with_the_least() -> None:
 FIGURE = (0.459, 0.298, 0.221, 0.175, 0.145, 0.124, 0.108, 0.096, 0.086, 0.078)
 
 
-@pytest.mark.parametrize(("rate", "momentum"), enumerate(FIGURE, start=1))
+@pytest.mark.parametrize(("rate", "momentum"), list(enumerate(FIGURE, start=1)))
 def test_the_implicit_momentum_of_the_papers_figure(rate: int, momentum: float) -> None:
     """Figure 3b: 18 workers, each with a step every twentieth of a check period."""
     found = implicit_momentum([rate] * 18, steps=[20] * 18)

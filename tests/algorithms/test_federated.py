@@ -77,6 +77,15 @@ def test_a_round_that_all_have_left_is_made_with_others(group_of: GroupOf) -> No
     assert sum(group.server.ready(index) for index in range(4) if index not in chosen) == 1
 
 
+def test_who_joins_when_all_have_left_makes_a_round_alone(group_of: GroupOf) -> None:
+    group = group_of(FedAvg(name="fedavg"), 2)
+    for index in (0, 1):
+        group.server.leave(index, 0.0)
+    group.server.join(1)
+    group.pull(1)
+    assert len(group.push(1, 1, 1)) == 1
+
+
 def test_who_has_left_is_in_its_round_and_in_no_later_one(group_of: GroupOf) -> None:
     """w0 pushes (2, 0) and leaves; w1 pushes (0, 4): the mean (1, 2) is taken off (8, 16)."""
     group = group_of(FedAvg(name="fedavg", learning_rate=1.0), 2)

@@ -67,7 +67,7 @@ def test_waiting_shares_of_three_workers_by_hand(bed: Any, algorithm: str, share
     [
         ("{bsp: {}}", 0.841),
         ("{adsp: {check_period: 40s, commit_rate: 2}}", 0.187),
-        ("{fedbuff: {local_steps: 10, buffer_size: 3}}", 0.352),
+        ("{fedbuff: {local_steps: 10, buffer_size: 1}}", 0.352),
     ],
 )
 def test_waiting_shares_with_and_without_a_barrier(bed: Any, algorithm: str, share: float) -> None:

@@ -110,6 +110,7 @@ class CommitRateSearch:
     _again: bool = False  # whether this trial is one of the best rate again
     _points: list[Point] = field(default_factory=list)  # of the trial, or the last checkpoint's
     _wanted: float | None = None  # the moment whose loss is wanted
+    _last: Point | None = None  # that was measured, wanted or not
 
     def wants_loss(self) -> bool:
         """Whether the loss of this moment's model is wanted, or that of one since."""
@@ -117,6 +118,7 @@ class CommitRateSearch:
 
     def measured(self, time: float, loss: float) -> None:
         """The loss of the model as it was at ``time``."""
+        self._last = (time, loss)
         if self._wanted is None or time < self._wanted:
             return
         self._wanted = None
@@ -134,14 +136,22 @@ class CommitRateSearch:
         if self.fixed is not None:
             self.due = now + self.period
             return self.fixed
+        rate = self._advance(now)
+        while self.due <= now:  # the loss that it wants is there already
+            rate = self._advance(now) or rate
+        return rate
+
+    def _advance(self, now: float) -> int | None:
         match self._stage:
             case "epoch":
                 return self._begin_epoch(now)
             case "middle":
-                self._stage, self.due, self._wanted = "end", now + self.period / 2, now
+                self._stage, self.due = "end", now + self.period / 2
+                self._want(now)
                 return None
             case "end":  # the verdict waits for the loss, but not for longer than a period
-                self._stage, self.due, self._wanted = "verdict", now + self.period, now
+                self._stage, self.due = "verdict", now + self.period
+                self._want(now)
                 return None
             case "verdict":
                 return self._judge(now)
@@ -156,8 +166,9 @@ class CommitRateSearch:
         """A period at ``rate`` whose losses are points of its curve."""
         self.rate, self._left = rate, self._left - 1
         self._stage, self.due = "middle", now + self.period / 2
-        self._points = self._recent(now)
-        self._wanted = None if self._points else now
+        self._points, self._wanted = self._recent(now), None
+        if not self._points:
+            self._want(now)
         return rate
 
     def _begin_period(self, now: float) -> int:
@@ -166,8 +177,16 @@ class CommitRateSearch:
             return self._begin_epoch(now)
         self._left -= 1
         self._stage, self.due = "period", now + self.period
-        self._wanted = None if self._recent(now) else now
+        self._wanted = None
+        if not self._recent(now):
+            self._want(now)
         return self.rate
+
+    def _want(self, now: float) -> None:
+        """The loss of the model as it is now, unless it has just been measured."""
+        self._wanted = now
+        if self._last is not None and self._last[0] >= now:
+            self.measured(*self._last)
 
     def _recent(self, now: float) -> list[Point]:
         """The last loss, if it is that of the moment at which a period has just ended."""
@@ -227,7 +246,7 @@ def reward(points: Sequence[Point], *, goal: float) -> float:
     floors = np.linspace(0, least, FLOORS, endpoint=False)
     heights = 1 / (losses - floors[:, np.newaxis])  # a row for each a3
     centred, means = times - times.mean(), heights.mean(axis=1)
-    slopes = heights @ centred / (centred @ centred)
+    slopes = (heights - heights[:, :1]) @ centred / (centred @ centred)  # 0 for equal losses
     offsets = means - slopes * times.mean()
     misses = heights - means[:, np.newaxis] - slopes[:, np.newaxis] * centred
     residuals = np.where(slopes > 0, (misses**2).sum(axis=1), inf)
