@@ -133,10 +133,11 @@ class Run:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """A row for every evaluation, in order, with the ``samples`` trained on until then."""
+        """A row for every evaluation, in order, with the ``samples`` and ``steps`` until then."""
         table = read_csv(self.folder.evaluations, EVALUATIONS)
-        trained = np.concatenate([[0], self.updates["samples"].to_numpy().cumsum(dtype=np.int64)])
-        table["samples"] = trained[np.minimum(table["version"].to_numpy(), len(trained) - 1)]
+        for name in ("samples", "steps"):
+            done = np.concatenate([[0], self.updates[name].to_numpy().cumsum(dtype=np.int64)])
+            table[name] = done[np.minimum(table["version"].to_numpy(), len(done) - 1)]
         return table
 
     @cached_property

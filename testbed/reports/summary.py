@@ -20,6 +20,7 @@ from testbed.events.kinds import (
 )
 from testbed.reports import measures
 from testbed.reports.verdict import Flow, Measurements, judge
+from testbed.reports.waiting import waiting
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
@@ -55,9 +56,10 @@ def summarise(run: Run) -> dict[str, Any]:
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
         "loss": {"final": measures.final(run.evaluations, "loss")},
-        "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
-        "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
+        "ingress": _direction(run, measured.ingress, "payload_up_bytes", seconds=seconds),
+        "egress": _direction(run, measured.egress, "payload_down_bytes", seconds=seconds),
         "staleness": measures.staleness(run.updates),
+        "waiting": waiting(run.updates),
         "lateness": {
             "late_steps_ratio": measured.late_steps_ratio,
             "late_requests_ratio": measured.late_requests_ratio,
@@ -97,13 +99,17 @@ def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
+def _direction(run: Run, flow: Flow, column: str, *, seconds: float | None) -> dict[str, Any]:
+    payload = int(run.updates[column].sum())
     expected = flow.expected_wire_bytes
     difference = None
     if expected is not None and flow.wire_bytes:
         difference = (flow.wire_bytes - expected) / flow.wire_bytes
     return {
-        "payload_bytes": int(payload_bytes),
+        "payload_bytes": payload,
+        "payload_bytes_per_second": (
+            payload / (seconds * run.scenario.time_scale) if seconds else None
+        ),
         "tcp_bytes": flow.tcp_bytes,
         "wire_bytes": flow.wire_bytes,
         "retransmitted_bytes": flow.retransmitted_bytes,
