@@ -182,6 +182,14 @@ class Silent(Event):
 
 
 @dataclass(frozen=True)
+class Gap(Event):
+    """A node's own time stood still: it was stopped or frozen, or got no CPU."""
+
+    node: Annotated[str, "its name"]
+    seconds: Annotated[float, "for how long, real; less than a second is not told"]
+
+
+@dataclass(frozen=True)
 class Started(Event):
     """The training has started: all workers have joined."""
 
@@ -251,6 +259,9 @@ class Done(Event):
     dropped_bytes: Annotated[int, "their payload"] = 0
     served: Annotated[int, "requests that took their turn at a server with a `service`"] = 0
     served_late: Annotated[int, "those of them that had to wait for the host too"] = 0
+    largest_gap_seconds: Annotated[
+        float | None, "the longest that a node's own time stood still, real"
+    ] = None
 
 
 CONTROLLER: Mapping[str, type[Event]] = {
@@ -275,6 +286,7 @@ PS: Mapping[str, type[Event]] = {
     "joined": Joined,
     "left": Left,
     "silent": Silent,
+    "gap": Gap,
     "started": Started,
     "evaluated": Evaluated,
     "rejected": Rejected,
