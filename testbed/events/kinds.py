@@ -91,7 +91,9 @@ class RateMeasured(Event):
 
     link: Annotated[str, "whose, and the direction"]
     configured_bits_per_second: Annotated[float, "as the plan has it"]
-    measured_bits_per_second: Annotated[float, "what came out"]
+    measured_bits_per_second: Annotated[
+        float | None, "what came out; null if the host could not send that fast"
+    ]
 
 
 @dataclass(frozen=True)

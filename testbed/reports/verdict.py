@@ -164,6 +164,8 @@ def _links(measured: Measurements) -> Iterator[str]:
         )
     for rate in measured.rates:
         asked, found = rate.configured_bits_per_second, rate.measured_bits_per_second
+        if found is None:
+            continue
         off = abs(found - asked) / asked
         if off > RATE_LIMIT_RATIO:
             yield (
@@ -313,6 +315,9 @@ def _unchecked(measured: Measurements) -> Iterator[str]:
         yield "how busy the host was"
     if measured.differences is None:
         yield "the links' qdiscs"
+    for rate in measured.rates:
+        if rate.measured_bits_per_second is None:
+            yield f"the rate of {rate.link}, as the host could not send that fast"
     if measured.ingress.tcp_bytes is None:
         yield "the PS's traffic"
     if measured.gaps is None:

@@ -27,7 +27,7 @@ workers:
   think: {law: constant, mean: 200ms}
   classes:
     even: {speed: 200ms}
-stop: {time: 6s}
+stop: {time: 9s}
 evaluate: {every: 1s, images: 100}
 """
 STOPPED_SECONDS = 3.0
@@ -44,7 +44,8 @@ def verdict(up: Any) -> Any:
 def test_a_server_and_a_worker_that_were_stopped_are_named(bed: Any) -> None:
     up = bed.up(file=bed.scenario("paced.yaml", SCENARIO))
     up.wait_for_updates(6)
-    pids = [bed.nodes(up.name)[node]["pid"] for node in ("ps", "w1")]
+    nodes = bed.nodes(up.name)
+    pids = [nodes[node]["pid"] for node in ("ps", "w1")]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     time.sleep(STOPPED_SECONDS)  # what is tested: they stand for so long

@@ -154,6 +154,12 @@ def test_rates() -> None:
     assert "workers.classes.slow.link.down.rate is more than the kernel's timer can hold" in fast
 
 
+def test_a_rate_that_the_host_could_not_send_is_unchecked() -> None:
+    verdict = judge(Measurements(**(GOOD | {"rates": [RateMeasured("class a up", 1e9, None)]})))
+    assert verdict.valid
+    assert verdict.unchecked == ("the rate of class a up, as the host could not send that fast",)
+
+
 def test_round_trips() -> None:
     allowed = [
         RoundTripMeasured("class a", 0.0, 0.001),  # a millisecond is allowed where 5 % are less
