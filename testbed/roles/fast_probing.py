@@ -1,8 +1,8 @@
 """A stream that fills a fast link: the kernel cuts what one call hands over into full frames.
 
-Python hands over some 20,000 datagrams a second, which is 200 mbit. UDP's segmentation offload takes
-dozens of them in one call, and gives as many in one. Where even that is too slow, as the host has
-other things to do, nothing is measured: a stream with holes in it has no rate.
+Python hands over some 20,000 datagrams a second, which is 200 mbit. UDP's segmentation offload
+takes dozens of them in one call, and gives as many in one. Where even that is too slow, as the host
+has other things to do, nothing is measured: a stream with holes in it has no rate.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ class FastStream(NamedTuple):
 def rate_of_slices(arrivals: Sequence[Arrival]) -> float | None:
     """The median rate of slices of time, in bits per second of Ethernet frames.
 
-    The first and the last slice are left out, as the link's bucket and the stream's end are in them,
-    and those in which something found no room. None if too few are left, or fewer than half agree.
+    The first and the last slice are left out, as the link's bucket and the stream's end are in
+    them, and those in which something found no room. None if too few are left, or fewer than half
+    agree.
     """
     slices: defaultdict[int, list[Arrival]] = defaultdict(list)
     for one in arrivals:

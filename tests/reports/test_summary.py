@@ -153,8 +153,8 @@ def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> No
     assert summary["host"]["busy_ratio"]["mean"] is None
     assert summary["bring_up_seconds"] is None
     assert summary["verdict"]["reasons"] == [
-        "The run failed before its end: w2 did not join.",
-        "w2 was lost before the end: killed by signal 9.",
+        "The run failed before its end: w2 did not join. Run it again once that is mended.",
+        "w2 was lost before the end: killed by signal 9. What it printed says why: logs/w2.log.",
     ]
     assert len(summary["verdict"]["unchecked"]) == 4
 

@@ -8,7 +8,13 @@ import threading
 import pytest
 
 from testbed.roles import prober
-from testbed.roles.fast_probing import FRAME_BITS, Arrival, FastStream, rate_of_slices
+from testbed.roles.fast_probing import (
+    FRAME_BITS,
+    SLICE_SECONDS,
+    Arrival,
+    FastStream,
+    rate_of_slices,
+)
 from testbed.roles.probing import HEADER_BYTES, ProbeStream, datagrams, rate_of
 
 
@@ -39,13 +45,14 @@ def test_slow_links_get_smaller_packets_then_more_time(
     assert stream.seconds == pytest.approx(seconds)
 
 
-def steady(seconds: float, *, batches: int = 50, every: float = 0.001) -> list[Arrival]:
-    """Two frames a millisecond from a moment on."""
-    return [Arrival(seconds + every * n, 2, 0) for n in range(batches)]
+def steady(number: int, *, batches: int = 50, every: float = 0.001) -> list[Arrival]:
+    """Two frames a millisecond from the beginning of a slice of time on."""
+    begin = number * (SLICE_SECONDS + 1e-6)
+    return [Arrival(begin + every * n, 2, 0) for n in range(batches)]
 
 
 def test_a_fast_rate_is_the_median_of_slices_of_time() -> None:
-    arrivals = [one for n in range(10) for one in steady(0.05 * n)]
+    arrivals = [one for n in range(10) for one in steady(n)]
     # Ten slices of 50 ms, of which the first and the last do not count: two frames a millisecond.
     assert rate_of_slices(arrivals) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)
     assert rate_of_slices(arrivals[50:]) is None  # seven that count are too few
@@ -53,14 +60,14 @@ def test_a_fast_rate_is_the_median_of_slices_of_time() -> None:
 
 
 def test_a_fast_stream_with_holes_has_no_rate() -> None:
-    holes = [one for n in range(12) for one in steady(0.05 * n, batches=50 - 4 * n)]
+    holes = [one for n in range(12) for one in steady(n, batches=50 - 4 * n)]
     assert rate_of_slices(holes) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)  # ends left out
-    uneven = [one for n in range(12) for one in steady(0.05 * n, batches=20, every=1e-3 + n * 5e-5)]
+    uneven = [one for n in range(12) for one in steady(n, batches=20, every=1e-3 + n * 5e-5)]
     assert rate_of_slices(uneven) is None
 
 
 def test_slices_in_which_something_found_no_room_do_not_count() -> None:
-    arrivals = [one for n in range(12) for one in steady(0.05 * n)]
+    arrivals = [one for n in range(12) for one in steady(n)]
     lossy = [one._replace(dropped=n) for n, one in enumerate(arrivals[50:150])]
     assert rate_of_slices([*arrivals[:50], *lossy, *arrivals[150:]]) is not None
     assert rate_of_slices([one._replace(dropped=n) for n, one in enumerate(arrivals)]) is None
