@@ -41,7 +41,10 @@ ALIKE_RATIO = 0.01
 """Half of the slices must agree so well, or the stream had holes."""
 
 QUEUE_SECONDS = 0.05
-"""What is counted on to wait in front of the link; its queue has room for twice as much."""
+"""What is to wait in front of the link from the beginning; by default its queue holds twice it."""
+
+BUFFER_BYTES = 1 << 22
+"""Of a socket, as far as the kernel allows: for tens of milliseconds nobody need look at it."""
 
 DRY_RATIO = 0.02
 """The link may have had nothing to send for that share of the time: its bucket makes up for it."""
@@ -78,12 +81,13 @@ class FastStream(NamedTuple):
         batch, batch_seconds = bytes(FRAMES * LARGEST_PAYLOAD), FRAMES * FRAME_BITS / self.link
         begin = last = time.monotonic()
         sent, waiting, dry = 0, 0.0, 0.0
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         with _set(connection, UDP_SEGMENT, LARGEST_PAYLOAD):
             while (now := time.monotonic()) < begin + SECONDS:
                 dry += max(0.0, now - last - waiting)
                 waiting, last = max(0.0, waiting - (now - last)), now
-                full = False
-                while sent * batch_seconds / EXCESS <= now - begin and not full:
+                due, full = QUEUE_SECONDS + EXCESS * (now - begin), False
+                while sent * batch_seconds < due and not full:
                     full = not _offer(connection, batch, peer)
                     sent += 1
                     waiting = min(waiting + batch_seconds, QUEUE_SECONDS)
@@ -98,6 +102,7 @@ class FastStream(NamedTuple):
         """Take one in; bits per second of Ethernet frames, None if it had holes."""
         arrivals = []
         connection.settimeout(FIRST_SECONDS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         connection.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
         with _set(connection, UDP_GRO, 1):
             try:

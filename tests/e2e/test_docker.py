@@ -155,7 +155,7 @@ def test_containers_are_limited_and_may_do_nothing(dock: Dock) -> None:
     assert told["Config"]["User"] == "20012:20012"
 
 
-def test_a_paused_node_is_frozen_and_goes_on(dock: Dock) -> None:
+def test_a_paused_node_is_frozen_and_goes_on_and_the_verdict_says_so(dock: Dock) -> None:
     up = dock.up_and_training()
     dock.engine.pause(dock.container(up, "w1"))
     assert dock.bed.nodes(up.name)["w1"]["condition"] == "frozen"
@@ -163,10 +163,6 @@ def test_a_paused_node_is_frozen_and_goes_on(dock: Dock) -> None:
     assert (refused.status, "w1 is frozen" in refused.err) == (5, True)
     dock.engine.unpause(dock.container(up, "w1"))
     assert dock.bed.nodes(up.name)["w1"]["condition"] == "running"
-
-
-def test_a_server_that_is_paused_is_a_reason(dock: Dock) -> None:
-    up = dock.up_and_training()
     dock.engine.pause(dock.container(up, "ps"))
     time.sleep(PAUSED_SECONDS)  # what is tested: it stands for so long
     dock.engine.unpause(dock.container(up, "ps"))

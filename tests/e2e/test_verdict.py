@@ -27,7 +27,7 @@ workers:
   think: {law: constant, mean: 200ms}
   classes:
     even: {speed: 200ms}
-stop: {time: 9s}
+stop: {time: 7s}
 evaluate: {every: 1s, images: 100}
 """
 STOPPED_SECONDS = 3.0
@@ -72,7 +72,7 @@ def full_host() -> Iterator[None]:
 
 @pytest.mark.usefixtures("full_host")
 def test_a_full_host_is_a_warning_where_nothing_was_late(bed: Any) -> None:
-    up = bed.up("--set", "stop.time=4s", file=bed.scenario("paced.yaml", SCENARIO))
+    up = bed.up("--set", "stop.time=3s", file=bed.scenario("paced.yaml", SCENARIO))
     assert up.end().status == 0, verdict(up)
     (warning,) = verdict(up)["warnings"]
     assert warning.startswith("The host was more than 90% busy during ")
