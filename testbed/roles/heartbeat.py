@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-BEAT_SECONDS = 0.5
+BEAT_SECONDS = 1.0
 """Real seconds between two beats; of a stop, less than that stays unseen."""
 
 TOLD_SECONDS = 1.0

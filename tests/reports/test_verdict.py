@@ -89,18 +89,18 @@ def test_pressure_decides_where_nothing_says_what_was_late() -> None:
 
 
 def test_gaps() -> None:
-    assert reasons(gaps={"ps": 2.0, "w1": 2.0}) == ()
+    assert reasons(gaps={"ps": 1.5, "w1": 1.5}) == ()
     server, worker = reasons(gaps={"w7": 3.04, "ps": 45.0})
     assert server.startswith(
-        "The parameter server stood still for 45.0 s, unplanned (2 s are allowed). If somebody "
+        "The parameter server stood still for 45.0 s, unplanned (1.5 s are allowed). If somebody "
     )
-    assert worker.startswith("w7 stood still for 3.0 s, unplanned (2 s are allowed). If somebody ")
+    assert worker.startswith("w7 stood still for 3.0 s, unplanned (1.5 s are allowed). If somebody ")
 
 
 def test_gaps_of_many_workers_are_counted() -> None:
     (found,) = reasons(gaps={"w0": 1.0, "w1": 2.5, "w2": 45.0, "w3": 3.0})
     assert found.startswith(
-        "3 workers stood still, unplanned, w2 for the longest: 45.0 s (2 s are allowed). "
+        "3 workers stood still, unplanned, w2 for the longest: 45.0 s (1.5 s are allowed). "
     )
 
 
