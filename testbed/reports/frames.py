@@ -25,6 +25,7 @@ from testbed.telemetry.registry import Registry, find_run
 if TYPE_CHECKING:
     import pandas as pd
 
+    from testbed.models.saved import LoadedModel, Which
     from testbed.scenario.schema import Scenario
 
 
@@ -97,6 +98,20 @@ class Run:
         verdict = self.summary["verdict"]
         told = (tuple(verdict.get(name, ())) for name in ("reasons", "unchecked", "warnings"))
         return Verdict(verdict["valid"], *told)
+
+    def model(self, which: Which = "best") -> LoadedModel:
+        """The trained model in its network: ``run.model().bound.scores(images)``.
+
+        Args:
+            which: ``best`` of all evaluations during the training, or ``final``.
+
+        Raises:
+            TestbedError: there is no such model yet, or it is damaged.
+            ScenarioError: the user's own model file in the run's folder is wrong.
+        """
+        from testbed.experiment import load_model
+
+        return load_model(self.folder.path, which)
 
     @cached_property
     def updates(self) -> pd.DataFrame:

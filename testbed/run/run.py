@@ -24,6 +24,7 @@ from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.removals import Removals
+from testbed.run.revival import Revival
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
@@ -115,6 +116,8 @@ class Execution:
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
             self._followed = watch
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
+            if setup.scenario.checkpoint is not None:
+                watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is no part of bringing nodes up
