@@ -94,7 +94,9 @@ def test_gaps() -> None:
     assert server.startswith(
         "The parameter server stood still for 45.0 s, unplanned (1.5 s are allowed). If somebody "
     )
-    assert worker.startswith("w7 stood still for 3.0 s, unplanned (1.5 s are allowed). If somebody ")
+    assert worker.startswith(
+        "w7 stood still for 3.0 s, unplanned (1.5 s are allowed). If somebody "
+    )
 
 
 def test_gaps_of_many_workers_are_counted() -> None:
