@@ -91,7 +91,9 @@ class RateMeasured(Event):
 
     link: Annotated[str, "whose, and the direction"]
     configured_bits_per_second: Annotated[float, "as the plan has it"]
-    measured_bits_per_second: Annotated[float, "what came out"]
+    measured_bits_per_second: Annotated[
+        float | None, "what came out; null if the host could not send that fast"
+    ]
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,14 @@ class Silent(Event):
     """A worker has stood still for so long that nobody reckons with it any more."""
 
     node: Annotated[str, "its name"]
+
+
+@dataclass(frozen=True)
+class Gap(Event):
+    """A node's own time stood still: it was stopped or frozen, or got no CPU."""
+
+    node: Annotated[str, "its name"]
+    seconds: Annotated[float, "for how long, real; less than a second is not told"]
 
 
 @dataclass(frozen=True)
@@ -290,6 +300,9 @@ class Done(Event):
     lost_bytes: Annotated[int, "payload of those of them that came again"] = 0
     served: Annotated[int, "requests that took their turn at a server with a `service`"] = 0
     served_late: Annotated[int, "those of them that had to wait for the host too"] = 0
+    largest_gap_seconds: Annotated[
+        float | None, "the longest that a node's own time stood still, real"
+    ] = None
 
 
 CONTROLLER: Mapping[str, type[Event]] = {
@@ -315,6 +328,7 @@ PS: Mapping[str, type[Event]] = {
     "joined": Joined,
     "left": Left,
     "silent": Silent,
+    "gap": Gap,
     "started": Started,
     "evaluated": Evaluated,
     "rejected": Rejected,

@@ -95,9 +95,8 @@ class Run:
     def verdict(self) -> Verdict:
         """Whether what it measured can be trusted, and if not, why."""
         verdict = self.summary["verdict"]
-        return Verdict(
-            verdict["valid"], tuple(verdict["reasons"]), tuple(verdict.get("unchecked", ()))
-        )
+        told = (tuple(verdict.get(name, ())) for name in ("reasons", "unchecked", "warnings"))
+        return Verdict(verdict["valid"], *told)
 
     def model(self, which: Which = "best") -> LoadedModel:
         """The trained model in its network: ``run.model().bound.scores(images)``.

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from testbed.experiment import Experiment
 from testbed.roles.arguments import Arguments, limits
 from testbed.roles.checkpoints import Checkpoints
 from testbed.roles.clock import EmulatedClock, wait
+from testbed.roles.heartbeat import BEAT_SECONDS, Heartbeat
 from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
 from testbed.roles.servicer import Servicer
@@ -95,6 +96,7 @@ class ParameterServer:
     limits: MessageLimits
     secret: str
     drain_seconds: float = DRAIN_SECONDS
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
     def __post_init__(self) -> None:
         servicer = Servicer(self.training)
@@ -130,7 +132,9 @@ class ParameterServer:
             await stack.enter_async_context(serving(listening, self.gates[1]))
             socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
             self.training.log.write(Listening(port))
-            duties = [self.training.keep_time(), self._flush(), self._shrink(), self._conclude()]
+            stack.enter_context(self.heartbeat.beating())
+            duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]
+            duties += [self._shrink(), self._conclude()]
             if self.checkpoints is not None:
                 duties.append(self.checkpoints.keep(self.training))
             tasks = [asyncio.create_task(duty) for duty in duties]
@@ -164,6 +168,15 @@ class ParameterServer:
         while self.training.server.version < self.training.workers:
             await asyncio.sleep(FLUSH_SECONDS)
         return_free_memory()
+
+    async def _watch_own_time(self) -> None:
+        """Write down when this process stood still, from the training's start to its end."""
+        training = self.training
+        await training.started.wait()
+        self.heartbeat.take()  # what was before the training is nobody's loss
+        while not await wait(training.ended, BEAT_SECONDS):
+            training.stood_still("ps", self.heartbeat.take())
+        training.stood_still("ps", self.heartbeat.take())
 
     async def _conclude(self) -> None:
         """See the run to its end: the workers know, and the final model is evaluated."""
