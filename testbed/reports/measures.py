@@ -96,7 +96,7 @@ def cycle(updates: pd.DataFrame) -> dict[str, float | None]:
 def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     """Computing and thinking for an update, as asked for and as measured, in real seconds.
 
-    None where the scenario asks for neither, or there are no two updates of whoever has a pace.
+    None where the scenario asks for no time, or there are no two updates of whoever has a pace.
     Think times are drawn, so that their mean has a standard error.
     """
     speeds = {name: kind.speed for name, kind in scenario.workers.classes.items()}
@@ -107,7 +107,7 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
         asked = asked.fillna(0.0) + float(think.mean)
         taken = taken.fillna(0.0) + updates["think_seconds"]
     paced = asked.notna()
-    if (count := int(paced.sum())) < 2:
+    if (count := int(paced.sum())) < 2 or not asked.sum():
         return None
     error = updates.loc[paced, "think_seconds"].std(ddof=0) / count**0.5
     asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
