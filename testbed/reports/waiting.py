@@ -33,7 +33,7 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
     """
     sums = updates.groupby("worker").sum(numeric_only=True)
     table = sums[["think_seconds", "blocked_seconds", "steps"]].astype({"steps": int})
-    table.insert(0, "computation_seconds", sums["compute_seconds"] + sums["late_seconds"])
+    table.insert(0, "computation_seconds", sums["compute_seconds"])
     table.insert(2, "communication_seconds", sums["transfer_seconds"])
     parts = [name for name in table if name.endswith("_seconds")]
     table.insert(4, "total_seconds", table[parts].sum(axis=1))
