@@ -35,7 +35,7 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
     table = sums[["think_seconds", "blocked_seconds", "steps"]].astype({"steps": int})
     table.insert(0, "computation_seconds", sums["compute_seconds"])
     table.insert(2, "communication_seconds", sums["transfer_seconds"])
-    parts = [name for name in table if name.endswith("_seconds")]
+    parts = [name for name in table.columns if name.endswith("_seconds")]
     table.insert(4, "total_seconds", table[parts].sum(axis=1))
     table.insert(5, "waiting_ratio", 1 - table["computation_seconds"] / table["total_seconds"])
     table["commits"] = updates.groupby("worker").size()
@@ -45,10 +45,12 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
 def waiting(updates: pd.DataFrame) -> dict[str, Any]:
     """Means over the workers, totals, the heterogeneity of the workers, and every worker's own."""
     table = workers_times(updates)
-    means = {name: number(table[name].mean()) for name in table if name.endswith("_seconds")}
+    means = {
+        name: number(table[name].mean()) for name in table.columns if name.endswith("_seconds")
+    }
     return {
         "waiting_ratio": number(table["waiting_ratio"].mean()),
-        **{f"{name}_mean": value for name, value in means.items()},
+        **means,
         "steps": int(table["steps"].sum()),
         "commits": int(table["commits"].sum()),
         "heterogeneity": heterogeneity(table),
