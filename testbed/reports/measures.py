@@ -283,7 +283,8 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
                 lost[node] = how
             case Restored(version, _, updates):
                 went_on = f"it went on from its checkpoint at update {version:,}"
-                lost["ps"] = f"{lost['ps']}; {went_on}, and {updates:,} updates were lost"
+                how = lost.get("ps", "ended")
+                lost["ps"] = f"{how}; {went_on}, and {updates:,} updates were lost"
     return list(lost.items())
 
 
