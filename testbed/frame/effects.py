@@ -34,13 +34,17 @@ class Effects:
 
     Attributes:
         accepted: whether a push was taken: it came for the first time, and before the end.
+        crashed: whether it was its worker's last.
         applied: the updates that are in the model because of it.
+        removed: workers that have left, as nothing was heard of them for too long.
         orders: what must reach workers at once.
         measure: whether the loss of the model as it is now is wanted.
     """
 
     accepted: bool = False
+    crashed: bool = False
     applied: Sequence[Applied] = ()
     releases: Sequence[Release] = ()
+    removed: Sequence[int] = ()
     orders: Mapping[int, StandingOrders] = field(default_factory=dict)
     measure: bool = False

@@ -10,7 +10,7 @@ nobody is left who could push: every worker has left, is silent, or waits for su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -32,11 +32,20 @@ from testbed.frame.seat import NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
 
 
+def never(worker: int) -> bool:
+    """No push is a worker's last."""
+    return False
+
+
 @dataclass
 class Server:
     """Keeps the order of pushes and hands each to the algorithm exactly once.
 
     Attributes:
+        crashes: draws, once for every push that is accepted, whether its worker crashes with it:
+            the push counts, its reply is never released, and the algorithm is not told.
+        dead_after: so long after something was to come of a worker it is removed; see Seat.since.
+        to_come: workers that are still to join, once for every time, by the faults planned.
         finished: why it ended, or empty while it goes on.
         stalled: whether it ended because nobody could push any more.
         steps: training steps that are in the model.
@@ -44,6 +53,9 @@ class Server:
 
     half: ServerHalf[Any]
     stop: StopRule
+    crashes: Callable[[int], bool] = never
+    dead_after: float = inf
+    to_come: list[int] = field(default_factory=list)
     finished: str = ""
     stalled: bool = False
     steps: int = 0
@@ -72,15 +84,16 @@ class Server:
 
     def join(self, worker: int) -> None:
         """A worker takes part; one that joins again keeps its place."""
+        if self._begun and worker not in self._seats and worker in self.to_come:
+            self.to_come.remove(worker)
         self._seats.setdefault(worker, Seat(worker))
         self.half.join(worker)
 
     def leave(self, worker: int, now: float) -> Effects:
         """A worker is gone. What it has pushed is in the model, or will be."""
-        if self._seats.pop(worker, None) is None:
+        if worker not in self._seats:
             return Effects()
-        self._waiting.pop(worker, None)
-        return self._effects(now, applied=self.half.leave(worker, now))
+        return self._effects(now, applied=self._drop(worker, now))
 
     def silence(self, worker: int, now: float) -> Effects:
         """Nothing comes of a worker any more, and the algorithm is not told: it may be frozen.
@@ -94,7 +107,7 @@ class Server:
     def wake(self, worker: int, now: float) -> Effects:
         """A worker that was silent goes on."""
         if worker in self._seats:
-            self._seats[worker].silent = False
+            self._seats[worker].heard()
         return self._effects(now)
 
     def standing(self, worker: int) -> StandingOrders:
@@ -107,7 +120,7 @@ class Server:
 
     def pull(self, worker: int, now: float) -> Effects:
         """A worker asks for the model without pushing."""
-        self._seat(worker).silent = False
+        self._seat(worker).heard()
         self._watch_clock(now)
         self._waiting[worker] = None
         return self._effects(now)
@@ -151,16 +164,23 @@ class Server:
             seat.sequence, seat.pulled = sequence, None
             if update.steps:
                 self._pending.setdefault(worker, []).append(update.steps)
-        seat.silent = False
+            if update.steps and self.crashes(worker):
+                seat.crashed, seat.since = True, now
+                self.to_come = [one for one in self.to_come if one != worker]
+        seat.heard()
         self._waiting[worker] = None
-        return self._effects(now, applied=applied, accepted=accepted)
+        crashed = accepted and seat.crashed
+        return self._effects(now, applied=applied, accepted=accepted, crashed=crashed)
 
     def next_tick(self, now: float) -> float:
         """When ``tick`` is to be called; infinite for never."""
         if self.finished or not self._begun:
             return inf
         end = inf if self.stop.time is None else self.stop.time
-        return min(self.half.next_tick(now), end)
+        dead = inf
+        if self.dead_after < inf:
+            dead = self.dead_after + min((one.since for one in self._seats.values()), default=inf)
+        return min(self.half.next_tick(now), end, dead)
 
     def tick(self, now: float) -> Effects:
         """The time that ``next_tick`` named has come."""
@@ -175,7 +195,23 @@ class Server:
         if orders and not self.sends_orders:
             unannounced = "orders between replies, which its config does not announce"
             raise breach(self.half, "tick", unannounced)
-        return self._effects(now, applied=ticked.applied, orders=orders)
+        removed = self._dead(now)
+        applied = ticked.applied
+        for worker in removed:
+            applied = [*applied, *self._drop(worker, now)]
+        return self._effects(now, applied=applied, orders=orders, removed=removed)
+
+    def _dead(self, now: float) -> tuple[int, ...]:
+        """Of whom nothing came for too long."""
+        if self.finished or self.dead_after == inf:
+            return ()
+        return tuple(w for w, seat in self._seats.items() if seat.since + self.dead_after <= now)
+
+    def _drop(self, worker: int, now: float) -> Sequence[Applied]:
+        """A worker takes no part any more; returns what is in the model because of it."""
+        del self._seats[worker]
+        self._waiting.pop(worker, None)
+        return self.half.leave(worker, now)
 
     def measured(self, measured: Measured, *, accuracy: float, now: float) -> Effects:
         """The evaluator has measured the model of a moment."""
@@ -193,7 +229,9 @@ class Server:
         *,
         applied: Sequence[Applied] = (),
         accepted: bool = False,
+        crashed: bool = False,
         orders: Mapping[int, StandingOrders] | None = None,
+        removed: Sequence[int] = (),
     ) -> Effects:
         """What came of a call, once the stop rule and the progress have been looked at."""
         if applied:
@@ -210,8 +248,10 @@ class Server:
             releases += self._releases(now)
         return Effects(
             accepted=accepted,
+            crashed=crashed,
             applied=applied,
             releases=releases,
+            removed=removed,
             orders={} if orders is None or self.finished else orders,
             measure=self._measures(now),
         )
@@ -246,7 +286,7 @@ class Server:
 
     def _is_stalled(self, now: float) -> bool:
         """Whether nothing that could happen lets anybody push again."""
-        if not self._begun:
+        if not self._begun or self.to_come:
             return False
         waiting = False
         for worker, seat in self._seats.items():
@@ -254,7 +294,8 @@ class Server:
                 if worker not in self._waiting:
                     return False
                 waiting = True
-        hopes = self.half.next_tick(now) < inf or self.half.wants_loss()
+        removals = self.dead_after < inf and any(one.since < inf for one in self._seats.values())
+        hopes = removals or self.half.next_tick(now) < inf or self.half.wants_loss()
         return not (waiting and hopes)
 
     def _order(self, worker: int, new: Orders) -> StandingOrders:
@@ -302,5 +343,5 @@ class Server:
         reply = self.half.pull(worker, now)
         if not isinstance(reply, Reply):
             raise breach(self.half, "pull", f"pull returned {reply!r}, expected a Reply")
-        self._seats[worker].pulled = reply.version
+        self._seats[worker].pulled, self._seats[worker].since = reply.version, now
         return Release(worker, reply, self._order(worker, reply.orders))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,13 +15,15 @@ from testbed.events.kinds import (
     Done,
     Event,
     Exited,
+    FaultApplied,
     Finished,
+    Joined,
     Left,
     MemoryRead,
     Rejected,
     StateChanged,
 )
-from testbed.reports.verdict import BUSY_LIMIT_RATIO, Flow
+from testbed.reports.verdict import BUSY_LIMIT_RATIO, LATE_FAULT_LIMIT_SECONDS, Flow
 from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
@@ -70,11 +73,20 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
     }
 
 
-def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
-    """Share of late steps among those of classes that have a speed; None if none has one."""
+def late_steps_ratio(
+    updates: pd.DataFrame, scenario: Scenario, events: Sequence[Entry] = ()
+) -> float | None:
+    """Share of late steps among those of classes that have a speed; None if none has one.
+
+    The first that a worker ends after it was frozen does not count: it stood still by plan.
+    """
     paced = [name for name, kind in scenario.workers.classes.items() if kind.speed is not None]
-    late = updates.loc[updates["device_class"].isin(paced), "late_seconds"]
-    return number((late > 0).mean())
+    counted = updates["device_class"].isin(paced)
+    for event in only(events, FaultApplied):
+        for node in event.nodes if event.kind == "freeze" and event.begins else ():
+            after = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
+            counted &= ~(after & (after.cumsum() == 1))
+    return number((updates.loc[counted, "late_seconds"] > 0).mean())
 
 
 def late_requests_ratio(events: Sequence[Entry]) -> float | None:
@@ -166,15 +178,40 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     """Nodes that ended before the training did, unplanned and not for a rejected push, and how."""
     explained = {node for node, _ in rejected_pushes(events)}
+    struck = {node for event in only(events, FaultApplied) for node in event.nodes}
+    removed: set[str] = set()  # struck, and not there since
     lost: dict[str, str] = {}
     for event in _until_the_end(events):
         match event:
+            case Joined(node):
+                removed.discard(node)
+            case Left(node) if node in struck:
+                removed.add(node)
             case Left(node) if node not in explained:
                 lost.setdefault(node, "the parameter server saw it leave")
-            case Exited(node, status, planned=False) if node not in explained:
+            case Exited(node, status, planned=False) if node not in explained | removed:
                 how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
                 lost[node] = how
     return list(lost.items())
+
+
+def faults(events: Sequence[Entry]) -> dict[str, int]:
+    """How many workers each kind of fault has struck; one that is struck twice counts twice."""
+    struck = Counter[str]()
+    for event in only(events, FaultApplied):
+        struck[event.kind] += len(event.nodes) if event.begins else 0
+    return dict(struck)
+
+
+def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, float]]:
+    """Faults that came, or were undone, too late, and by how many real seconds."""
+    late = []
+    for event in only(events, FaultApplied):
+        seconds = (event.actual_seconds - event.planned_seconds) / time_scale
+        if seconds > LATE_FAULT_LIMIT_SECONDS:
+            what = event.kind if event.begins else f"the end of {event.kind}"
+            late.append((f"{what} of {', '.join(event.nodes) or 'nobody'}", seconds))
+    return late
 
 
 def number(value: Any) -> float | None:

@@ -15,10 +15,11 @@ from typing import Never
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
-from testbed.events.kinds import Finished, Joined, Left, Silent, Started
+from testbed.events.kinds import Crashed, Finished, Joined, Left, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
+from testbed.frame.stop import unheard
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
@@ -44,7 +45,8 @@ class Training:
 
     Attributes:
         queue: of the requests in front of the server.
-        workers: how many must join before the training starts.
+        workers: how many the scenario has.
+        first: how many must join before the training starts; by default all.
         fingerprint: of the model's layout.
         clock: started when all have joined.
         started: set when all workers have joined.
@@ -60,6 +62,7 @@ class Training:
     log: EventLog
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
+    first: int | None = None
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()
@@ -101,7 +104,8 @@ class Training:
             self._present.add(worker)
             self._told.discard(worker)
             self.log.write(Joined(f"w{worker}"))
-        if len(self._present) == self.workers and not self.started.is_set():
+        needed = self.workers if self.first is None else self.first
+        if len(self._present) == needed and not self.started.is_set():
             self.clock.start()
             self.log.write(Started())
             self.started.set()
@@ -145,6 +149,8 @@ class Training:
             push.worker, push.sequence, update=push.update, now=self.clock.now
         )
         self._latest[push.worker] = call
+        if effects.crashed:
+            self.log.write(Crashed(f"w{push.worker}", push.sequence, self.clock.now))
         if effects.accepted:
             self.record.accepted(push)
         else:
@@ -169,6 +175,11 @@ class Training:
         """
         self._catch_up()
         effects = self.server.leave(worker, self.clock.now)
+        self._forget(worker, reason=reason)
+        self._carry_out(effects)
+
+    def _forget(self, worker: int, *, reason: str | None) -> None:
+        """A worker takes no part any more: its calls are answered no more."""
         self._orders.end(worker)
         self._stopped.pop(worker, None)
         self._supersede(worker)
@@ -176,7 +187,6 @@ class Training:
         if worker in self._present:
             self._present.discard(worker)
             self.log.write(Left(f"w{worker}", reason))
-        self._carry_out(effects)
 
     def remove(self, worker: int, reason: str) -> None:
         """A worker's process has ended without a word, for this reason: it leaves.
@@ -197,9 +207,9 @@ class Training:
             RejectedError: the scenario has no such worker.
         """
         self._check_number(worker)
-        if silent:
+        if silent and not self.server.is_silent(worker):
             self._stopped.setdefault(worker, self.clock.steady())
-        else:
+        elif not silent:
             self._stopped.pop(worker, None)
             self._carry_out(self.server.wake(worker, self.clock.now))
         self._rescheduled.set()
@@ -243,6 +253,9 @@ class Training:
     def _carry_out(self, effects: Effects) -> None:
         """Do what a call to the server has led to."""
         self.record.applied(effects.applied)
+        for worker in effects.removed:
+            self._removed.add(worker)
+            self._forget(worker, reason=unheard(self.server.dead_after))
         self._deliver(effects.releases)
         for worker in effects.orders:
             self._orders.tell(worker)

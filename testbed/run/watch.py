@@ -33,6 +33,20 @@ COUNT_INTERVAL_SECONDS = 1.0
 
 
 @dataclass
+class ByPlan:
+    """Workers that faults have ended, or that stand still and will go on or have crashed."""
+
+    ending: set[str] = field(default_factory=set)  # asked to end, or killed
+    standing: set[str] = field(default_factory=set)
+
+    def ends(self, node: str) -> bool:
+        """Whether a node that has ended was to; asked once for each end."""
+        ended = node in self.ending
+        self.ending.discard(node)
+        return ended
+
+
+@dataclass
 class Watch:
     """Looks at a run now and then, and writes down what is new."""
 
@@ -45,6 +59,7 @@ class Watch:
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
+    by_plan: ByPlan = field(default_factory=ByPlan)
     ending: str = ""  # why the training has ended, in the PS's words
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
@@ -85,6 +100,7 @@ class Watch:
         for change in self.agent.link_changes():
             self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
         frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
+        frozen -= self.by_plan.standing
         self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
@@ -110,7 +126,9 @@ class Watch:
                 continue
             node = self.plan.node(ended.node)
             means = meaning(node, ended.status, seen=self.seen)
-            planned = means == "expected" or (means == "noticed" and node.part == "aside")
+            ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
+            aside = means == "noticed" and node.part == "aside"
+            planned = means == "expected" or aside or ended_by_plan
             what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
             self.recorder.event(
@@ -122,6 +140,8 @@ class Watch:
                     f"{what}{quote_log(self.folder.log(node.name))}",
                     hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
                 )
+            if ended_by_plan:
+                self.removals.add(node.index, what)
             if planned:
                 continue
             self.lost[node.name] = what

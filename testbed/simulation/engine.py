@@ -16,18 +16,21 @@ import numpy as np
 
 from testbed.algorithms.base import Measured, Samples
 from testbed.errors import RejectedError
-from testbed.events.kinds import Evaluated, Rejected
+from testbed.events.kinds import Crashed, Evaluated, Left, Rejected
 from testbed.events.rows import UPDATE, UpdateRow
+from testbed.faults.timeline import Timeline
 from testbed.frame.effects import Effects, Release
 from testbed.frame.evaluation import Due, Schedule
 from testbed.frame.record import Timing, UpdateRecord
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
+from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
-from testbed.simulation.agenda import Agenda, Planned
+from testbed.simulation.agenda import Agenda, Happening, Planned
 from testbed.simulation.device import DeviceModel
+from testbed.simulation.faults import Faults
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Transfer
 from testbed.simulation.pool import Pool
@@ -47,6 +50,7 @@ class Engine:
         downlink: the PS's link, from it.
         images: indices of the test images looked at during the run.
         recorder: is told everything.
+        timeline: the faults that are to come.
         keep: is lent every model that was evaluated.
     """
 
@@ -60,6 +64,7 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
+    timeline: Timeline = field(default_factory=Timeline)
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     _rows: list[UpdateRow] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
@@ -68,14 +73,18 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
+        self._faults = Faults(self, self.timeline)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
-        for worker in range(len(self.devices)):
+        absent = self.timeline.population.absent
+        there = [worker for worker in range(len(self.devices)) if worker not in absent]
+        for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
-        for worker in range(len(self.devices)):
-            self._queue(partial(self._pull, worker), 0.0)
+        for worker in there:
+            self._queue(self._living(worker, partial(self._pull, worker)), 0.0)
+        self._faults.plan()
         self._carry_out(Effects())
         while not self.server.finished and self.agenda.advance():
             self.recorder.time_passed()
@@ -86,6 +95,43 @@ class Engine:
         """A worker's device stands still from now on, and nobody is told but the frame's books."""
         self.devices[worker].silent = True
         self._carry_out(self.server.silence(worker, self.agenda.now))
+
+    def end(self, worker: int) -> None:
+        """A worker's process ends, and what it had on its way is lost."""
+        self._forget(worker)
+        self._carry_out(self.server.leave(worker, self.agenda.now))
+
+    def _forget(self, worker: int) -> None:
+        """What a worker was doing comes to nothing."""
+        self.devices[worker].end()
+        self.workers.discard(worker)
+        self.timeline.population.gone(worker)
+
+    def join(self, worker: int) -> None:
+        """A worker's process begins, from the beginning."""
+        self.devices[worker].begin(self.agenda.now)
+        self.server.join(worker)
+        self._queue(self._living(worker, partial(self._pull, worker)), self.agenda.now)
+
+    def _living(self, worker: int, happening: Happening) -> Happening:
+        """What comes to nothing if the worker's process has ended by then."""
+        device, life = self.devices[worker], self.devices[worker].life
+        return lambda now: happening(now) if device.life == life else None
+
+    def _awake(self, worker: int, happening: Happening, *, time: float = -inf) -> Happening:
+        """What a device does at ``time``, or as much later as it has stood still by then."""
+        device = self.devices[worker]
+
+        def due(now: float) -> None:
+            if device.frozen_at is not None:
+                device.held.append(living)
+            elif now < time + device.stood:
+                self.agenda.at(time + device.stood, living)
+            else:
+                happening(now)
+
+        living = self._living(worker, due)
+        return living
 
     def _queue(self, serve: Callable[[float], None], now: float) -> None:
         """A request has come: the PS deals with it once it is through with those before."""
@@ -104,8 +150,13 @@ class Engine:
         now = self.agenda.now
         for applied in effects.applied:
             self._record.enter(applied, now=now, elapsed=now / self.recorder.time_scale)
+        if effects.applied:
+            self._faults.reached(self.server.version)
         if len(self._rows) >= BUFFERED_ROWS:
             self._flush()
+        for worker in effects.removed:
+            self._forget(worker)
+            self.recorder.event(Left(f"w{worker}", unheard(self.server.dead_after)))
         for release in effects.releases:
             if release.reply is not None:
                 self._release(release)
@@ -126,13 +177,13 @@ class Engine:
         self._record.replied(worker, reply.model.size)
         self.workers.lend(worker, reply, release.standing)
         transfer = device.down.send(reply.model.size, device.rng)
-        arrived = partial(self._begin, worker)
+        arrived = self._awake(worker, partial(self._begin, worker))
         self._carry(transfer, device.down.bucket, self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
         device = self.devices[worker]
-        device.transfer = now - device.began - device.blocked
+        device.transfer, device.stood = now - device.began - device.blocked, 0.0
         if device.think is None:
             device.think = device.draw_think()
         coming, device.horizon = device.take_coming(), self._horizon()
@@ -140,7 +191,10 @@ class Engine:
         device.computing = True
         sends_messages = self.server.half.config.SENDS_MESSAGES  # as soon as it has a reply
         soonest = now if sends_messages else now + device.step_seconds + device.think
-        self.agenda.at(soonest, partial(self._finish, worker))
+        self._let_finish(worker, soonest)
+
+    def _let_finish(self, worker: int, time: float) -> None:
+        self.agenda.at(time, self._awake(worker, partial(self._finish, worker), time=time))
 
     def _finish(self, worker: int, now: float) -> None:
         """The earliest moment of the push has come; with several local steps it may be later."""
@@ -152,8 +206,10 @@ class Engine:
         device.computing = False
         if reached.update.steps:
             device.think = None
-        if reached.push_at > now:
-            self.agenda.at(reached.push_at, partial(self._push, reached))
+        push_at = reached.push_at
+        if push_at + device.stood > now:
+            push = self._awake(worker, partial(self._push, reached), time=push_at)
+            self.agenda.at(push_at + device.stood, push)
         else:
             self._push(reached, now)
 
@@ -164,13 +220,13 @@ class Engine:
             return
         device.began = now
         transfer = device.up.send(cycle.update.payload.size, device.rng)
-        arrived = partial(self._arrive, cycle)
+        arrived = self._living(cycle.worker, partial(self._arrive, cycle))
         self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
         self.devices[cycle.worker].asked = now
-        self._queue(partial(self._serve, cycle), now)
+        self._queue(self._living(cycle.worker, partial(self._serve, cycle)), now)
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push. One that is refused ends its worker, as it would live."""
@@ -179,6 +235,7 @@ class Engine:
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)
         except RejectedError as error:
             self.recorder.event(Rejected(f"w{worker}", error.message))
+            self.timeline.population.gone(worker)
             self._carry_out(self.server.leave(worker, now))
             return
         if effects.accepted:
@@ -194,6 +251,9 @@ class Engine:
                     blocked_seconds=device.blocked,
                 ),
             )
+        if effects.crashed:
+            self.recorder.event(Crashed(f"w{worker}", cycle.sequence, now))
+            self.recorder.event(self.timeline.crash(worker, planned=now, actual=now))
         self._carry_out(effects)
 
     def _carry(
@@ -234,7 +294,7 @@ class Engine:
         device.horizon = self._horizon()
         self.workers.resume(worker, horizon=device.horizon, coming=device.take_coming())
         if device.paused is not None:
-            self.agenda.at(device.paused.step_ends, partial(self._finish, worker))
+            self._let_finish(worker, device.paused.step_ends)
             device.paused = None
 
     def _is_due(self, now: float) -> bool:
@@ -247,6 +307,7 @@ class Engine:
             if self.schedule.seconds is not None:
                 self.agenda.at(self._due.time, lambda _: self._carry_out(Effects()))
         version, evaluation = self.server.version, self._evaluate(self.images)
+        self._faults.evaluated(evaluation.top1)
         measured = Measured(now, version, evaluation.loss)
         self._carry_out(self.server.measured(measured, accuracy=evaluation.top1, now=now))
 

@@ -1,0 +1,70 @@
+"""Carries the faults' timeline out on modelled workers, at the moments that it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from testbed.faults.timeline import Timeline
+from testbed.simulation.agenda import Planned
+
+if TYPE_CHECKING:
+    from testbed.simulation.engine import Engine
+
+
+@dataclass
+class Faults:
+    """An actuator (testbed.faults.base.Actuator) whose workers are an engine's."""
+
+    engine: Engine
+    timeline: Timeline
+    _next: Planned | None = None
+
+    def plan(self) -> None:
+        """Note when something is due."""
+        if self._next is not None:
+            self._next.strike()
+        at = self.timeline.next_time
+        self._next = None if at == inf else self.engine.agenda.at(at, self._act)
+
+    def reached(self, version: int) -> None:
+        """So many updates are in the model."""
+        if self.timeline.reached(version, now=self.engine.agenda.now):
+            self.plan()
+
+    def evaluated(self, accuracy: float) -> None:
+        """An evaluation during training has found this."""
+        if self.timeline.evaluated(accuracy, now=self.engine.agenda.now):
+            self.plan()
+
+    def _act(self, now: float) -> None:
+        self._next = None
+        for deed in self.timeline.due(now):
+            done = self.timeline.carry_out(deed, self, lambda: now)
+            self.engine.recorder.event(done)
+        self.plan()
+
+    def freeze(self, worker: int, *, for_good: bool) -> None:
+        """See Actuator. What the kernel has of a message is carried on all the same."""
+        self.engine.devices[worker].freeze(self.engine.agenda.now)
+        if for_good:
+            self.engine.silence(worker)
+
+    def thaw(self, worker: int) -> None:
+        """See Actuator."""
+        now = self.engine.agenda.now
+        for happening in self.engine.devices[worker].thaw(now):
+            happening(now)
+
+    def kill(self, worker: int) -> None:
+        """See Actuator. It is noticed at once."""
+        self.engine.end(worker)
+
+    def leave(self, worker: int) -> None:
+        """See Actuator."""
+        self.engine.end(worker)
+
+    def join(self, worker: int) -> None:
+        """See Actuator."""
+        self.engine.join(worker)
