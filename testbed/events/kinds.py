@@ -138,6 +138,15 @@ class Exited(Event):
     planned: Annotated[bool, "whether it was to end then"] = False
     how: Annotated[str, "how it ended, in a sentence; of an end that is told"] = ""
     ends_run: Annotated[bool, "whether the run cannot go on without it"] = False
+    restarted: Annotated[bool, "whether it is started again, from its checkpoint"] = False
+
+
+@dataclass(frozen=True)
+class Resumed(Event):
+    """A simulation that was broken off goes on from its checkpoint."""
+
+    version: Annotated[int, "updates in the model"]
+    time_seconds: Annotated[float, "when that was, emulated"]
 
 
 @dataclass(frozen=True)
@@ -258,6 +267,25 @@ class Drained(Event):
 
 
 @dataclass(frozen=True)
+class Saved(Event):
+    """A checkpoint is on the disk."""
+
+    version: Annotated[int, "updates in the model"]
+    size_bytes: Annotated[int, "of the file"]
+    held_seconds: Annotated[float, "real seconds for which no update was taken: a copy was made"]
+    seconds: Annotated[float, "until it was written, the updates going on"]
+
+
+@dataclass(frozen=True)
+class Restored(Event):
+    """The parameter server was started again, and goes on from its newest checkpoint."""
+
+    version: Annotated[int, "updates in the model"]
+    time_seconds: Annotated[float, "when the checkpoint was made, emulated"]
+    lost_updates: Annotated[int, "updates on record that are in the model no more"]
+
+
+@dataclass(frozen=True)
 class Done(Event):
     """The parameter server has nothing left to do: the final model is evaluated."""
 
@@ -271,6 +299,8 @@ class Done(Event):
         "pushes that are in no model, as they came after the end or in a round that did not close",
     ] = 0
     dropped_bytes: Annotated[int, "their payload"] = 0
+    lost: Annotated[int, "pushes whose model, or they themselves, were lost with a server"] = 0
+    lost_bytes: Annotated[int, "payload of those of them that came again"] = 0
     served: Annotated[int, "requests that took their turn at a server with a `service`"] = 0
     served_late: Annotated[int, "those of them that had to wait for the host too"] = 0
 
@@ -289,6 +319,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "link_changed": LinkChanged,
     "exited": Exited,
     "fault": FaultApplied,
+    "resumed": Resumed,
     "memory": MemoryRead,
 }
 """The controller's events, by the names that they have in the file."""
@@ -305,6 +336,8 @@ PS: Mapping[str, type[Event]] = {
     "incomplete": Incomplete,
     "finished": Finished,
     "drained": Drained,
+    "saved": Saved,
+    "restored": Restored,
     "done": Done,
 }
 """The parameter server's."""

@@ -14,6 +14,14 @@ class NotFiniteError(RejectedError):
     """A push with values that are NaN or infinite."""
 
 
+@dataclass(frozen=True)
+class NoCrashes:
+    """No push is a worker's last."""
+
+    def __call__(self, worker: int) -> bool:
+        return False
+
+
 @dataclass
 class Seat:
     """What is remembered of one worker.

@@ -25,16 +25,19 @@ from testbed.algorithms.base import (
     Ticked,
     Update,
 )
+from testbed.algorithms.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
-from testbed.frame.seat import NotFiniteError, Seat
+from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
+from testbed.values.state import PlainState, pack, unpack
 
+SUCCESSION = 2**20
+"""More orders than a server sends one worker between two checkpoints."""
 
-def never(worker: int) -> bool:
-    """No push is a worker's last."""
-    return False
+_NONE = {"no standing": NO_STANDING}
+"""Is told apart from other orders by being this very object."""
 
 
 @dataclass
@@ -53,7 +56,7 @@ class Server:
 
     half: ServerHalf[Any]
     stop: StopRule
-    crashes: Callable[[int], bool] = never
+    crashes: Callable[[int], bool] = field(default_factory=NoCrashes)
     dead_after: float = inf
     to_come: list[int] = field(default_factory=list)
     finished: str = ""
@@ -66,6 +69,7 @@ class Server:
     _named: float = field(default=inf, init=False)  # the tick that the half wanted last
     _measuring: float | None = field(default=None, init=False)  # the moment whose loss is wanted
     _diverged: set[int] = field(default_factory=set, init=False)  # pushed what is not finite
+    _unheard: set[int] = field(default_factory=set, init=False)  # since a server before this died
 
     @property
     def sends_orders(self) -> bool:
@@ -76,6 +80,37 @@ class Server:
     def version(self) -> int:
         """Updates in the model."""
         return self.half.version
+
+    def state(self) -> PlainState:
+        """All of it: the half, seats, who waits.
+
+        Raises:
+            AlgorithmError: the half holds something that no checkpoint can hold; names it.
+        """
+        own = {name: value for name, value in vars(self).items() if name not in ("half", "stop")}
+        return pack({"half": pack_half(self.half), "own": own}, _NONE)
+
+    def restore(self, packed: PlainState) -> None:
+        """Go on where another server of the same scenario was.
+
+        Raises:
+            StateError: this is another scenario's state.
+        """
+        whole = unpack(packed, _NONE)
+        restore_half(self.half, whole["half"])
+        vars(self).update(whole["own"])
+
+    def succeed(self) -> None:
+        """The server whose state was restored has died; what it did since is lost.
+
+        Workers may have pushed to it, and pulled models that this one never had. Their orders are
+        numbered anew, far above all that they may have heard.
+        """
+        self._unheard = set(self._seats)
+        self._measuring = None  # whoever was asked has nobody to answer to
+        for seat in self._seats.values():
+            number = seat.standing.number + SUCCESSION
+            seat.standing = StandingOrders(number, seat.standing.orders)
 
     def begin(self, now: float) -> None:
         """The training begins: all workers have joined."""
@@ -91,9 +126,8 @@ class Server:
 
     def leave(self, worker: int, now: float) -> Effects:
         """A worker is gone. What it has pushed is in the model, or will be."""
-        if worker not in self._seats:
-            return Effects()
-        return self._effects(now, applied=self._drop(worker, now))
+        there = worker in self._seats
+        return self._effects(now, applied=self._drop(worker, now)) if there else Effects()
 
     def silence(self, worker: int, now: float) -> Effects:
         """Nothing comes of a worker any more, and the algorithm is not told: it may be frozen.
@@ -146,6 +180,12 @@ class Server:
             RejectedError: see ``check``; nothing was accepted.
             AlgorithmError: the algorithm broke its contract.
         """
+        if lost := self._lost(worker, sequence, update):
+            seat = self._seat(worker)
+            seat.sequence, seat.pulled, seat.silent = sequence, None, False
+            self._watch_clock(now)
+            self._waiting[worker] = None
+            return self._effects(now, lost=lost)
         try:
             self.check(worker, sequence, update)
         except NotFiniteError:
@@ -172,15 +212,26 @@ class Server:
         crashed = accepted and seat.crashed
         return self._effects(now, applied=applied, accepted=accepted, crashed=crashed)
 
+    def _lost(self, worker: int, sequence: int, update: Update) -> int:
+        """How many pushes were lost that a worker made to the server before this one.
+
+        The first push that comes here is one of them, unless it builds on a model of before the
+        checkpoint, as the worker's only one since.
+        """
+        if worker not in self._unheard:
+            return 0
+        self._unheard.discard(worker)
+        seat = self._seat(worker)
+        goes_on = sequence == seat.sequence + 1 and update.version == seat.pulled
+        return 0 if goes_on else max(0, sequence - seat.sequence)
+
     def next_tick(self, now: float) -> float:
         """When ``tick`` is to be called; infinite for never."""
         if self.finished or not self._begun:
             return inf
         end = inf if self.stop.time is None else self.stop.time
-        dead = inf
-        if self.dead_after < inf:
-            dead = self.dead_after + min((one.since for one in self._seats.values()), default=inf)
-        return min(self.half.next_tick(now), end, dead)
+        heard = [inf] if self.dead_after == inf else [one.since for one in self._seats.values()]
+        return min(self.half.next_tick(now), end, min(heard, default=inf) + self.dead_after)
 
     def tick(self, now: float) -> Effects:
         """The time that ``next_tick`` named has come."""
@@ -230,6 +281,7 @@ class Server:
         applied: Sequence[Applied] = (),
         accepted: bool = False,
         crashed: bool = False,
+        lost: int = 0,
         orders: Mapping[int, StandingOrders] | None = None,
         removed: Sequence[int] = (),
     ) -> Effects:
@@ -249,6 +301,7 @@ class Server:
         return Effects(
             accepted=accepted,
             crashed=crashed,
+            lost=lost,
             applied=applied,
             releases=releases,
             removed=removed,
@@ -286,9 +339,9 @@ class Server:
 
     def _is_stalled(self, now: float) -> bool:
         """Whether nothing that could happen lets anybody push again."""
+        waiting = False
         if not self._begun or self.to_come:
             return False
-        waiting = False
         for worker, seat in self._seats.items():
             if not seat.silent:
                 if worker not in self._waiting:

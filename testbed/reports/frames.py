@@ -25,6 +25,7 @@ from testbed.telemetry.registry import Registry, find_run
 if TYPE_CHECKING:
     import pandas as pd
 
+    from testbed.models.saved import LoadedModel, Which
     from testbed.scenario.schema import Scenario
 
 
@@ -98,6 +99,20 @@ class Run:
         return Verdict(
             verdict["valid"], tuple(verdict["reasons"]), tuple(verdict.get("unchecked", ()))
         )
+
+    def model(self, which: Which = "best") -> LoadedModel:
+        """The trained model in its network: ``run.model().bound.scores(images)``.
+
+        Args:
+            which: ``best`` of all evaluations during the training, or ``final``.
+
+        Raises:
+            TestbedError: there is no such model yet, or it is damaged.
+            ScenarioError: the user's own model file in the run's folder is wrong.
+        """
+        from testbed.experiment import load_model
+
+        return load_model(self.folder.path, which)
 
     @cached_property
     def updates(self) -> pd.DataFrame:

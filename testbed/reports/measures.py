@@ -21,6 +21,7 @@ from testbed.events.kinds import (
     Left,
     MemoryRead,
     Rejected,
+    Restored,
     StateChanged,
 )
 from testbed.reports.verdict import BUSY_LIMIT_RATIO, LATE_FAULT_LIMIT_SECONDS, Flow
@@ -192,6 +193,9 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
             case Exited(node, status, planned=False) if node not in explained | removed:
                 how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
                 lost[node] = how
+            case Restored(version, _, updates):
+                went_on = f"it went on from its checkpoint at update {version:,}"
+                lost["ps"] = f"{lost['ps']}; {went_on}, and {updates:,} updates were lost"
     return list(lost.items())
 
 

@@ -13,6 +13,7 @@ from testbed.events.kinds import (
     Finished,
     LinksRead,
     RateMeasured,
+    Restored,
     RoundTripMeasured,
     StateChanged,
     TornDown,
@@ -63,6 +64,7 @@ def summarise(run: Run) -> dict[str, Any]:
             "late_requests_ratio": measured.late_requests_ratio,
         },
         "host": _host(run, seconds=seconds),
+        "restarts": _restarts(events),
         "memory": {"worker_private_bytes_median": measures.private_bytes_median(events)},
     }
 
@@ -145,6 +147,13 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
         ingress=measures.flow(run.updates, reading, side="in"),
         egress=measures.flow(run.updates, reading, side="out"),
     )
+
+
+def _restarts(events: Sequence[Entry]) -> dict[str, int]:
+    """How often the parameter server went on from its checkpoint, and what that cost."""
+    restored = only(events, Restored)
+    lost = sum(event.lost_updates for event in restored)
+    return {"total": len(restored), "lost_updates": lost}
 
 
 def _last_seconds(events: Sequence[BroughtUp | TornDown]) -> float | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from testbed.events.kinds import Drained, Listening
 from testbed.experiment import Experiment
 from testbed.roles.arguments import Arguments, limits
+from testbed.roles.checkpoints import Checkpoints
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
@@ -46,6 +47,8 @@ def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
     folder.mkdir(exist_ok=True)
+    checkpoints = Checkpoints.of(experiment, arguments.folder)
+    newest = checkpoints.newest(folder / "updates.bin") if checkpoints else None
     training = Training(
         server=experiment.server(),
         queue=experiment.service_queue(),
@@ -56,8 +59,11 @@ def _main(arguments: Arguments) -> None:
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed),
         record=Record(SpoolWriter(folder / "updates.bin"), clock),
     )
+    if newest is not None:
+        newest.restore(training)
     server = ParameterServer(
         training,
+        checkpoints=checkpoints,
         limits=limits(experiment),
         token=arguments.token,
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
@@ -78,6 +84,7 @@ class ParameterServer:
 
     training: Training
     _: KW_ONLY
+    checkpoints: Checkpoints | None = None
     limits: MessageLimits
     token: str
     drain_seconds: float = DRAIN_SECONDS
@@ -112,7 +119,9 @@ class ParameterServer:
             await stack.enter_async_context(serving(listening, self.gates[1]))
             socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
             self.training.log.write(Listening(port))
-            duties = self.training.keep_time(), self._flush(), self._shrink(), self._conclude()
+            duties = [self.training.keep_time(), self._flush(), self._shrink(), self._conclude()]
+            if self.checkpoints is not None:
+                duties.append(self.checkpoints.keep(self.training))
             tasks = [asyncio.create_task(duty) for duty in duties]
             try:
                 await asyncio.gather(self._over, *tasks)

@@ -52,6 +52,11 @@ class Record:
         self.tally[what] += 1
         self.tally[f"{what}_bytes"] += push.payload_bytes
 
+    def lost(self, push: PushMessage, updates: int) -> None:
+        """A push was built on a model that was lost, after so many others of its worker's."""
+        self.tally["lost"] += updates
+        self.tally["lost_bytes"] += push.payload_bytes
+
     def served(self, *, late: bool) -> None:
         """A request has had its turn; late if the host was not fast enough for it."""
         self.tally["served"] += 1

@@ -106,7 +106,7 @@ class Servicer:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
         taken, first = snapshots.reported(report.version, final=report.final)
-        if first:
+        if first and taken is not None:
             evaluated = Evaluated(
                 time_seconds=taken.time,
                 version=report.version,

@@ -28,6 +28,7 @@ from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
 from testbed.telemetry.events import EventLog
+from testbed.values.state import PlainState, pack, unpack
 
 SILENT_SECONDS = 10.0
 """A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
@@ -78,6 +79,38 @@ class Training:
         self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
+
+    def state(self) -> PlainState:
+        """All that a training after this one needs to go on, but the streams of calls."""
+        kept = {
+            name: {one: getattr(part, one) for one in names}
+            for name, (part, names) in self._parts.items()
+        }
+        return pack({"server": self.server.state(), **kept})
+
+    def restore(self, packed: PlainState) -> None:
+        """Go on where a training was whose process has died; time has gone on meanwhile."""
+        whole = unpack(packed)
+        self.server.restore(whole.pop("server"))
+        self.server.succeed()
+        for name, values in whole.items():
+            vars(self._parts[name][0]).update(values)
+        self.snapshots.succeed()
+        self.started.set()
+
+    @property
+    def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
+        """What is kept of a training beside its server, by name."""
+        return {
+            "training": (self, ("_present", "_removed")),
+            "queue": (self.queue, ("_free_at",)),
+            "clock": (self.clock, ("_start",)),
+            "record": (self.record, ("tally",)),
+            "updates": (
+                self.record.updates,
+                ("applied", "applied_bytes", "_traffic", "_pending"),
+            ),
+        }
 
     @property
     def untold(self) -> list[int]:
@@ -153,6 +186,8 @@ class Training:
             self.log.write(Crashed(f"w{push.worker}", push.sequence, self.clock.now))
         if effects.accepted:
             self.record.accepted(push)
+        elif effects.lost:
+            self.record.lost(push, effects.lost)
         else:
             self.record.ignored(push, late=bool(self.server.finished))
         with self._wait(push.worker, since=came) as answer:

@@ -82,15 +82,18 @@ class Deployment:
         specs = [self.setup.container(node) for node in plan.nodes]
         self._containers = self.driver.contain(plan, self.setup.folder, specs)
 
+    def launch(self, node: NodeSpec) -> int | None:
+        """Let the agent launch a node; returns its pid, None if it has ended since."""
+        launch = replace(self.setup.launch(node), container=self._containers.get(node.name))
+        return self.agent.launch(launch)
+
     def start(self, node: NodeSpec) -> None:
-        """Launch a node.
+        """Launch a node, and write that down.
 
         Raises:
             NodeError, HostError: it could not be brought up; names it.
         """
-        launch = replace(self.setup.launch(node), container=self._containers.get(node.name))
-        pid = self.agent.launch(launch)
-        self.watch.recorder.event(Launched(node.name, pid))
+        self.watch.recorder.event(Launched(node.name, self.launch(node)))
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
         """Those that are not ready yet."""

@@ -28,6 +28,7 @@ from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
 from testbed.topology import Plan
+from testbed.user_code import OwnCode
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,18 @@ def prepare_data(request: RunRequest) -> Path:
     folder = dataset.prepare(cache, environment=request.environment, folder=request.beside)
     deal(request.scenario, datasets.load(folder))
     return folder
+
+
+def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping[str, str]) -> Path:
+    """The prepared data set of a run that has its folder: files of the user's own lie in there.
+
+    Raises:
+        DataError: the data set is missing or damaged.
+    """
+    dataset = scenario.dataset
+    if isinstance(dataset, OwnCode):
+        dataset = dataset.model_copy(update={"file": Path(dataset.file).name})
+    return dataset.prepare(user_cache(environment), environment=environment, folder=folder.custom)
 
 
 def prepare(

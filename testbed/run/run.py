@@ -27,6 +27,7 @@ from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.removals import Removals
+from testbed.run.revival import Revival
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
@@ -123,6 +124,8 @@ class Execution:
             nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
+            if setup.scenario.checkpoint is not None:
+                watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is no part of bringing nodes up

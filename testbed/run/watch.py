@@ -11,10 +11,22 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
-from testbed.events.kinds import Event, Exited, Finished, Joined, LinkChanged, Phase, Started
+from testbed.events.kinds import (
+    Event,
+    Exited,
+    Finished,
+    Joined,
+    Launched,
+    LinkChanged,
+    Phase,
+    Restored,
+    Saved,
+    Started,
+)
 from testbed.nodes import role_of
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
+from testbed.run.revival import Revival
 from testbed.telemetry.breakage import deletion, find_gone
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.folder import RunFolder
@@ -56,11 +68,13 @@ class Watch:
     agent: AgentClient
     removals: Removals
     clock: Callable[[], float]  # monotonic seconds
+    revival: Revival | None = None  # starts a parameter server again; None: it ends the run
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
     by_plan: ByPlan = field(default_factory=ByPlan)
     ending: str = ""  # why the training has ended, in the PS's words
+    saved: int | None = None  # the version of the PS's newest checkpoint
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 
@@ -116,6 +130,10 @@ class Watch:
                     self.joined.add(node)
                 case Finished(reason):
                     self.ending = reason
+                case Saved(version):
+                    self.saved = version
+                case Restored(version):
+                    self._spool.rewind(rows=version)
         if self.folder.spool.exists():
             self.recorder.updates(self._spool.read())
 
@@ -126,6 +144,8 @@ class Watch:
                 continue
             node = self.plan.node(ended.node)
             means = meaning(node, ended.status, seen=self.seen)
+            if means == "fatal" and self._revive(node, ended):
+                continue
             ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
             aside = means == "noticed" and node.part == "aside"
             planned = means == "expected" or aside or ended_by_plan
@@ -149,6 +169,22 @@ class Watch:
             if len(self.lost) == len(self.plan.workers):
                 log = quote_log(self.folder.log(node.name))
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
+
+    def _revive(self, node: NodeSpec, ended: Exit) -> bool:
+        """Start a parameter server again that was killed; returns whether it was.
+
+        Raises:
+            NodeError: that was done in vain, or it cannot be started.
+        """
+        killed = node.part == "server" and ended.status < 0 and not ended.container_ended
+        if self.revival is None or not killed or Finished in self.seen or self.saved is None:
+            return False
+        how = describe_exit(node, ended)
+        self.revival.check(how, saved=self.saved, log=quote_log(self.folder.log(node.name)))
+        self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
+        self.recorder.event(Launched(node.name, self.revival.launch(node)))
+        self.removals.tell_again()
+        return True
 
 
 def describe_exit(node: NodeSpec, ended: Exit) -> str:

@@ -55,10 +55,14 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
         )
     yield from _check_programs(scenario, document)
     yield from _check_faults(scenario, document)
-    every = scenario.evaluate.every
-    if isinstance(every, Duration) and every < LEAST_INTERVAL:
-        expected = f"{LEAST_INTERVAL} or more: evaluations would come one upon the other"
-        yield _problem(document, ("evaluate", "every"), found=str(every), expected=expected)
+    saved = None if scenario.checkpoint is None else scenario.checkpoint.every
+    for part, every, what in (
+        ("evaluate", scenario.evaluate.every, "evaluations"),
+        ("checkpoint", saved, "checkpoints"),
+    ):
+        if isinstance(every, Duration) and every < LEAST_INTERVAL:
+            expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
+            yield _problem(document, (part, "every"), found=str(every), expected=expected)
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario, document)
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}

@@ -314,6 +314,16 @@ class Evaluate(Part):
     images: Count = 2000
 
 
+class Checkpoint(Part):
+    """Saves all that the training is at, so that it can go on after the parameter server's end.
+
+    Attributes:
+        every: so many updates, or so long in emulated time, lie between two checkpoints.
+    """
+
+    every: Count | PositiveDuration
+
+
 class Scenario(Part):
     """One experiment.
 
@@ -332,6 +342,7 @@ class Scenario(Part):
         faults: what is to go wrong during the training, when, and with whom.
         stop: when training ends.
         evaluate: how often the model is evaluated during training.
+        checkpoint: how often all that the training is at is saved; never by default.
         launch: ``warm`` forks workers from one process that has imported everything, ``cold``
             starts each as a process of its own.
         time_scale: emulated seconds per real second.
@@ -353,6 +364,7 @@ class Scenario(Part):
     faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()
     stop: Stop
     evaluate: Evaluate = Evaluate()
+    checkpoint: Checkpoint | None = None
     launch: LaunchMode = "warm"
     time_scale: Annotated[float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(not_auto)] = (
         1.0

@@ -28,7 +28,7 @@ from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
-from testbed.simulation.agenda import Agenda, Happening, Planned
+from testbed.simulation.agenda import Agenda, Planned
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.faults import Faults
 from testbed.simulation.links import Bucket, FairLink
@@ -36,8 +36,21 @@ from testbed.simulation.model import Transfer
 from testbed.simulation.pool import Pool
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
+from testbed.values.state import PlainState, pack, unpack
 
 BUFFERED_ROWS = 200
+CHANGING = {
+    "engine": ("_due", "_tick_at", "_tick", "_save_at"),
+    "agenda": ("now", "_heap", "_made"),
+    "queue": ("_free_at",),
+    "uplink": ("_groups", "_settled", "_started", "_next"),
+    "downlink": ("_groups", "_settled", "_started", "_next"),
+    "record": ("applied", "applied_bytes", "_traffic", "_pending"),
+    "faults": ("_next",),
+    "timeline": ("_due", "_waiting"),
+    "population": ("absent", "frozen", "crashed"),
+}
+"""What a checkpoint holds of each part of a simulation."""
 
 
 @dataclass
@@ -52,6 +65,7 @@ class Engine:
         recorder: is told everything.
         timeline: the faults that are to come.
         keep: is lent every model that was evaluated.
+        checkpoints: when ``save`` is called, between two events; never if None.
     """
 
     server: Server
@@ -66,10 +80,13 @@ class Engine:
     recorder: Recorder
     timeline: Timeline = field(default_factory=Timeline)
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
+    checkpoints: Schedule | None = None
+    save: Callable[[Engine], None] = lambda engine: None
     _rows: list[UpdateRow] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
     _tick_at: float = inf
     _tick: Planned | None = None
+    _save_at: Due = field(default_factory=Due)
 
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
@@ -77,61 +94,99 @@ class Engine:
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
+        self.begin()
+        self.go_on()
+
+    def begin(self) -> None:
+        """Those workers join and pull that are there at the beginning."""
         absent = self.timeline.population.absent
         there = [worker for worker in range(len(self.devices)) if worker not in absent]
         for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
         for worker in there:
-            self._queue(self._living(worker, partial(self._pull, worker)), 0.0)
+            self.call(worker)
         self._faults.plan()
         self._carry_out(Effects())
+        if self.checkpoints is not None:
+            self._save_at = self.checkpoints.after(0, 0.0)
+
+    def go_on(self) -> None:
+        """To the last evaluation."""
         while not self.server.finished and self.agenda.advance():
             self.recorder.time_passed()
+            if self.checkpoints is not None and not self.server.finished:
+                self._save(self.checkpoints)
         self._flush()
         self._evaluate(None)
+
+    def state(self) -> PlainState:
+        """All of it, between two events: what is to happen, and what the parts are at.
+
+        Raises:
+            AlgorithmError: a half holds something that no checkpoint can hold; names it.
+        """
+        parts = {
+            name: {one: getattr(part, one) for one in CHANGING[name]}
+            for name, part in self._parts.items()
+        }
+        whole = {
+            "parts": parts,
+            "devices": [vars(device) for device in self.devices],
+            "server": self.server.state(),
+            "workers": self.workers.state(),
+        }
+        return pack(whole, self._parts)
+
+    def restore(self, packed: PlainState) -> None:
+        """Be where another engine of the same scenario was, before ``go_on``.
+
+        Raises:
+            StateError: this is another scenario's state.
+        """
+        whole = unpack(packed, self._parts)
+        self.server.restore(whole["server"])
+        self.workers.restore(whole["workers"])
+        for name, part in self._parts.items():
+            vars(part).update(whole["parts"][name])
+        for device, its in zip(self.devices, whole["devices"], strict=True):
+            vars(device).update(its)
+
+    @property
+    def _parts(self) -> dict[str, object]:
+        """The parts with a state of their own, to which others refer."""
+        return {
+            "engine": self,
+            "agenda": self.agenda,
+            "queue": self.queue,
+            "uplink": self.uplink,
+            "downlink": self.downlink,
+            "record": self._record,
+            "faults": self._faults,
+            "timeline": self.timeline,
+            "population": self.timeline.population,
+        }
+
+    def _save(self, schedule: Schedule) -> None:
+        """Save a checkpoint if one is due."""
+        version, now = self.server.version, self.agenda.now
+        if version >= self._save_at.version and now >= self._save_at.time:
+            self._save_at = schedule.after(version, now)
+            self._flush()
+            self.save(self)
 
     def silence(self, worker: int) -> None:
         """A worker's device stands still from now on, and nobody is told but the frame's books."""
         self.devices[worker].silent = True
         self._carry_out(self.server.silence(worker, self.agenda.now))
 
-    def end(self, worker: int) -> None:
-        """A worker's process ends, and what it had on its way is lost."""
-        self._forget(worker)
+    def call(self, worker: int) -> None:
+        """A worker's process has begun, and calls the PS."""
+        self._queue(self._faults.living(worker, partial(self._pull, worker)), self.agenda.now)
+
+    def leave(self, worker: int) -> None:
+        """A worker takes no part any more."""
         self._carry_out(self.server.leave(worker, self.agenda.now))
-
-    def _forget(self, worker: int) -> None:
-        """What a worker was doing comes to nothing."""
-        self.devices[worker].end()
-        self.workers.discard(worker)
-        self.timeline.population.gone(worker)
-
-    def join(self, worker: int) -> None:
-        """A worker's process begins, from the beginning."""
-        self.devices[worker].begin(self.agenda.now)
-        self.server.join(worker)
-        self._queue(self._living(worker, partial(self._pull, worker)), self.agenda.now)
-
-    def _living(self, worker: int, happening: Happening) -> Happening:
-        """What comes to nothing if the worker's process has ended by then."""
-        device, life = self.devices[worker], self.devices[worker].life
-        return lambda now: happening(now) if device.life == life else None
-
-    def _awake(self, worker: int, happening: Happening, *, time: float = -inf) -> Happening:
-        """What a device does at ``time``, or as much later as it has stood still by then."""
-        device = self.devices[worker]
-
-        def due(now: float) -> None:
-            if device.frozen_at is not None:
-                device.held.append(living)
-            elif now < time + device.stood:
-                self.agenda.at(time + device.stood, living)
-            else:
-                happening(now)
-
-        living = self._living(worker, due)
-        return living
 
     def _queue(self, serve: Callable[[float], None], now: float) -> None:
         """A request has come: the PS deals with it once it is through with those before."""
@@ -155,7 +210,7 @@ class Engine:
         if len(self._rows) >= BUFFERED_ROWS:
             self._flush()
         for worker in effects.removed:
-            self._forget(worker)
+            self._faults.forget(worker)
             self.recorder.event(Left(f"w{worker}", unheard(self.server.dead_after)))
         for release in effects.releases:
             if release.reply is not None:
@@ -177,7 +232,7 @@ class Engine:
         self._record.replied(worker, reply.model.size)
         self.workers.lend(worker, reply, release.standing)
         transfer = device.down.send(reply.model.size, device.rng)
-        arrived = self._awake(worker, partial(self._begin, worker))
+        arrived = self._faults.awake(worker, partial(self._begin, worker))
         self._carry(transfer, device.down.bucket, self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
@@ -194,7 +249,7 @@ class Engine:
         self._let_finish(worker, soonest)
 
     def _let_finish(self, worker: int, time: float) -> None:
-        self.agenda.at(time, self._awake(worker, partial(self._finish, worker), time=time))
+        self.agenda.at(time, self._faults.awake(worker, partial(self._finish, worker), time=time))
 
     def _finish(self, worker: int, now: float) -> None:
         """The earliest moment of the push has come; with several local steps it may be later."""
@@ -208,7 +263,7 @@ class Engine:
             device.think = None
         push_at = reached.push_at
         if push_at + device.stood > now:
-            push = self._awake(worker, partial(self._push, reached), time=push_at)
+            push = self._faults.awake(worker, partial(self._push, reached), time=push_at)
             self.agenda.at(push_at + device.stood, push)
         else:
             self._push(reached, now)
@@ -220,13 +275,13 @@ class Engine:
             return
         device.began = now
         transfer = device.up.send(cycle.update.payload.size, device.rng)
-        arrived = self._living(cycle.worker, partial(self._arrive, cycle))
+        arrived = self._faults.living(cycle.worker, partial(self._arrive, cycle))
         self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
         self.devices[cycle.worker].asked = now
-        self._queue(self._living(cycle.worker, partial(self._serve, cycle)), now)
+        self._queue(self._faults.living(cycle.worker, partial(self._serve, cycle)), now)
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push. One that is refused ends its worker, as it would live."""
@@ -261,11 +316,12 @@ class Engine:
     ) -> None:
         """Move bytes through the worker's link and the PS's, then let the latency pass."""
         delay = transfer.delay_seconds
+        sent = partial(self._sent, delay, done) if delay else done
+        bucket.send(transfer.wire_bytes, link=link, done=sent)
 
-        def sent(now: float) -> None:
-            self.agenda.at(now + delay, done)
-
-        bucket.send(transfer.wire_bytes, link=link, done=sent if delay else done)
+    def _sent(self, delay: float, done: Callable[[float], None], now: float) -> None:
+        """The last bytes are on their way."""
+        self.agenda.at(now + delay, done)
 
     def _horizon(self) -> float:
         """How far workers may be computed: to the next moment at which orders may be sent."""
@@ -297,6 +353,10 @@ class Engine:
             self._let_finish(worker, device.paused.step_ends)
             device.paused = None
 
+    def _look(self, now: float) -> None:
+        """An evaluation may be due."""
+        self._carry_out(Effects())
+
     def _is_due(self, now: float) -> bool:
         return self.server.version >= self._due.version and now >= self._due.time
 
@@ -305,7 +365,7 @@ class Engine:
         if self._is_due(now):
             self._due = self.schedule.after(self.server.version, now)
             if self.schedule.seconds is not None:
-                self.agenda.at(self._due.time, lambda _: self._carry_out(Effects()))
+                self.agenda.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
         self._faults.evaluated(evaluation.top1)
         measured = Measured(now, version, evaluation.loss)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from testbed.faults.timeline import Timeline
-from testbed.simulation.agenda import Planned
+from testbed.simulation.agenda import Happening, Planned
 
 if TYPE_CHECKING:
     from testbed.simulation.engine import Engine
@@ -59,12 +60,42 @@ class Faults:
 
     def kill(self, worker: int) -> None:
         """See Actuator. It is noticed at once."""
-        self.engine.end(worker)
+        self.forget(worker)
+        self.engine.leave(worker)
 
     def leave(self, worker: int) -> None:
         """See Actuator."""
-        self.engine.end(worker)
+        self.kill(worker)
 
     def join(self, worker: int) -> None:
         """See Actuator."""
-        self.engine.join(worker)
+        self.engine.devices[worker].begin(self.engine.agenda.now)
+        self.engine.server.join(worker)
+        self.engine.call(worker)
+
+    def forget(self, worker: int) -> None:
+        """A worker's process has ended: what it was doing comes to nothing."""
+        self.engine.devices[worker].end()
+        self.engine.workers.discard(worker)
+        self.timeline.population.gone(worker)
+
+    def living(self, worker: int, happening: Happening) -> Happening:
+        """What comes to nothing if the worker's process has ended by then."""
+        return partial(self._if_living, worker, self.engine.devices[worker].life, happening)
+
+    def _if_living(self, worker: int, life: int, happening: Happening, now: float) -> None:
+        if self.engine.devices[worker].life == life:
+            happening(now)
+
+    def awake(self, worker: int, happening: Happening, *, time: float = -inf) -> Happening:
+        """What a device does at ``time``, or as much later as it has stood still by then."""
+        return self.living(worker, partial(self._if_awake, worker, time, happening))
+
+    def _if_awake(self, worker: int, time: float, happening: Happening, now: float) -> None:
+        device, again = self.engine.devices[worker], self.awake(worker, happening, time=time)
+        if device.frozen_at is not None:
+            device.held.append(again)
+        elif now < time + device.stood:
+            self.engine.agenda.at(time + device.stood, again)
+        else:
+            happening(now)

@@ -82,6 +82,7 @@ class RunFolder:
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them
     model = Inside("model")  # the best and the final model, which the evaluator saves
+    checkpoint = Inside("ps/checkpoint.safetensors")  # the newest one, while it may be needed
     ps_events = Inside("ps/events.jsonl")
     ps_socket = Inside("ps/ps.sock")  # where it answers the evaluator and the controller
     control = Inside("control")  # the agent's pid, its socket, and the lock
@@ -197,6 +198,11 @@ class RunFolder:
         if state in ENDED:
             changes |= {"ended": moment(now), "reason": reason, "exit_code": exit_code}
         self._write(replace(self.state(), **changes))
+
+    def reopen(self) -> None:
+        """Write down that a run that was broken off trains again."""
+        again = replace(self.state(), state="training", ended=None, reason="", exit_code=None)
+        self._write(again)
 
     def alive(self) -> bool:
         """Whether a process of the run's control still lives: whether the lock is held."""

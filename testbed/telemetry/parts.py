@@ -58,6 +58,24 @@ class PartWriter:
             self._write(np.concatenate(self._pending))
             self._pending = []
 
+    def cut(self, version: int) -> None:
+        """Take out the updates that were applied at this version or later.
+
+        The last parts are removed before the one that is cut is replaced: what is left is always
+        the beginning.
+        """
+        self.close()
+        for path in reversed(part_paths(self.folder)):
+            rows = _read_part(path)
+            kept = rows[rows["version_applied"] < version]
+            if len(kept) == len(rows):
+                return
+            self._next -= 1
+            path.unlink()
+            if len(kept):
+                self._write(kept)
+                return
+
     def _write(self, rows: Rows) -> None:
         import pyarrow.parquet
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from testbed.events.entry import FROM_PS, only
-from testbed.events.kinds import Evaluated
+from testbed.events.entry import FROM_PS, Entry
+from testbed.events.kinds import Evaluated, Restored
 from testbed.events.rows import EVALUATIONS, UPDATE, Rows
 from testbed.telemetry.events import EventLog, read_events
 from testbed.telemetry.files import LineReader
@@ -71,11 +72,23 @@ def _recover_updates(folder: RunFolder) -> int:
 def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
     drop_torn_line(folder.evaluations)
     rows = max(0, len(LineReader(folder.evaluations).read()) - 1)
-    missing = only(read_events(folder.ps_events), Evaluated)[rows:]
+    missing = _standing(read_events(folder.ps_events))[rows:]
     with closing(CsvTable(folder.evaluations, tuple(EVALUATIONS))) as table:
         for event in missing:
             table.append(evaluation_row(event, time_scale=time_scale))
     return len(missing)
+
+
+def _standing(entries: Sequence[Entry]) -> list[Evaluated]:
+    """The evaluations of models that were not lost with a parameter server."""
+    standing: list[Evaluated] = []
+    for entry in entries:
+        match entry.event:
+            case Evaluated() as event:
+                standing.append(event)
+            case Restored(version):
+                standing = [one for one in standing if one.version <= version]
+    return standing
 
 
 def _recover_events(folder: RunFolder) -> int:

@@ -96,6 +96,12 @@ class SpoolReader:
                 hint="Read the run with the testbed that made it, or a newer one.",
             ) from None
 
+    def rewind(self, *, rows: int) -> None:
+        """Read on behind the first rows: the others were cut off, and are written anew."""
+        if self._layout is not None:
+            start = len(header(self._layout)) if self._layout is not HEADLESS else 0
+            self._offset = start + rows * self._layout.itemsize
+
     def _read_layout(self, file: BinaryIO) -> np.dtype[Any] | None:
         """Of the rows that stand from where the file is then; None if nothing is there yet."""
         begin = file.read(npy.MAGIC_LEN)
@@ -114,6 +120,23 @@ class SpoolReader:
                 "numpy's format.",
                 hint="The file is damaged; move it away to read what the controller wrote.",
             ) from None
+
+
+def cut_spool(path: Path, *, rows: int) -> int:
+    """Keep the first rows of a spool; returns how many more there were.
+
+    Raises:
+        TestbedError: there are not so many.
+    """
+    found = len(SpoolReader(path).read())
+    if found < rows:
+        raise TestbedError(
+            f"{path}: found {found:,} updates, expected at least the {rows:,} of the checkpoint.",
+            hint="The file is damaged.",
+        )
+    with path.open("r+b") as file:
+        file.truncate(len(header()) + rows * UPDATE.itemsize)
+    return found - rows
 
 
 def header(layout: np.dtype[Any] = UPDATE) -> bytes:

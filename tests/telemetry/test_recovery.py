@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.errors import TestbedError
 from testbed.events.entry import Entry
-from testbed.events.kinds import BroughtUp, Evaluated, StateChanged
+from testbed.events.kinds import BroughtUp, Evaluated, Restored, StateChanged
 from testbed.events.rows import UpdateRow
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader
@@ -21,7 +22,8 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import read_rows
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.recovery import Recovered, recover, spooled_rows
-from testbed.telemetry.spool import SpoolWriter
+from testbed.telemetry.spool import SpoolReader, SpoolWriter, cut_spool
+from testbed.telemetry.tables import drop_torn_line
 
 
 def evaluated(version: int) -> Entry:
@@ -143,3 +145,36 @@ def test_a_controller_that_is_really_killed(tmp_path: Path) -> None:
     assert read_events(folder.events)[0].event == BroughtUp(1.0)
     assert recover(folder, time_scale=1.0).updates == 2_000
     assert np.array_equal(read_rows(folder.updates)["version_applied"], np.arange(12_000))
+
+
+def test_what_was_lost_with_a_parameter_server_is_taken_out_and_recorded_once(
+    killed: RunFolder,
+) -> None:
+    """Seven updates, evaluated at 2, 4 and 6; the next server goes on from 3, to 5."""
+    recover(killed, time_scale=2.0)
+    follower = SpoolReader(killed.spool)
+    assert len(follower.read()) == 7
+    assert cut_spool(killed.spool, rows=3) == 4
+    restored = Entry(2.0, 2.0, Restored(3, time_seconds=1.0, lost_updates=4))
+    recorder = Recorder.into(killed, time_scale=2.0, clock=Clock(lambda: 0.0, lambda: 0.0))
+    recorder.from_ps(restored)
+    follower.rewind(rows=3)
+    with closing(SpoolWriter(killed.spool)) as spool:
+        spool.append(row(3))
+        spool.append(row(4))
+    recorder.updates(follower.read())
+    recorder.from_ps(evaluated(5))
+    recorder.close()
+    assert read_rows(killed.updates)["version_applied"].tolist() == [0, 1, 2, 3, 4]
+    assert spooled_rows(killed)["version_applied"].tolist() == [0, 1, 2, 3, 4]
+    rows = killed.evaluations.read_text().splitlines()[1:]
+    assert [line.split(",")[2] for line in rows] == ["2", "5"]
+    drop_torn_line(killed.ps_events)
+    with killed.ps_events.open("a") as file:
+        file.write(restored.line() + evaluated(5).line())
+    assert recover(killed, time_scale=2.0) == Recovered()
+
+
+def test_a_spool_that_is_shorter_than_its_checkpoint_is_refused(killed: RunFolder) -> None:
+    with pytest.raises(TestbedError, match="found 7 updates, expected at least the 8"):
+        cut_spool(killed.spool, rows=8)
