@@ -106,10 +106,11 @@ class Experiment:
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
         )
+        own = (shards or self.shards())[index]
         return Worker(
             half,
-            stream=Stream(scenario.workers.batch_size),
-            source=Shard((shards or self.shards())[index], stream(scenario.seed, name, "order")),
+            stream=Stream(scenario.workers.batch_size, own=len(own)),
+            source=Shard(own, stream(scenario.seed, name, "order")),
             think=self.think(index),
         )
 

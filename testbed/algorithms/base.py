@@ -147,11 +147,13 @@ class Stream:
     """Where a worker's samples come from.
 
     Attributes:
+        own: how many training samples the worker has; None where it is not known.
         rate: samples a second that arrive, measured; None where they are all there.
         buffered: samples that wait to be taken; None likewise.
     """
 
     batch_size: int
+    own: int | None = None
     rate: float | None = None
     buffered: int | None = None
 
@@ -319,6 +321,8 @@ class AlgorithmConfig(BaseModel, ABC):
         OBEYS: fields of Orders that its worker half enforces. Others may not be ordered.
         SENDS_ORDERS: whether its server half sends orders between replies.
         SENDS_MESSAGES: whether its worker half sends updates without a step.
+        THINKS: whether a wait between computing and pushing is part of its experiments; a scenario
+            may not ask for one where it is not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -326,6 +330,7 @@ class AlgorithmConfig(BaseModel, ABC):
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
     SENDS_ORDERS: ClassVar[bool] = False
     SENDS_MESSAGES: ClassVar[bool] = False
+    THINKS: ClassVar[bool] = True
 
     @abstractmethod
     def halves(self) -> Halves:

@@ -91,7 +91,9 @@ class RateMeasured(Event):
 
     link: Annotated[str, "whose, and the direction"]
     configured_bits_per_second: Annotated[float, "as the plan has it"]
-    measured_bits_per_second: Annotated[float, "what came out"]
+    measured_bits_per_second: Annotated[
+        float | None, "what came out; null if the host could not send that fast"
+    ]
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,14 @@ class Crashed(Event):
 
 
 @dataclass(frozen=True)
+class Gap(Event):
+    """A node's own time stood still: it was stopped or frozen, or got no CPU."""
+
+    node: Annotated[str, "its name"]
+    seconds: Annotated[float, "for how long, real; less than a second is not told"]
+
+
+@dataclass(frozen=True)
 class Started(Event):
     """The training has started: all workers have joined."""
 
@@ -248,6 +258,15 @@ class Rejected(_Refusal):
 @dataclass(frozen=True)
 class Incomplete(_Refusal):
     """A call broke off before all of it had come."""
+
+
+@dataclass(frozen=True)
+class Omitted(Event):
+    """Events that were only counted: the node had caused too many of their kind before."""
+
+    node: Annotated[str | None, "whose; null for unknown peers"]
+    kind: Annotated[str, "their name"]
+    count: Annotated[int, "how many"]
 
 
 @dataclass(frozen=True)
@@ -303,6 +322,9 @@ class Done(Event):
     lost_bytes: Annotated[int, "payload of those of them that came again"] = 0
     served: Annotated[int, "requests that took their turn at a server with a `service`"] = 0
     served_late: Annotated[int, "those of them that had to wait for the host too"] = 0
+    largest_gap_seconds: Annotated[
+        float | None, "the longest that a node's own time stood still, real"
+    ] = None
 
 
 CONTROLLER: Mapping[str, type[Event]] = {
@@ -330,10 +352,12 @@ PS: Mapping[str, type[Event]] = {
     "left": Left,
     "silent": Silent,
     "crashed": Crashed,
+    "gap": Gap,
     "started": Started,
     "evaluated": Evaluated,
     "rejected": Rejected,
     "incomplete": Incomplete,
+    "omitted": Omitted,
     "finished": Finished,
     "drained": Drained,
     "saved": Saved,

@@ -32,6 +32,7 @@ from testbed.values.state import PlainState
 LAYOUT = Layout(("weight", "bias"), ((30, 4), (4,)))
 WORKERS = 3
 UPDATES = 60
+STREAM = Stream(batch_size=10, own=10)
 MOST_STEPS = 10_000
 """Of all workers together, until the updates are there; or local steps, until one pushes."""
 
@@ -61,7 +62,7 @@ class Trial:
         workers = [
             Worker(
                 worker_half(config, index),
-                Stream(batch_size=10),
+                STREAM,
                 Shard(np.arange(10), np.random.default_rng(index)),
                 think=lambda: 0.0,
             )
@@ -193,7 +194,7 @@ def next_update(half: WorkerHalf[Any], *, seed: int, bad: float | None = None) -
         lent = gradient(seed + local_step)
         if bad is not None:
             lent[77] = bad
-        update = half.step(lent, 10, float(local_step))
+        update = half.step(lent, half.demand(STREAM, float(local_step)), float(local_step))
         if isinstance(update, Update):
             lent[:] = np.nan
             return update

@@ -21,11 +21,13 @@ class Record:
     Attributes:
         spool: where the rows go.
         tally: pushes that are no rows, and how requests were served; by the names in ``Done``.
+        largest_gap_seconds: the longest that a node's own time stood still, real.
     """
 
     spool: SpoolWriter
     clock: EmulatedClock
     tally: Counter[str] = field(default_factory=Counter)
+    largest_gap_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.updates = UpdateRecord(self.spool.append)
@@ -66,4 +68,10 @@ class Record:
         """All sums; what no round was complete for at the end counts as dropped."""
         updates = self.updates
         sums = self.tally + Counter(dropped=updates.pending, dropped_bytes=updates.pending_bytes)
-        return Done(evaluated, updates.applied, updates.applied_bytes, **sums)
+        return Done(
+            evaluated,
+            updates.applied,
+            updates.applied_bytes,
+            largest_gap_seconds=self.largest_gap_seconds,
+            **sums,
+        )

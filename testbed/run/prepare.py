@@ -87,7 +87,7 @@ def prepare(
     left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
     folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(
-        scenario=scenario, plan=made, folder=folder, data=data, token=token_hex(16), users=users
+        scenario=scenario, plan=made, folder=folder, data=data, secret=token_hex(16), users=users
     )
 
 

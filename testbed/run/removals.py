@@ -24,7 +24,7 @@ class Removals:
     """What has become of workers' processes, and the parameter server does not know yet."""
 
     socket: Path  # where it answers whoever controls the run
-    token: str
+    token: str  # the controller's
     answer_seconds: float = ANSWER_SECONDS  # how long to wait for an answer
     _untold: dict[int, str] = field(default_factory=dict)
     _told: dict[int, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
-from testbed.errors import NodeError, RunNotFound, TestbedError
+from testbed.errors import NodeError, TestbedError
 from testbed.events.kinds import RuntimeChosen
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
@@ -192,7 +192,7 @@ def _concluded(
     try:
         yield verdict.pop
     except BaseException as failure:
-        with suppress(OSError, RunNotFound):  # what went wrong first is what has to be told
+        with suppress(OSError, TestbedError):  # what went wrong first is what has to be told
             audience.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
         raise
     verdict.append(audience.conclude(folder, torn_down=contained))

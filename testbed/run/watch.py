@@ -28,7 +28,8 @@ from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
 from testbed.run.revival import Revival
 from testbed.telemetry.breakage import deletion, find_gone
-from testbed.telemetry.events import EventReader
+from testbed.telemetry.events import follow_ps_events
+from testbed.telemetry.files import read_tail
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
@@ -79,8 +80,8 @@ class Watch:
     _counted: float = -COUNT_INTERVAL_SECONDS
 
     def __post_init__(self) -> None:
-        self._events = EventReader(self.folder.ps_events)
-        self._spool = SpoolReader(self.folder.spool)
+        self._events = follow_ps_events(self.folder.ps_events)
+        self._spool = SpoolReader(self.folder.spool, workers=len(self.plan.workers))
 
     def look(self) -> None:
         """Take in what has happened since the last look.
@@ -93,7 +94,7 @@ class Watch:
         if gone is not None:  # what the nodes write then is nowhere to be seen
             raise deletion(gone)
         ended = self.agent.exits()  # asked first: what they wrote before is in the files by now
-        self._read_spool()
+        self._read_ps()
         self._take_exits(ended)
         self.removals.tell()
         if Started in self.seen and self.clock() - self._counted >= COUNT_INTERVAL_SECONDS:
@@ -105,8 +106,12 @@ class Watch:
 
         Workers that have been told of the end leave one by one, as their turn comes; and a training
         that is broken off goes on until the PS is ended.
+
+        Raises:
+            SpoiledError: what the PS's node has left is no record of its.
         """
-        self._read_spool()
+        while self._read_ps():
+            pass
 
     def count(self) -> None:
         """Read the kernel's counters and the host's load into the traffic record."""
@@ -121,7 +126,8 @@ class Watch:
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
 
-    def _read_spool(self) -> None:
+    def _read_ps(self) -> bool:
+        """Take in what the PS wrote down; returns whether there may be more."""
         for entry in self._events.read():
             self.recorder.from_ps(entry)
             self.seen.add(type(entry.event))
@@ -134,8 +140,9 @@ class Watch:
                     self.saved = version
                 case Restored(version):
                     self._spool.rewind(rows=version)
-        if self.folder.spool.exists():
-            self.recorder.updates(self._spool.read())
+        rows = self._spool.read()
+        self.recorder.updates(rows)
+        return bool(len(rows))
 
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}
@@ -204,7 +211,7 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
 def quote_log(path: Path) -> str:
     """The last lines of a node's log, to stand behind what happened to it."""
     try:
-        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        lines = read_tail(path, lines=LOG_LINES)
     except OSError:
         lines = []
     quoted = "".join(f"\n    {line}" for line in lines)

@@ -5,6 +5,7 @@ Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -16,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from testbed.algorithms import Algorithm
+from testbed.algorithms import Adsp, Algorithm
 from testbed.datasets import Dataset
 from testbed.errors import Unfit
 from testbed.faults import Fault
@@ -375,7 +376,10 @@ class Scenario(Part):
     def _evaluates_often(self) -> Scenario:
         if self.evaluate.every is not None:
             return self
-        every = self.stop.twentieth(getattr(self.algorithm, "local_steps", 1))
+        every = self.stop.twentieth(getattr(self.algorithm, "local_steps", None) or 1)
+        if isinstance(every, Duration) and isinstance(self.algorithm, Adsp):
+            trial = self.algorithm.check_period  # which is to be a whole number of these
+            every = Duration(trial / max(1, ceil(trial / every)))
         evaluate = self.evaluate.model_copy(update={"every": every})
         return self.model_copy(update={"evaluate": evaluate})
 

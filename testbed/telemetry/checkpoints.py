@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from safetensors.numpy import save
 
 from testbed.errors import TestbedError
 from testbed.telemetry.files import replacing
+from testbed.telemetry.untrusted import open_untrusted
 from testbed.values.state import PlainState
 
 FORMAT = 1
@@ -76,19 +75,27 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
     Raises:
         TestbedError: there is none, it is damaged, or it is another scenario's.
     """
-    descriptor = _open(path)
     try:
-        with safe_open(f"/proc/self/fd/{descriptor}", framework="numpy") as file:
+        with (
+            open_untrusted(path, node="ps") as written,
+            safe_open(f"/proc/self/fd/{written.fileno()}", framework="numpy") as file,
+        ):
             content = json.loads((file.metadata() or {})[KEY])
             arrays = tuple(file.get_tensor(str(number)) for number in range(len(file.keys())))
         found, tree = content.pop("format"), content.pop("tree")
         about = About(**content)
+    except FileNotFoundError:
+        raise TestbedError(
+            f"There is no checkpoint {path}.",
+            hint="A scenario with `checkpoint: {every: 500}` makes them; without one, `testbed up` "
+            "runs it from its beginning.",
+        ) from None
+    except PermissionError as error:
+        raise damaged(path, str(error.strerror)) from None
     except SafetensorError as error:
         raise damaged(path, f"no safetensors, or cut short ({error})") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
-    finally:
-        os.close(descriptor)
     if (found, about.kind) != (FORMAT, kind):
         raise damaged(path, f"format {found} of a {about.kind}, expected {FORMAT} of a {kind}")
     if about.scenario != scenario:
@@ -107,21 +114,3 @@ def damaged(path: Path, what: str) -> TestbedError:
         f"{path}: not a checkpoint: {what}.",
         hint="The file is damaged; `testbed up` runs the scenario from its beginning.",
     )
-
-
-def _open(path: Path) -> int:
-    """The file, which a node may have written: no link is followed, no pipe waited for."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise TestbedError(
-            f"There is no checkpoint {path}.",
-            hint="A scenario with `checkpoint: {every: 500}` makes them; without one, `testbed up` "
-            "runs it from its beginning.",
-        ) from None
-    except OSError as error:
-        raise damaged(path, str(error.strerror)) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise damaged(path, "it is no ordinary file")
-    return descriptor

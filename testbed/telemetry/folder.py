@@ -155,6 +155,22 @@ class RunFolder:
         """The folders within it, which are there from its beginning on."""
         return (self.updates, self.logs, self.ps, self.model, self.control)
 
+    def is_yours(self) -> bool:
+        """Whether this user may do something with the run: its owner may, and root."""
+        try:
+            return os.geteuid() in (0, self.path.stat().st_uid)
+        except FileNotFoundError:  # whose it was does not matter any more
+            return True
+
+    def check_owner(self) -> None:
+        """Refuse to do something with another user's run.
+
+        Raises:
+            HostError: it is one.
+        """
+        if not self.is_yours():
+            raise self._not_yours()
+
     def log(self, node: str) -> Path:
         """What one node printed."""
         return self.logs / f"{node}.log"
@@ -165,8 +181,12 @@ class RunFolder:
         Raises:
             RunNotFound: there is no ``run.json``.
             TestbedError: it cannot be read, or a newer testbed wrote it.
+            HostError: it is another user's, and not for others to read.
         """
-        content = read_json(self.run_file)
+        try:
+            content = read_json(self.run_file)
+        except PermissionError:
+            raise self._not_yours() from None
         if content is None:
             raise RunNotFound(
                 f"{self.path} is not a run folder: it has no run.json.",
@@ -233,6 +253,12 @@ class RunFolder:
                 yield True
         finally:
             os.close(handle)
+
+    def _not_yours(self) -> HostError:
+        return HostError(
+            f"{self.path} is not yours: the run is that of the user {self.path.stat().st_uid}.",
+            hint="Ask that user, or do it as root.",
+        )
 
     def _write(self, state: RunState) -> None:
         write_atomically(self.run_file, json.dumps(asdict(state), indent=2) + "\n")

@@ -144,6 +144,7 @@ class Recorder:
             wall_seconds=elapsed,
             host_busy_ratio=None if host is None else host.busy_ratio,
             host_available_bytes=None if host is None else host.available_bytes,
+            host_pressure_ratio=None if host is None else host.pressure_ratio,
             **counters,
         )
         for sink in self._sinks:

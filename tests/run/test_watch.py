@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ import pytest
 from testbed.agent.launch import Exit
 from testbed.errors import HostError, NodeError
 from testbed.events.kinds import Joined, Listening
+from testbed.events.rows import UpdateRow
 from testbed.run.revival import Revival
 from testbed.run.watch import describe_exit, quote_log
+from testbed.telemetry.spool import SpoolWriter
+from testbed.telemetry.untrusted import SpoiledError
 
 
 def start(small: Any) -> Any:
@@ -23,6 +28,30 @@ def start(small: Any) -> Any:
     small.says("started")
     watch.look()
     return watch
+
+
+def test_a_record_that_is_none_ends_the_run_and_is_not_waited_for(small: Any) -> None:
+    watch = start(small)
+    small.setup.folder.ps_events.unlink()
+    os.mkfifo(small.setup.folder.ps_events)
+    with pytest.raises(SpoiledError, match=r"ps/events\.jsonl: found a named pipe, .* by ps\. "):
+        watch.look()
+
+
+def test_updates_of_workers_that_there_are_not(small: Any) -> None:
+    values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1, "worker": 3}
+    with closing(SpoolWriter(small.setup.folder.spool)) as spool:
+        spool.append(UpdateRow(**values))  # there are w0, w1 and w2
+    with pytest.raises(SpoiledError, match=r"an update that cannot be \(worker 3\), written by ps"):
+        small.watch().look()
+
+
+def test_the_parameter_server_cannot_speak_for_the_controller(small: Any) -> None:
+    watch = start(small)
+    small.says("state", state="finished", reason="all is well", exit_code=None)
+    with pytest.raises(SpoiledError, match="expected an event of the parameter server's"):
+        watch.look()
+    assert small.setup.folder.state().state == "created"
 
 
 def test_the_training_is_announced_before_its_first_status(small: Any) -> None:

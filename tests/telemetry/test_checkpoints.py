@@ -53,11 +53,11 @@ def test_another_scenario_s_is_refused(file: Path) -> None:
 def test_what_a_node_may_have_put_there_is_not_followed(file: Path) -> None:
     other = file.with_name("link")
     other.symlink_to(file)
-    with pytest.raises(TestbedError, match="not a checkpoint"):
+    with pytest.raises(TestbedError, match="found a symbolic link"):
         read_checkpoint(other, kind="ps", scenario="abc")
     pipe = file.with_name("pipe")
     os.mkfifo(pipe)
-    with pytest.raises(TestbedError, match="no ordinary file"):
+    with pytest.raises(TestbedError, match="found a named pipe, expected an ordinary file"):
         read_checkpoint(pipe, kind="ps", scenario="abc")
 
 

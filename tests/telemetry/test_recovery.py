@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -15,14 +16,14 @@ import pytest
 from testbed.errors import TestbedError
 from testbed.events.entry import Entry
 from testbed.events.kinds import BroughtUp, Evaluated, Restored, StateChanged
-from testbed.events.rows import UpdateRow
+from testbed.events.rows import UPDATE, UpdateRow
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.parts import read_rows
+from testbed.telemetry.parts import DamagedPartError, part_paths, read_rows
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.recovery import Recovered, recover, spooled_rows
-from testbed.telemetry.spool import SpoolReader, SpoolWriter, cut_spool
+from testbed.telemetry.recovery import Recovered, read_updates, recover, spooled_rows
+from testbed.telemetry.spool import SpoolReader, SpoolWriter, cut_spool, header
 from testbed.telemetry.tables import drop_torn_line
 
 
@@ -41,7 +42,7 @@ def evaluated(version: int) -> Entry:
 
 
 def row(version: int) -> UpdateRow:
-    values = dict.fromkeys(UpdateRow._fields, 0) | {"version_applied": version}
+    values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1, "version_applied": version}
     return UpdateRow(**values)
 
 
@@ -59,7 +60,7 @@ def killed(tmp_path: Path) -> RunFolder:
     folder.ps_events.write_text("".join(lines) + '{"event"')
     recorder = Recorder.into(folder, time_scale=2.0, clock=Clock(lambda: 0.0, lambda: 0.0))
     recorder.event(StateChanged("training"))
-    recorder.updates(spooled_rows(folder)[:4])
+    recorder.updates(next(spooled_rows(folder, over=False))[:4])
     recorder.from_ps(evaluated(2))
     recorder.close()
     (folder.updates / ".part-0001.parquet.tmp").write_bytes(b"PAR1")
@@ -112,6 +113,52 @@ def test_a_deleted_part_comes_back(killed: RunFolder) -> None:
     assert len(read_rows(killed.updates)) == 7
 
 
+@pytest.fixture
+def whole(killed: RunFolder) -> RunFolder:
+    """Completed: four updates in the first part, three in the second."""
+    recover(killed, time_scale=2.0)
+    return killed
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("damage", ["cut", "garbled", "gone"])
+def test_a_damaged_part_is_restored(whole: RunFolder, number: int, damage: str) -> None:
+    part = whole.updates / f"part-{number:04d}.parquet"
+    content = part.read_bytes()
+    if damage == "gone":
+        part.unlink()
+    else:
+        part.write_bytes(
+            content[:-9] if damage == "cut" else content[:4] + b"?" * 60 + content[64:]
+        )
+    missing = 7 if number == 0 else 3  # what is not in the parts before it
+    assert list(read_updates(whole)["version_applied"]) == list(range(7))
+    assert recover(whole, time_scale=2.0).updates == missing
+    assert list(read_rows(whole.updates)["version_applied"]) == list(range(7))
+    assert not recover(whole, time_scale=2.0)
+
+
+def test_a_deleted_folder_of_updates_is_restored(whole: RunFolder) -> None:
+    shutil.rmtree(whole.updates)
+    assert len(read_updates(whole)) == 7
+    assert recover(whole, time_scale=2.0).updates == 7
+    assert list(read_rows(whole.updates)["version_applied"]) == list(range(7))
+
+
+def test_what_the_spool_does_not_hold_is_kept(whole: RunFolder) -> None:
+    """Three are behind the damage, and at least one was in it; the spool has but three."""
+    (whole.updates / "part-0000.parquet").write_bytes(b"damaged")
+    whole.spool.write_bytes(header() + read_rows_of(range(3)))
+    for attempt in (lambda: recover(whole, time_scale=2.0), lambda: read_updates(whole)):
+        with pytest.raises(DamagedPartError, match=r"part-0000\.parquet: the part cannot be read"):
+            attempt()
+    assert len(part_paths(whole.updates)) == 2
+
+
+def read_rows_of(versions: range) -> bytes:
+    return np.array([row(version) for version in versions], UPDATE).tobytes()
+
+
 CONTROLLER = """
 import sys, time
 from pathlib import Path
@@ -124,7 +171,7 @@ from testbed.telemetry.spool import SpoolReader, SpoolWriter
 folder = RunFolder.create(Path(sys.argv[1]), "r", scenario="s", text="", classes=["a"], now=0.0)
 recorder = Recorder.into(folder, time_scale=1.0)
 spool, reader = SpoolWriter(folder.spool, rows=1), SpoolReader(folder.spool)
-values = dict.fromkeys(UpdateRow._fields, 0)
+values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1}
 for version in range(12_000):
     spool.append(UpdateRow(**values | {"version_applied": version}))
 recorder.updates(reader.read())
@@ -166,7 +213,8 @@ def test_what_was_lost_with_a_parameter_server_is_taken_out_and_recorded_once(
     recorder.from_ps(evaluated(5))
     recorder.close()
     assert read_rows(killed.updates)["version_applied"].tolist() == [0, 1, 2, 3, 4]
-    assert spooled_rows(killed)["version_applied"].tolist() == [0, 1, 2, 3, 4]
+    (spooled,) = spooled_rows(killed, over=True)
+    assert spooled["version_applied"].tolist() == [0, 1, 2, 3, 4]
     rows = killed.evaluations.read_text().splitlines()[1:]
     assert [line.split(",")[2] for line in rows] == ["2", "5"]
     drop_torn_line(killed.ps_events)
