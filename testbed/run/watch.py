@@ -48,6 +48,20 @@ COUNT_INTERVAL_SECONDS = 1.0
 
 
 @dataclass
+class ByPlan:
+    """Workers that faults have ended, or that stand still and will go on or have crashed."""
+
+    ending: set[str] = field(default_factory=set)  # asked to end, or killed
+    standing: set[str] = field(default_factory=set)
+
+    def ends(self, node: str) -> bool:
+        """Whether a node that has ended was to; asked once for each end."""
+        ended = node in self.ending
+        self.ending.discard(node)
+        return ended
+
+
+@dataclass
 class Watch:
     """Looks at a run now and then, and writes down what is new."""
 
@@ -61,6 +75,7 @@ class Watch:
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
+    by_plan: ByPlan = field(default_factory=ByPlan)
     ending: str = ""  # why the training has ended, in the PS's words
     saved: int | None = None  # the version of the PS's newest checkpoint
     _revived: bool = False  # whether a PS was started again and has not said from where it goes on
@@ -107,6 +122,7 @@ class Watch:
         for change in self.agent.link_changes():
             self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
         frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
+        frozen -= self.by_plan.standing
         self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
@@ -154,7 +170,9 @@ class Watch:
             means = meaning(node, ended.status, seen=self.seen)
             if means == "fatal" and self._revive(node, ended):
                 continue
-            planned = means == "expected" or (means == "noticed" and node.part == "aside")
+            ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
+            aside = means == "noticed" and node.part == "aside"
+            planned = means == "expected" or aside or ended_by_plan
             what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
             self.recorder.event(
@@ -166,6 +184,8 @@ class Watch:
                     f"{what}{quote_log(self.folder.log(node.name))}",
                     hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
                 )
+            if ended_by_plan:
+                self.removals.add(node.index, what)
             if planned:
                 continue
             self.lost[node.name] = what

@@ -107,7 +107,7 @@ def test_only_a_scenario_that_extends_another_may_leave_out_what_is_required(
         ("stop", {"time": "30"}),
         ("workers", {"count": 0}),
         ("workers", {"count": 1, "think": {"law": "poisson", "mean": "5ms"}}),
-        ("faults", []),
+        ("faults", [{"explode": {"at": {"time": "3s"}}}]),
         ("time_scale", "auto"),
     ],
 )
