@@ -84,10 +84,8 @@ class Training:
 
     def state(self) -> PlainState:
         """All that a training after this one needs to go on, but the streams of calls."""
-        kept = {
-            name: {one: getattr(part, one) for one in names}
-            for name, (part, names) in self._parts.items()
-        }
+        parts = self._parts.items()
+        kept = {name: {one: vars(part)[one] for one in names} for name, (part, names) in parts}
         return pack({"server": self.server.state(), **kept})
 
     def restore(self, packed: PlainState) -> None:
@@ -103,15 +101,13 @@ class Training:
     @property
     def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
         """What is kept of a training beside its server, by name."""
+        updates = self.record.updates
         return {
             "training": (self, ("_present", "_removed")),
             "queue": (self.queue, ("_free_at",)),
             "clock": (self.clock, ("_start",)),
             "record": (self.record, ("tally",)),
-            "updates": (
-                self.record.updates,
-                ("applied", "applied_bytes", "_traffic", "_pending"),
-            ),
+            "updates": (updates, ("applied", "applied_bytes", "_traffic", "_pending")),
         }
 
     @property

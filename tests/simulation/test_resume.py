@@ -72,3 +72,23 @@ def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
+
+
+FAULTS = (
+    {"crash": {"after_push": 0.1, "workers": ["w1"]}},
+    {"freeze": {"workers": ["w0"], "at": {"time": "3s"}, "for": "4s"}},
+    {"kill": {"workers": ["w2"], "at": {"version": 6}}},
+    {"join": {"workers": ["w2"], "at": {"time": "15s"}}},
+)
+
+
+def test_faults_come_once_whether_before_a_checkpoint_or_after(world: World) -> None:
+    states: list[PlainState] = []
+    config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
+    faults = {"faults": FAULTS}
+    whole, book = world(config, stop, **faults, save=lambda one: states.append(one.state()))
+    for version in (2, 7, 12, 20):
+        engine, rest = world(config, stop, **faults, state=states[version - 1])
+        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
+        there = [row.tobytes() for row in book.rows[version:]]
+        assert [row.tobytes() for row in rest.rows] == there
