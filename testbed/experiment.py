@@ -23,7 +23,7 @@ from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.load import load
-from testbed.scenario.schema import DeviceClass, Scenario
+from testbed.scenario.schema import DeviceClass, RandomDuration, Scenario
 from testbed.seeds import stream
 from testbed.values.units import Duration
 
@@ -97,20 +97,31 @@ class Experiment:
             stream=Stream(scenario.workers.batch_size),
             source=Shard((shards or self.shards())[index], stream(scenario.seed, name, "order")),
             think=self.think(index),
+            encoding=scenario.encoding,
         )
 
     def think(self, index: int) -> Callable[[], float]:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
-        think = self.scenario.workers.think
+        think = self.scenario.workers.think_of(self._class_name(index))
         draws = stream(self.scenario.seed, f"w{index}", "think")
-        return lambda: 0.0 if think is None else think.law.draw(draws) * think.mean
+        return lambda: 0.0 if think is None else think.draw(draws)
+
+    def step(self, index: int) -> Callable[[], float] | None:
+        """Draws the emulated seconds of worker ``index``'s steps; None for as fast as it goes."""
+        speed = self.device_class(index).speed
+        if isinstance(speed, RandomDuration):
+            draws = stream(self.scenario.seed, f"w{index}", "speed")
+            return lambda: speed.draw(draws)
+        return None if speed is None else lambda: float(speed)
 
     def device_class(self, index: int) -> DeviceClass:
         """The class of worker ``index``."""
-        workers = self.scenario.workers
-        for name, count in workers.class_counts().items():
+        return self.scenario.workers.classes[self._class_name(index)]
+
+    def _class_name(self, index: int) -> str:
+        for name, count in self.scenario.workers.class_counts().items():
             if index < count:
-                return workers.classes[name]
+                return name
             index -= count
         raise IndexError(index)
 

@@ -16,7 +16,7 @@ A reply of None ends the loop. Any other outcome than the action's own is the dr
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.payloads import Vector
+from testbed.payloads.encodings import Encoding, as_sent
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,15 @@ class Think:
 
 @dataclass(frozen=True, eq=False)
 class Push:
-    """Send an update and wait for the reply. Pushes are numbered from 1 on."""
+    """Send an update and wait for the reply. Pushes are numbered from 1 on.
+
+    Attributes:
+        saturated: how many values the encoding has brought back into its range.
+    """
 
     sequence: int
     update: Update
+    saturated: int = 0
 
 
 Action = Pull | Take | Step | Think | Push
@@ -134,12 +140,14 @@ class Worker:
         stream: what the half is told of its samples.
         source: where they come from; None if the driver is to be asked.
         think: draws the emulated seconds between computing and pushing.
+        encoding: of its pushes; one that rounds has done so before anybody sees them.
     """
 
     half: WorkerHalf[Any]
     stream: Stream
     source: Shard | None
     think: Callable[[], float]
+    encoding: Encoding = "raw"
     _now: float = 0.0
     _sequence: int = 0
     _obeyed: int = 0
@@ -187,7 +195,10 @@ class Worker:
             what = "it sends an update without a step, which its config does not announce"
             raise breach(self.half, method, what)
         self._sequence += 1
-        return (yield from self._exchange(Push(self._sequence, update)))
+        payload, saturated = as_sent(update.payload, self.encoding)
+        if payload is not update.payload:
+            update = replace(update, payload=payload)
+        return (yield from self._exchange(Push(self._sequence, update, saturated)))
 
     def _exchange(self, action: Pull | Push) -> Generator[Action, Outcome, bool]:
         """Let the half have the reply; it may have something to answer, without a step."""

@@ -70,6 +70,17 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
     }
 
 
+def encoding(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any]:
+    """How pushes are encoded, and the mean payload of an update so and as a pickle of 9 bytes."""
+    pickled = updates["pickle9_bytes"]  # 0 in folders that do not have it
+    return {
+        "name": scenario.encoding,
+        "update_bytes_mean": number(updates["payload_up_bytes"].mean()),
+        "pickle9_update_bytes_mean": number(pickled.mean()) if pickled.any() else None,
+        "saturated": int(updates["saturated"].sum()),
+    }
+
+
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
     """Share of late steps among those of classes that have a speed; None if none has one."""
     paced = [name for name, kind in scenario.workers.classes.items() if kind.speed is not None]

@@ -18,6 +18,7 @@ from testbed.events.kinds import (
     TornDown,
 )
 from testbed.reports import measures
+from testbed.reports.cycle import Cycle, cycle
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
@@ -25,6 +26,7 @@ from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
+    from testbed.scenario.schema import RandomDuration
 
 
 def write_summary(run: Run) -> Mapping[str, Any]:
@@ -38,7 +40,8 @@ def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
     seconds = measures.training_seconds(run.updates, events)
-    measured = _measurements(run, events, seconds=seconds)
+    cycled = cycle(run.updates, run.scenario)
+    measured = _measurements(run, events, seconds=seconds, cycled=cycled)
     verdict = judge(measured)
     return {
         "format": FORMAT,
@@ -51,11 +54,13 @@ def summarise(run: Run) -> dict[str, Any]:
         "bring_up_seconds": _last_seconds(only(events, BroughtUp)),
         "tear_down_seconds": _last_seconds(only(events, TornDown)),
         "updates": _updates(run, seconds=seconds),
+        "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
         "loss": {"final": measures.final(run.evaluations, "loss")},
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
+        "cycle": asdict(cycled),
         "staleness": measures.staleness(run.updates),
         "lateness": {
             "late_steps_ratio": measured.late_steps_ratio,
@@ -69,7 +74,7 @@ def summarise(run: Run) -> dict[str, Any]:
 def _conditions(run: Run) -> dict[str, Any]:
     """What the run was a run of."""
     scenario = run.scenario
-    think = scenario.workers.think
+    own = {name: one.think for name, one in scenario.workers.classes.items() if one.think}
     return {
         "scenario": scenario.name,
         "runtime": scenario.runtime.name,
@@ -77,9 +82,16 @@ def _conditions(run: Run) -> dict[str, Any]:
         "model": scenario.model.name,
         "dataset": scenario.dataset.name,
         "workers": scenario.workers.count,
-        "think": think and {"law": str(think.law), "mean_seconds": float(think.mean)},
+        "think": _law(scenario.workers.think),
+        "think_by_class": {name: _law(think) for name, think in own.items()},
         "time_scale": scenario.time_scale,
     }
+
+
+def _law(think: RandomDuration | None) -> dict[str, Any] | None:
+    if think is None:
+        return None
+    return {"law": str(think.law), "mean_seconds": float(think.mean)}
 
 
 def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
@@ -117,7 +129,9 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -> Measurements:
+def _measurements(
+    run: Run, events: Sequence[Entry], *, seconds: float | None, cycled: Cycle
+) -> Measurements:
     """What the verdict looks at."""
     reading = measures.last_reading(run.traffic)
     links = only(events, LinksRead)
@@ -134,6 +148,8 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
         busy_share_ratio=measures.busyness(run.traffic, seconds)["share_above_limit"],
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
+        overslept_ratio=cycled.overslept_ratio,
+        unexplained_ratio=cycled.unexplained_ratio,
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),

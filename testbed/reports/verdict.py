@@ -10,6 +10,8 @@ from testbed.events.kinds import RateMeasured, RoundTripMeasured
 BUSY_LIMIT_RATIO = 0.9
 BUSY_SHARE_LIMIT_RATIO = 0.1
 LATE_LIMIT_RATIO = 0.05
+OVERSLEPT_LIMIT_RATIO = 0.05
+UNEXPLAINED_LIMIT_RATIO = 0.2
 RATE_LIMIT_RATIO = 0.05
 ROUND_TRIP_LIMIT_RATIO = 0.05
 ROUND_TRIP_LIMIT_SECONDS = 0.001
@@ -43,6 +45,8 @@ class Measurements:
     busy_share_ratio: float | None = None  # of the training, with the host over 90 % busy
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
     late_requests_ratio: float | None = None  # of the requests that the PS served late
+    overslept_ratio: float | None = None  # by which think times were longer than drawn
+    unexplained_ratio: float | None = None  # of the mean cycle: no step, think, transfer or barrier
     differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
@@ -64,7 +68,7 @@ class Verdict:
 
 def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
-    rules = (_end, _nodes, _links, _busy, _lateness, _traffic)
+    rules = (_end, _nodes, _links, _busy, _lateness, _cycle, _traffic)
     reasons = tuple(sentence for rule in rules for sentence in rule(measured))
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)))
 
@@ -142,6 +146,23 @@ def _lateness(measured: Measurements) -> Iterator[str]:
         yield (
             f"The parameter server was late for {ratio:.2%} of the requests, by its service "
             f"({LATE_LIMIT_RATIO:.0%} is allowed)."
+        )
+
+
+def _cycle(measured: Measurements) -> Iterator[str]:
+    """Where the host makes the waits, the law of the staleness is not the scenario's."""
+    ratio = measured.overslept_ratio
+    if measured.paced and ratio is not None and ratio > OVERSLEPT_LIMIT_RATIO:
+        yield (
+            f"Think times were {ratio:.2%} longer than drawn ({OVERSLEPT_LIMIT_RATIO:.0%} is "
+            "allowed)."
+        )
+    ratio = measured.unexplained_ratio
+    if measured.paced and ratio is not None and ratio > UNEXPLAINED_LIMIT_RATIO:
+        yield (
+            f"{ratio:.2%} of the time between two pushes of a worker was neither its step, nor "
+            f"think, nor what its links take ({UNEXPLAINED_LIMIT_RATIO:.0%} is allowed): the host "
+            "makes the law of the waits."
         )
 
 

@@ -54,6 +54,7 @@ def _main(arguments: Arguments) -> None:
         clock=clock,
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed),
         record=Record(SpoolWriter(folder / "updates.bin"), clock),
+        encoding=experiment.scenario.encoding,
     )
     server = ParameterServer(
         training,

@@ -19,6 +19,7 @@ from testbed.events.kinds import Finished, Joined, Left, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
+from testbed.payloads.encodings import Encoding
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
@@ -46,6 +47,7 @@ class Training:
         queue: of the requests in front of the server.
         workers: how many must join before the training starts.
         fingerprint: of the model's layout.
+        encoding: of the pushes.
         clock: started when all have joined.
         started: set when all workers have joined.
         ended: set when training has ended.
@@ -60,6 +62,7 @@ class Training:
     log: EventLog
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
+    encoding: Encoding = "raw"
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()

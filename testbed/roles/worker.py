@@ -40,10 +40,11 @@ def _main(arguments: Arguments) -> None:
             data=experiment.data,
             fingerprint=layout.fingerprint,
             size=layout.size,
-            speed=experiment.device_class(arguments.index).speed,
+            step=experiment.step(arguments.index),
             connection=connection,
             clock=clock,
             paced_first=follows,
+            encoding=experiment.scenario.encoding,
         )
         device.join()
         if follows:

@@ -18,7 +18,8 @@ class PushMessage:
         sequence: 1 for a worker's first; a repeat keeps its number.
         fingerprint: of the layout of the worker's model.
         attempt: 0, then one more whenever the call is repeated.
-        payload_bytes: of the payload's arrays.
+        payload_bytes: of the payload's arrays, as they were encoded.
+        saturated: values that the encoding has brought back into its range.
     """
 
     worker: int
@@ -28,6 +29,7 @@ class PushMessage:
     timing: Timing
     attempt: int = 0
     payload_bytes: int = 0
+    saturated: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ class DeviceModel:
     """A worker's device, and its cycle from its last push to its next; in emulated seconds.
 
     Attributes:
-        step_seconds: what a training step takes.
+        step_seconds: what its next training step takes.
         draw_think: draws what passes between computing and pushing.
         rng: draws what happens on its links.
         began: when it called the PS.

@@ -157,7 +157,7 @@ def build(
     simulated, shards = {}, experiment.shards()
     for index in range(number, experiment.scenario.workers.count, processes):
         worker = experiment.worker(index, shards=shards)
-        simulated[index] = SimulatedWorker(index, worker, _step_seconds(experiment, index))
+        simulated[index] = SimulatedWorker(index, worker, _draw_step(experiment, index))
     return simulated, learner
 
 
@@ -167,7 +167,7 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     own = experiment.device_class(index).link
     up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return DeviceModel(
-        step_seconds=_step_seconds(experiment, index),
+        step_seconds=_draw_step(experiment, index)(),
         up=up,
         down=down,
         draw_think=experiment.think(index),
@@ -175,7 +175,7 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     )
 
 
-def _step_seconds(experiment: Experiment, index: int) -> float:
-    speed = experiment.device_class(index).speed
-    assert speed is not None, "the scenario's checks refuse a simulation without it"
-    return float(speed)
+def _draw_step(experiment: Experiment, index: int) -> Callable[[], float]:
+    step = experiment.step(index)
+    assert step is not None, "the scenario's checks refuse a simulation without it"
+    return step

@@ -7,7 +7,7 @@ in any process. A step that would end at the horizon or after it is not begun.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from testbed.frame.worker import (
     Worker,
 )
 from testbed.models import Bound, Evaluation
-from testbed.payloads import Vector
+from testbed.payloads import Vector, encodings
 
 Coming = tuple[float, StandingOrders]
 """Orders, and the emulated time at which they reach the worker."""
@@ -44,6 +44,9 @@ class Cycle(NamedTuple):
     Attributes:
         compute_seconds: emulated seconds of its steps since its last push with one.
         think_seconds: emulated seconds between computing and pushing.
+        payload_bytes: of the update, in the scenario's encoding.
+        saturated: values that the encoding has brought back into its range.
+        next_step: emulated seconds of the step that comes next.
     """
 
     worker: int
@@ -52,6 +55,9 @@ class Cycle(NamedTuple):
     compute_seconds: float
     think_seconds: float
     update: Update
+    payload_bytes: int
+    saturated: int
+    next_step: float
 
 
 class Paused(NamedTuple):
@@ -86,11 +92,15 @@ class Learner:
 
 @dataclass
 class SimulatedWorker:
-    """A worker and its virtual time; whoever keeps the clock draws its next think time."""
+    """A worker and its virtual time; whoever keeps the clock draws its next think time.
+
+    Attributes:
+        draw_step: draws the emulated seconds of a training step, one step ahead.
+    """
 
     index: int
     worker: Worker
-    step_seconds: float
+    draw_step: Callable[[], float]
     next_think: float = 0.0
     _loop: Loop | None = None
     _paused: Step | None = None
@@ -99,6 +109,7 @@ class SimulatedWorker:
 
     def __post_init__(self) -> None:
         self.worker.think = lambda: self.next_think
+        self._step = self.draw_step()
 
     def advance(
         self,
@@ -141,12 +152,12 @@ class SimulatedWorker:
         while not isinstance(action, Push):
             match action:
                 case Step():
-                    ends = self._now + self.step_seconds
+                    ends = self._now + self._step
                     if ends >= horizon:
                         self._paused = action
                         return Paused(self.index, ends)
-                    self._compute += self.step_seconds
-                    self._now = ends
+                    self._compute += self._step
+                    self._now, self._step = ends, self.draw_step()
                     gradient = learner.gradient(self.worker.half.parameters, action)
                     action = self._loop.send(Computed(ends, gradient))
                 case Think(seconds):
@@ -155,7 +166,12 @@ class SimulatedWorker:
                     action = self._loop.send(Passed(self._now))
                 case Pull() | Take():
                     raise AssertionError("pulls once, at the beginning; samples are in its shard")
-        compute = self._compute
-        if action.update.steps:
+        compute, update = self._compute, action.update
+        if update.steps:
             self._compute = 0.0
-        return Cycle(self.index, action.sequence, self._now, compute, think, action.update)
+        return Cycle(
+            *(self.index, action.sequence, self._now, compute, think, update),
+            payload_bytes=encodings.size(update.payload, self.worker.encoding),
+            saturated=action.saturated,
+            next_step=self._step,
+        )

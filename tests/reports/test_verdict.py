@@ -165,3 +165,20 @@ def test_a_run_without_an_update_has_shown_nothing() -> None:
     verdict = judge(Measurements("finished", reason=reason, updates=0))
     assert verdict.reasons == (f"No update was applied: {reason}.",)
     assert judge(Measurements("finished", reason=reason, updates=1)).valid
+
+
+def test_think_times_that_were_longer_than_drawn() -> None:
+    assert reasons(overslept_ratio=0.05) == ()
+    assert reasons(overslept_ratio=0.051) == (
+        "Think times were 5.10% longer than drawn (5% is allowed).",
+    )
+    assert reasons(overslept_ratio=0.051, paced=False) == ()
+
+
+def test_a_cycle_that_the_host_makes() -> None:
+    assert reasons(unexplained_ratio=0.2) == ()
+    assert reasons(unexplained_ratio=0.201) == (
+        "20.10% of the time between two pushes of a worker was neither its step, nor think, nor "
+        "what its links take (20% is allowed): the host makes the law of the waits.",
+    )
+    assert reasons(unexplained_ratio=0.9, paced=False) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,7 @@ def play(
             shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
             half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
             worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
-            made[index] = SimulatedWorker(index, worker, step_seconds[index])
+            made[index] = SimulatedWorker(index, worker, repeat(step_seconds[index]).__next__)
         return made, MadeUp()
 
     with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
