@@ -125,13 +125,13 @@ def _words(planes: Iterator[memoryview], count: int, width: int) -> Words:
 def _differences(indices: Array) -> Words:
     """From each index to the next, modulo 2^32; the first is its own."""
     words: Words = np.ascontiguousarray(indices, "<i4").view("<u4")
-    return cast(Words, np.diff(words, prepend=np.uint32(0)))
+    return np.diff(words, prepend=np.uint32(0))
 
 
 def _turned(values: Array, width: int) -> Words:
     """The bits of each value, the sign behind the others."""
     bits: Words = np.ascontiguousarray(values, f"<f{width}").view(f"<u{width}")
-    return (bits << 1) | (bits >> (8 * width - 1))
+    return cast(Words, (bits << 1) | (bits >> (8 * width - 1)))
 
 
 def _parts(data: memoryview) -> Iterator[memoryview]:
