@@ -25,6 +25,7 @@ from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.load import load
 from testbed.scenario.schema import DeviceClass, RandomDuration, Scenario
 from testbed.seeds import stream
+from testbed.values.laws import Law
 from testbed.values.units import Duration
 
 
@@ -75,10 +76,13 @@ class Experiment:
     def schedule(self) -> Schedule:
         """When the model is evaluated during training."""
         every = self.scenario.evaluate.every
-        if isinstance(every, Duration):
-            return Schedule(updates=None, seconds=float(every))
         assert every is not None, "the scenario has filled it in"
-        return Schedule(updates=every, seconds=None)
+        return _schedule(every)
+
+    def checkpoints(self) -> Schedule | None:
+        """When all that the training is at is saved; None for never."""
+        checkpoint = self.scenario.checkpoint
+        return None if checkpoint is None else _schedule(checkpoint.every)
 
     def service_queue(self) -> ServiceQueue:
         """The queue at the parameter server, empty."""
@@ -92,10 +96,11 @@ class Experiment:
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
         )
+        own = (shards or self.shards())[index]
         return Worker(
             half,
-            stream=Stream(scenario.workers.batch_size),
-            source=Shard((shards or self.shards())[index], stream(scenario.seed, name, "order")),
+            stream=Stream(scenario.workers.batch_size, own=len(own)),
+            source=Shard(own, stream(scenario.seed, name, "order")),
             think=self.think(index),
             encoding=scenario.encoding,
         )
@@ -104,15 +109,19 @@ class Experiment:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
         think = self.scenario.workers.think_of(self._class_name(index))
         draws = stream(self.scenario.seed, f"w{index}", "think")
-        return lambda: 0.0 if think is None else think.draw(draws)
+        if think is None:
+            return Durations(None, 0.0, draws)
+        return Durations(think.law, think.mean, draws)
 
     def step(self, index: int) -> Callable[[], float] | None:
         """Draws the emulated seconds of worker ``index``'s steps; None for as fast as it goes."""
         speed = self.device_class(index).speed
+        if speed is None:
+            return None
+        draws = stream(self.scenario.seed, f"w{index}", "speed")
         if isinstance(speed, RandomDuration):
-            draws = stream(self.scenario.seed, f"w{index}", "speed")
-            return lambda: speed.draw(draws)
-        return None if speed is None else lambda: float(speed)
+            return Durations(speed.law, speed.mean, draws)
+        return Durations(Law("constant"), speed, draws)
 
     def device_class(self, index: int) -> DeviceClass:
         """The class of worker ``index``."""
@@ -135,6 +144,24 @@ class Experiment:
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
         return np.sort(draws.choice(images, count, replace=False))
+
+
+def _schedule(every: int | Duration) -> Schedule:
+    if isinstance(every, Duration):
+        return Schedule(updates=None, seconds=float(every))
+    return Schedule(updates=every, seconds=None)
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Draws durations of a law and a mean, in emulated seconds; 0 without a law."""
+
+    law: Law | None
+    mean: float
+    rng: np.random.Generator
+
+    def __call__(self) -> float:
+        return 0.0 if self.law is None else self.law.draw(self.rng) * self.mean
 
 
 def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.reports.measures import number
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -31,49 +29,33 @@ Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """The time between two pushes of a worker, over all updates but each worker's first.
+class HostShare:
+    """What the host added to the time between two pushes of a worker.
 
     Attributes:
-        mean_seconds: of it, emulated.
-        deviation_ratio: standard deviation about the worker's own mean, as a share of that.
-        think_ratio: the share of it that was think.
         unexplained_ratio: the share that was neither the step as its class has it, nor think as it
             was drawn, nor transfer as the links make it, nor waiting for the algorithm; None
             where no worker thinks, or the clock is virtual.
         overslept_ratio: by how much thinking was longer than what was drawn, as a share of that.
     """
 
-    mean_seconds: float | None = None
-    deviation_ratio: float | None = None
-    think_ratio: float | None = None
     unexplained_ratio: float | None = None
     overslept_ratio: float | None = None
 
 
-def cycle(updates: pd.DataFrame, scenario: Scenario) -> Cycle:
-    """The workers' cycle, as far as the record tells; an update stands for its push."""
+def host_share(updates: pd.DataFrame, scenario: Scenario) -> HostShare:
+    """The host's part, over all updates but each worker's first; an update stands for its push."""
     times = updates.groupby("worker")["time_seconds"]
     later = updates[times.cumcount() > 0]
-    lengths = times.diff()[later.index]
-    total = float(lengths.sum())
-    if not total:
-        return Cycle()
-    own_means = lengths.groupby(later["worker"]).transform("mean")
+    total = float(times.diff().sum())
     drawn = float((later["think_seconds"] - later["overslept_seconds"]).sum())
-    unexplained = None
-    if drawn and not scenario.simulated:
-        steps = float((later["compute_seconds"] - later["late_seconds"]).sum())
-        explained = steps + drawn + float(later["blocked_seconds"].sum())
-        explained += float(_transfers(later, scenario).sum())
-        unexplained = max(0.0, 1 - explained / total)
-    return Cycle(
-        mean_seconds=number(lengths.mean()),
-        deviation_ratio=number((lengths / own_means).std(ddof=0)),
-        think_ratio=float(later["think_seconds"].sum()) / total,
-        unexplained_ratio=unexplained,
-        overslept_ratio=float(later["overslept_seconds"].sum()) / drawn if drawn else None,
-    )
+    if not total or not drawn or scenario.simulated:
+        return HostShare()
+    steps = float((later["compute_seconds"] - later["late_seconds"]).sum())
+    explained = steps + drawn + float(later["blocked_seconds"].sum())
+    explained += float(_transfers(later, scenario).sum())
+    overslept = float(later["overslept_seconds"].sum())
+    return HostShare(max(0.0, 1 - explained / total), overslept / drawn)
 
 
 def _transfers(updates: pd.DataFrame, scenario: Scenario) -> Seconds:

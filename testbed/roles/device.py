@@ -48,6 +48,7 @@ class Device:
             which come meanwhile are seen before that; else selection counts as part of the step.
         encoding: of its pushes.
         sleep: lets real seconds pass.
+        gap: the longest that this process stood still since this was last called, real seconds.
     """
 
     index: int
@@ -61,6 +62,7 @@ class Device:
     paced_first: bool = False
     encoding: Encoding = "raw"
     sleep: Callable[[float], None] = time.sleep
+    gap: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
         # Since the last push went out, emulated.
@@ -124,7 +126,9 @@ class Device:
                     overslept_seconds=self._overslept,
                 )
                 push = messages.PushMessage(
-                    self.index, sequence, self.fingerprint, update, timing, saturated=saturated
+                    *(self.index, sequence, self.fingerprint, update, timing),
+                    gap_seconds=self.gap(),
+                    saturated=saturated,
                 )
                 message = encode_push(push, self.encoding).data
                 self._compute = self._late = self._think = self._overslept = 0.0
@@ -166,6 +170,7 @@ class Device:
         self._transfer = max(0.0, taken - delivery.blocked)
         if not self.clock.started:
             self.clock.start(delivery.time)
+            self.gap()  # what was before the training is nobody's loss
         if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
             raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
         return Arrived(self.clock.now, delivery.reply, delivery.standing)

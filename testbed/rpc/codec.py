@@ -68,6 +68,7 @@ def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
         attempt=push.attempt,
         saturated=push.saturated,
         timing=ps_pb2.Timing(**push.timing._asdict()),
+        gap_seconds=push.gap_seconds,
     )
     if encoding == "raw":
         return _join(head, push.update.payload)
@@ -93,8 +94,9 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
     else:
         payload, payload_bytes = _decode_packed(bulk, encoding, size)
     timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
-    if not all(0 <= seconds < math.inf for seconds in timing):
-        raise MalformedError(f"{timing}, expected seconds that are finite and not negative")
+    if not all(0 <= seconds < math.inf for seconds in (*timing, head.gap_seconds)):
+        found = f"{timing}, a gap of {head.gap_seconds} s"
+        raise MalformedError(f"{found}: expected seconds that are finite and not negative")
     if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
         raise MalformedError(
             f"worker {head.worker}, {head.samples} samples, {head.steps} steps: above "
@@ -117,6 +119,7 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
         timing=timing,
         attempt=head.attempt,
         payload_bytes=payload_bytes,
+        gap_seconds=head.gap_seconds,
         saturated=head.saturated,
     )
 

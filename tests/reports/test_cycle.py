@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from testbed.reports.cycle import Cycle, cycle
+from testbed.reports.cycle import HostShare, host_share
 from testbed.scenario import load_text
 
 SCENARIO = """
@@ -39,16 +39,13 @@ UPDATES = pd.DataFrame(
 
 
 def test_the_parts_of_a_cycle() -> None:
-    """Cycles of 1, 2 and 2 s, of workers whose means are 1.5, 1.5 and 2 s: 2/3, 4/3 and 1 of them.
+    """Cycles of 1, 2 and 2 s.
 
     Steps took 0.8 s without what was late, think 2 s of which 0.2 were not asked for, barriers 0.2.
     144,600 + 200 bytes are a hundred full packets, 151,400 bytes, at a million bytes a second
     0.1514 s of each transfer: 3.2542 of 5 s are explained.
     """
-    found = cycle(UPDATES, load_text(SCENARIO))
-    assert found.mean_seconds == pytest.approx(5 / 3)
-    assert found.deviation_ratio == pytest.approx((2 / 27) ** 0.5)
-    assert found.think_ratio == pytest.approx(0.4)
+    found = host_share(UPDATES, load_text(SCENARIO))
     assert found.overslept_ratio == pytest.approx(0.2 / 1.8)
     assert found.unexplained_ratio == pytest.approx(1 - 3.2542 / 5)
 
@@ -60,33 +57,32 @@ def test_the_ps_link_may_be_shared_by_all_and_slow_start_takes_round_trips() -> 
     pull's 800,200 bytes, on the wire 836,673, log2(1 + 57.781) = 5.8773 times.
     """
     text = SCENARIO + "ps: {link: {down: {rate: 8mbit, delay: 10ms}}}\n"
-    found = cycle(UPDATES, load_text(text)).unexplained_ratio
+    found = host_share(UPDATES, load_text(text)).unexplained_ratio
     transfers = 3 * (0.1514 + 0.3028 + 0.01 * (1 + 3.5179 + 5.8773))
     assert found == pytest.approx(1 - (2.8 + transfers) / 5, abs=1e-4)
 
 
 def test_a_transfer_explains_no_more_than_it_took() -> None:
     updates = UPDATES.assign(transfer_seconds=0.1)
-    found = cycle(updates, load_text(SCENARIO)).unexplained_ratio
+    found = host_share(updates, load_text(SCENARIO)).unexplained_ratio
     assert found == pytest.approx(1 - (2.8 + 0.3) / 5)
 
 
 def test_what_packets_that_get_lost_cost_is_not_known() -> None:
     text = SCENARIO.replace("rate: 8mbit", "rate: 8mbit, loss: 0.01")
-    assert cycle(UPDATES, load_text(text)).unexplained_ratio == 0.0  # 5.8 s of 5
+    assert host_share(UPDATES, load_text(text)).unexplained_ratio == 0.0  # 5.8 s of 5
 
 
 def test_on_a_virtual_clock_nothing_is_the_hosts() -> None:
     scenario = load_text(SCENARIO + "runtime: simulated\n")
-    found = cycle(UPDATES, scenario)
-    assert (found.unexplained_ratio, found.think_ratio) == (None, pytest.approx(0.4))
+    assert host_share(UPDATES, scenario) == HostShare()
 
 
 def test_who_does_not_think_has_no_law_to_keep() -> None:
     updates = UPDATES.assign(think_seconds=0.0, overslept_seconds=0.0)
-    found = cycle(updates, load_text(SCENARIO))
+    found = host_share(updates, load_text(SCENARIO))
     assert (found.unexplained_ratio, found.overslept_ratio) == (None, None)
 
 
 def test_without_a_second_push_there_is_no_cycle() -> None:
-    assert cycle(UPDATES[:2], load_text(SCENARIO)) == Cycle()
+    assert host_share(UPDATES[:2], load_text(SCENARIO)) == HostShare()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import Evaluated
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
-from testbed.experiment import Experiment
+from testbed.experiment import Durations, Experiment
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
@@ -38,6 +37,8 @@ from testbed.simulation.run import simulate, virtual_clock
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
+from testbed.values.laws import Law
+from testbed.values.state import PlainState
 
 SCENARIO = """
 name: tiny
@@ -136,8 +137,11 @@ class Book(Sink):
 
 
 def thinking(worker: int) -> Callable[[], float]:
-    rng = np.random.default_rng(100 + worker)
-    return lambda: float(rng.uniform(0.5, 1.5))
+    return Durations(Law("uniform", 0.5, 1.5), 1.0, np.random.default_rng(100 + worker))
+
+
+def steps(seconds: float) -> Durations:
+    return Durations(Law("constant"), seconds, np.random.default_rng(0))
 
 
 def play(
@@ -148,8 +152,13 @@ def play(
     think: Callable[[int], Callable[[], float]] = thinking,
     processes: int = 1,
     planned: Callable[[Engine], None] = lambda engine: None,
+    save: Callable[[Engine], None] | None = None,
+    state: PlainState | None = None,
 ) -> tuple[Engine, Book]:
-    """Every message takes LATENCY, an evaluation nothing, and the model begins with draws."""
+    """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
+
+    It is saved after every update if anything is to ``save`` it, and goes on from a ``state``.
+    """
     count, agenda, book = len(step_seconds), Agenda(), Book()
     hops = Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")
     path = model.Path(Bucket(inf, 0), hops, 0.0, 2 * LATENCY)
@@ -161,7 +170,7 @@ def play(
             shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
             half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
             worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
-            made[index] = SimulatedWorker(index, worker, repeat(step_seconds[index]).__next__)
+            made[index] = SimulatedWorker(index, worker, steps(step_seconds[index]))
         return made, MadeUp()
 
     with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
@@ -186,9 +195,15 @@ def play(
             schedule=Schedule(updates=None, seconds=10.0),
             images=np.arange(1),
             recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
+            checkpoints=Schedule(updates=1, seconds=None) if save else None,
+            save=save or (lambda engine: None),
         )
         planned(engine)
-        engine.run()
+        if state is None:
+            engine.begin()
+        else:
+            engine.restore(state)
+        engine.go_on()
     return engine, book
 
 

@@ -52,7 +52,7 @@ def test_the_classes_of_adacomps_fourth_figure_by_hand(run_simulation: Simulate)
 
 JITTER = (
     "workers.classes.slow.speed={law: 'lognormal(1,0.5)', mean: 50ms}",
-    "algorithm={fixed-adacomm: {local_steps: 3}}",
+    *("algorithm={fixed-adacomm: {local_steps: 3}}", "workers.think=null"),
 )
 
 

@@ -65,7 +65,7 @@ class PullRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "saturated", "attempt", "payload")
+    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "saturated", "attempt", "payload")
     class NoteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class ExchangeRequest(_message.Message):
     TIMING_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    GAP_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SATURATED_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -92,10 +93,11 @@ class ExchangeRequest(_message.Message):
     timing: Timing
     steps: int
     note: _containers.ScalarMap[str, float]
+    gap_seconds: float
     saturated: int
     attempt: int
     payload: Payload
-    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., saturated: _Optional[int] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Timing(_message.Message):
     __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds", "overslept_seconds")
