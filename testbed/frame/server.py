@@ -25,7 +25,7 @@ from testbed.algorithms.base import (
     Ticked,
     Update,
 )
-from testbed.algorithms.state import pack_half, restore_half
+from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
@@ -87,7 +87,7 @@ class Server:
         """Go on where another server of the same scenario was.
 
         Raises:
-            StateError: this is another scenario's state.
+            TestbedError: this is another scenario's state.
         """
         whole = unpack(packed, _NONE)
         restore_half(self.half, whole["half"])

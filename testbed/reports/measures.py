@@ -107,7 +107,7 @@ def cycle(updates: pd.DataFrame) -> dict[str, float | None]:
 def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     """Computing and thinking for an update, as asked for and as measured, in real seconds.
 
-    None where the scenario asks for neither, or there are no two updates of whoever has a pace.
+    None where the scenario asks for no time, or there are no two updates of whoever has a pace.
     Think times are drawn, and steps may be, so that their mean has a standard error.
     """
     classes, of_class = scenario.workers.classes, updates["device_class"].astype(object)
@@ -120,7 +120,7 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     asked = (speed * updates["steps"]).add(think, fill_value=0.0)
     taken = computing.add(thinking, fill_value=0.0)
     paced = asked.notna()
-    if (count := int(paced.sum())) < 2:
+    if (count := int(paced.sum())) < 2 or not asked.sum():
         return None
     varying = [name for name, kind in classes.items() if kind.steps_vary]
     drawn = thinking.add(computing.where(of_class.isin(varying)), fill_value=0.0)[paced].fillna(0.0)
@@ -299,7 +299,8 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
                 lost[node] = how
             case Restored(version, _, updates):
                 went_on = f"it went on from its checkpoint at update {version:,}"
-                lost["ps"] = f"{lost['ps']}; {went_on}, and {updates:,} updates were lost"
+                how = lost.get("ps", "ended")
+                lost["ps"] = f"{how}; {went_on}, and {updates:,} updates were lost"
     return list(lost.items())
 
 

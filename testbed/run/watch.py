@@ -11,6 +11,7 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
+from testbed.events.entry import FROM_PS
 from testbed.events.kinds import (
     Event,
     Exited,
@@ -34,6 +35,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader
+from testbed.telemetry.untrusted import SpoiledError
 from testbed.topology import NodeSpec, Plan
 
 LOG_LINES = 12
@@ -61,6 +63,7 @@ class Watch:
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
     ending: str = ""  # why the training has ended, in the PS's words
     saved: int | None = None  # the version of the PS's newest checkpoint
+    _revived: bool = False  # whether a PS was started again and has not said from where it goes on
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 
@@ -113,6 +116,7 @@ class Watch:
     def _read_ps(self) -> bool:
         """Take in what the PS wrote down; returns whether there may be more."""
         for entry in self._events.read():
+            self._check(entry.event)
             self.recorder.from_ps(entry)
             self.seen.add(type(entry.event))
             match entry.event:
@@ -127,6 +131,19 @@ class Watch:
         rows = self._spool.read()
         self.recorder.updates(rows)
         return bool(len(rows))
+
+    def _check(self, event: Event) -> None:
+        """Refuse to go back where no parameter server was started again: records are cut by that.
+
+        Raises:
+            SpoiledError: what the PS's node has left is no record of its.
+        """
+        if not isinstance(event, Restored):
+            return
+        if not self._revived or event.version < (self.saved or 0):
+            found = f"that it went back to update {event.version:,}, which it was not asked to"
+            raise SpoiledError(self.folder.ps_events, FROM_PS, found)
+        self._revived = False
 
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}
@@ -171,6 +188,7 @@ class Watch:
         self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
         self.recorder.event(Launched(node.name, self.revival.launch(node)))
         self.removals.tell_again()
+        self._revived = True
         return True
 
 

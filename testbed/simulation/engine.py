@@ -130,7 +130,7 @@ class Engine:
         """Be where another engine of the same scenario was, before ``go_on``.
 
         Raises:
-            StateError: this is another scenario's state.
+            TestbedError: this is another scenario's state.
         """
         whole = unpack(packed, self._parts)
         self.server.restore(whole["server"])
