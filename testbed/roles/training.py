@@ -104,14 +104,10 @@ class Training:
     @property
     def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
         """What is kept of a training beside its server, by name."""
-        updates = self.record.updates
-        return {
-            "training": (self, ("_present", "_removed")),
-            "queue": (self.queue, ("_free_at",)),
-            "clock": (self.clock, ("_start",)),
-            "record": (self.record, ("tally",)),
-            "updates": (updates, ("applied", "applied_bytes", "_traffic", "_pending")),
-        }
+        rows = ("applied", "applied_bytes", "_traffic", "_pending")
+        parts = {"training": (self, ("_present", "_removed")), "queue": (self.queue, ("_free_at",))}
+        records = {"record": (self.record, ("tally",)), "updates": (self.record.updates, rows)}
+        return {"clock": (self.clock, ("_start",)), **parts, **records}
 
     @property
     def untold(self) -> list[int]:
