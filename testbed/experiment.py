@@ -24,8 +24,9 @@ from testbed.frame.stop import StopRule
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
+from testbed.scenario.durations import RandomDuration
 from testbed.scenario.load import load
-from testbed.scenario.schema import DeviceClass, RandomDuration, Scenario
+from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
 from testbed.values.laws import Law
 from testbed.values.units import Duration

@@ -125,7 +125,7 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     paced = asked.notna()
     if (count := int(paced.sum())) < 2 or not asked.sum():
         return None
-    varying = [name for name, kind in classes.items() if kind.steps_vary]
+    varying = [name for name, kind in classes.items() if not isinstance(kind.speed, float | None)]
     drawn = thinking.add(computing.where(of_class.isin(varying)), fill_value=0.0)[paced].fillna(0.0)
     law = think[paced].fillna(0.0)  # draws vary about the mean of their own law
     error = (drawn - drawn.groupby(law).transform("mean")).std(ddof=0) / count**0.5

@@ -28,7 +28,7 @@ from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
-    from testbed.scenario.schema import RandomDuration
+    from testbed.scenario.durations import RandomDuration
 
 
 def write_summary(run: Run) -> Mapping[str, Any]:

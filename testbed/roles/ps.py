@@ -12,6 +12,7 @@ from pathlib import Path
 
 from testbed.events.kinds import Drained, Listening
 from testbed.experiment import Experiment
+from testbed.payloads.encodings import Encoding
 from testbed.roles.arguments import Arguments, limits
 from testbed.roles.checkpoints import Checkpoints
 from testbed.roles.clock import EmulatedClock, wait
@@ -63,7 +64,6 @@ def _main(arguments: Arguments) -> None:
         clock=clock,
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
         record=Record(SpoolWriter(folder / "updates.bin"), clock),
-        encoding=experiment.scenario.encoding,
     )
     if newest is not None:
         newest.restore(training)
@@ -71,6 +71,7 @@ def _main(arguments: Arguments) -> None:
         training,
         checkpoints=checkpoints,
         limits=limits(experiment),
+        encoding=experiment.scenario.encoding,
         secret=arguments.token,
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
     )
@@ -89,6 +90,7 @@ class ParameterServer:
     """Lets workers and the evaluator, each behind a gate, take part in a training.
 
     Attributes:
+        encoding: in which pushes must come.
         secret: of the run, with which it knows the tokens of all who may call.
     """
 
@@ -97,11 +99,12 @@ class ParameterServer:
     checkpoints: Checkpoints | None = None
     limits: MessageLimits
     secret: str
+    encoding: Encoding = "raw"
     drain_seconds: float = DRAIN_SECONDS
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
     def __post_init__(self) -> None:
-        servicer = Servicer(self.training)
+        servicer = Servicer(self.training, self.encoding)
         gate = partial(Gate, limits=self.limits, refused=servicer.refused, failed=self.end)
         workers = (f"w{index}" for index in range(self.training.workers))
         others = (EVALUATOR, CONTROLLER)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from testbed.algorithms.base import Measured
 from testbed.events.kinds import Evaluated, Incomplete, Rejected
+from testbed.payloads.encodings import Encoding
 from testbed.roles.training import Training
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
@@ -28,9 +29,14 @@ LONGEST_REASON = 1000  # characters
 
 @dataclass
 class Servicer:
-    """Answers every method of the contract; refusals and evaluations go to the training's log."""
+    """Answers every method of the contract; refusals and evaluations go to the training's log.
+
+    Attributes:
+        encoding: in which pushes must come.
+    """
 
     training: Training
+    encoding: Encoding = "raw"
 
     @property
     def for_workers(self) -> Mapping[str, Behaviour]:
@@ -70,9 +76,8 @@ class Servicer:
         return await self.training.pull(request.worker, request.attempt)
 
     async def _exchange(self, message: bytes, call: Call) -> bytes:
-        training = self.training
-        size = training.server.half.parameters.size
-        push = decode_push(message, training.encoding, size=size)
+        size = self.training.server.half.parameters.size
+        push = decode_push(message, self.encoding, size=size)
         _speaks_for(call, push.worker)
         return await self.training.exchange(push)
 

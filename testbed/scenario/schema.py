@@ -6,7 +6,7 @@ Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
+from testbed.scenario.durations import RandomDuration
 from testbed.scenario.fields import (
     Count,
     Cpus,
@@ -41,11 +42,7 @@ from testbed.scenario.fields import (
 )
 from testbed.topology import Distribution, End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
-from testbed.values.laws import Law
 from testbed.values.units import Duration
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
 
 
 class Part(BaseModel):
@@ -125,22 +122,6 @@ class PsSettings(Part):
     memory: PositiveSize | None = None
 
 
-class RandomDuration(Part):
-    """A duration that is drawn anew every time: a draw of ``law`` times ``mean``.
-
-    Attributes:
-        law: a law of mean 1.
-        mean: mean emulated time.
-    """
-
-    law: Law = Law("uniform", 0.5, 1.5)
-    mean: PositiveDuration
-
-    def draw(self, rng: Generator) -> float:
-        """One draw, in emulated seconds."""
-        return self.law.draw(rng) * self.mean
-
-
 class DeviceClass(Part):
     """A class of devices.
 
@@ -148,8 +129,7 @@ class DeviceClass(Part):
         share: share of the workers in this class, of those that are not in classes with a `count`;
             the shares of all classes add up to 1. By default 1.
         count: how many workers are in this class, instead of a share.
-        speed: emulated time of one training step, or its law and mean; a shorter real step waits
-            for the rest.
+        speed: emulated time of one training step, or its law; a shorter real one waits.
         think: a wait between computing and pushing, instead of that of all workers.
         link: link of each of its workers.
         cpu: how much CPU each may use, in CPUs.
@@ -175,11 +155,6 @@ class DeviceClass(Part):
         return self
 
     @property
-    def steps_vary(self) -> bool:
-        """Whether the time of a training step is drawn."""
-        return isinstance(self.speed, RandomDuration)
-
-    @property
     def mean_step(self) -> float | None:
         """Emulated seconds of a training step, on the mean; None for as fast as it goes."""
         speed = self.speed.mean if isinstance(self.speed, RandomDuration) else self.speed
@@ -192,8 +167,7 @@ class Workers(Part):
     Attributes:
         count: how many.
         batch_size: samples of a mini-batch.
-        think: a wait between computing and pushing, where a class has none of its own; none by
-            default.
+        think: a wait between computing and pushing, of classes without their own.
         classes: device classes by name; workers are dealt to them in this order.
     """
 
@@ -371,9 +345,8 @@ class Scenario(Part):
         stop: when training ends.
         evaluate: how often the model is evaluated during training.
         checkpoint: how often all that the training is at is saved; never by default.
-        encoding: of the pushes: ``raw`` has four bytes a value and four an index, ``packed`` the
-            same numbers in fewer bytes, ``packed16`` rounds values to float16 before. Pulls stay
-            raw.
+        encoding: of the pushes: ``raw``; ``packed`` has the same numbers in fewer bytes,
+            ``packed16`` rounds values to float16 before. Pulls stay raw.
         launch: ``warm`` forks workers from one process that has imported everything, ``cold``
             starts each as a process of its own.
         time_scale: emulated seconds per real second.
@@ -423,6 +396,5 @@ class Scenario(Part):
     def is_paced(self) -> bool:
         """Whether something else than the host is to say how fast it goes."""
         classes = self.workers.classes.values()
-        paces = [self.workers.think, self.ps.service]
-        paces += [pace for one in classes for pace in (one.speed, one.think)]
+        paces = [self.workers.think, self.ps.service, *(one.speed or one.think for one in classes)]
         return self.paced and any(pace is not None for pace in paces)

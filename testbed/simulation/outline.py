@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from testbed.scenario.schema import Direction, RandomDuration, Scenario
+from testbed.scenario.durations import RandomDuration
+from testbed.scenario.schema import Direction, Scenario
 
 MODELLED = (
     "the PS's link is shared max-min fairly by the transfers under way, each within its own link",

@@ -51,7 +51,13 @@ def test_every_number_of_the_small_run(folder: RunFolder) -> None:
         "largest_gap_seconds": None,
     }
     # Between pushes of worker 0 lie 1.5 s, of worker 1 two; nothing was thought.
-    assert summary["cycle"] == {"mean_seconds": 1.75, "deviation_ratio": 0.0, "think_ratio": 0.0}
+    assert summary["cycle"] == {
+        "mean_seconds": 1.75,
+        "deviation_ratio": 0.0,
+        "think_ratio": 0.0,
+        "unexplained_ratio": None,
+        "overslept_ratio": None,
+    }
     assert summary["memory"] == {"worker_private_bytes_median": 12 * 2**20}
 
 

@@ -204,9 +204,10 @@ class Stage:
             clock=clock,
             log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
             record=Record(SpoolWriter(folder / "updates.bin"), clock),
-            encoding=encoding,
         )
-        self.server = ParameterServer(training, limits=self.limits, secret=self.secret)
+        self.server = ParameterServer(
+            training, limits=self.limits, secret=self.secret, encoding=encoding
+        )
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{unused.getsockname()[1]}"
