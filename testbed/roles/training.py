@@ -201,10 +201,7 @@ class Training:
         return self._orders.follow(worker, after)
 
     def leave(self, worker: int, *, reason: str | None = None) -> None:
-        """A worker takes no part any more, for a reason if it did not say so itself.
-
-        Leaving twice is harmless.
-        """
+        """A worker takes no part any more, for a reason if it did not say so. Twice is harmless."""
         self._catch_up()
         effects = self.server.leave(worker, self.clock.now)
         self._orders.end(worker)
