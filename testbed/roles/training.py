@@ -193,10 +193,7 @@ class Training:
         return self._orders.follow(worker, after)
 
     def leave(self, worker: int, *, reason: str | None = None) -> None:
-        """A worker takes no part any more, for a reason if it did not say so itself.
-
-        Leaving twice is harmless.
-        """
+        """A worker takes no part any more, for a reason if it did not say so. Twice is harmless."""
         self._catch_up()
         effects = self.server.leave(worker, self.clock.now)
         self._orders.end(worker)
@@ -210,9 +207,7 @@ class Training:
         self._carry_out(effects)
 
     def remove(self, worker: int, reason: str) -> None:
-        """A worker's process has ended without a word, for this reason: it leaves.
-
-        What of its calls is still on its way changes nothing, until it joins again.
+        """A worker's process has ended without a word: what of its calls is on its way is void.
 
         Raises:
             RejectedError: the scenario has no such worker.
@@ -276,8 +271,7 @@ class Training:
     def _seconds_to_tick(self) -> float | None:
         """Real seconds until then; None if nothing is planned."""
         silent = min(self._stopped.values(), default=inf) + SILENT_SECONDS - self.clock.steady()
-        tick = self.clock.real(self._tick_at - self.clock.now)
-        soonest = min(silent, tick)
+        soonest = min(silent, self.clock.real(self._tick_at - self.clock.now))
         return None if soonest == inf else max(0.0, soonest)
 
     def _carry_out(self, effects: Effects) -> None:
