@@ -101,7 +101,7 @@ def test_only_a_scenario_that_extends_another_may_leave_out_what_is_required(
         ("name", "Not A Name"),
         ("version", 2),
         ("y-links", {}),
-        ("algorithm", "adsp"),
+        ("algorithm", "adacom"),
         ("algorithm", {"adacomp": {"ratio": 2}}),
         ("stop", {"updates": 0}),
         ("stop", {"time": "30"}),
