@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from testbed import algorithms, datasets
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.datasets import Prepared
 from testbed.errors import Problem, ScenarioError
+from testbed.faults.timeline import Timeline, crashes
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
@@ -25,6 +27,7 @@ from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.load import load
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
+from testbed.values.laws import Law
 from testbed.values.units import Duration
 
 
@@ -70,15 +73,26 @@ class Experiment:
             parameters=self.network.initial(stream(scenario.seed, "model")),
             rng=stream(scenario.seed, "ps", "algorithm"),
         )
-        return Server(half, StopRule(**dict(scenario.stop)))
+        timeline = self.timeline()
+        draws = crashes(timeline, seed=scenario.seed)
+        stop = StopRule(**dict(scenario.stop))
+        dead_after = float(scenario.ps.dead_after or inf)
+        return Server(half, stop, crashes=draws, to_come=timeline.to_come, dead_after=dead_after)
+
+    def timeline(self) -> Timeline:
+        """The faults that are to come."""
+        return timeline_of(self.scenario)
 
     def schedule(self) -> Schedule:
         """When the model is evaluated during training."""
         every = self.scenario.evaluate.every
-        if isinstance(every, Duration):
-            return Schedule(updates=None, seconds=float(every))
         assert every is not None, "the scenario has filled it in"
-        return Schedule(updates=every, seconds=None)
+        return _schedule(every)
+
+    def checkpoints(self) -> Schedule | None:
+        """When all that the training is at is saved; None for never."""
+        checkpoint = self.scenario.checkpoint
+        return None if checkpoint is None else _schedule(checkpoint.every)
 
     def service_queue(self) -> ServiceQueue:
         """The queue at the parameter server, empty."""
@@ -104,7 +118,9 @@ class Experiment:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
         think = self.scenario.workers.think
         draws = stream(self.scenario.seed, f"w{index}", "think")
-        return lambda: 0.0 if think is None else think.law.draw(draws) * think.mean
+        if think is None:
+            return ThinkTime(None, 0.0, draws)
+        return ThinkTime(think.law, think.mean, draws)
 
     def device_class(self, index: int) -> DeviceClass:
         """The class of worker ``index``."""
@@ -125,6 +141,29 @@ class Experiment:
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
         return np.sort(draws.choice(images, count, replace=False))
+
+
+def timeline_of(scenario: Scenario) -> Timeline:
+    """The faults that are to come in a run of the scenario."""
+    return Timeline.of(scenario.faults, scenario.workers.dealt(), seed=scenario.seed)
+
+
+def _schedule(every: int | Duration) -> Schedule:
+    if isinstance(every, Duration):
+        return Schedule(updates=None, seconds=float(every))
+    return Schedule(updates=every, seconds=None)
+
+
+@dataclass(frozen=True)
+class ThinkTime:
+    """Draws waits of a law and a mean, in emulated seconds; none without a law."""
+
+    law: Law | None
+    mean: float
+    rng: np.random.Generator
+
+    def __call__(self) -> float:
+        return 0.0 if self.law is None else self.law.draw(self.rng) * self.mean
 
 
 def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:

@@ -27,6 +27,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from testbed.algorithms.parts.state import own_state, set_own_state
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Vector
 from testbed.payloads.layout import Layout
@@ -157,8 +158,24 @@ class Stream:
     buffered: int | None = None
 
 
+class Half:
+    """What both halves have: a state that a checkpoint holds."""
+
+    def state(self) -> Mapping[str, Any]:
+        """What this half has made itself and changes: everything but functions, by default.
+
+        Model, version, orders and random stream are saved beside it. It may hold numbers, text,
+        arrays, containers, numpy's generators, and objects of classes in this half's file.
+        """
+        return own_state(self)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned; this half is new, and of the same scenario."""
+        set_own_state(self, state)
+
+
 @dataclass(eq=False)
-class WorkerHalf(ABC, Generic[C]):
+class WorkerHalf(Half, ABC, Generic[C]):
     """What one worker does with replies, samples and gradients.
 
     Attributes:
@@ -217,7 +234,7 @@ class WorkerHalf(ABC, Generic[C]):
 
 
 @dataclass(eq=False)
-class ServerHalf(ABC, Generic[C]):
+class ServerHalf(Half, ABC, Generic[C]):
     """What the parameter server does; called by one thread. See also WorkerHalf.
 
     Attributes:

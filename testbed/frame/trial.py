@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -16,6 +18,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
+from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import Effects
@@ -24,6 +27,7 @@ from testbed.frame.stop import StopRule
 from testbed.frame.worker import Action, Arrived, Computed, Push, Shard, Step, Worker
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
+from testbed.values.state import PlainState
 
 LAYOUT = Layout(("weight", "bias"), ((30, 4), (4,)))
 WORKERS = 3
@@ -45,6 +49,7 @@ class Trial:
 
     server: Server
     workers: list[Worker]
+    config: AlgorithmConfig
     now: float = 0.0
     _arrived: dict[int, Arrived] = field(default_factory=dict)
     _applied: int = 0
@@ -63,10 +68,10 @@ class Trial:
             )
             for index in range(WORKERS)
         ]
-        return cls(server, workers)
+        return cls(server, workers, config)
 
-    def run(self) -> None:
-        """Train until the server has finished.
+    def run(self, renew: Callable[[Trial], None] | None = None) -> None:
+        """Train until the server has finished; ``renew`` is called when half of it is done.
 
         Raises:
             AlgorithmError: a half broke the contract, or nothing came of very many steps.
@@ -86,6 +91,22 @@ class Trial:
                 while isinstance(action, Step):
                     action = loops[index].send(self._computed())
                 self._push(index, action)
+            if renew is not None and 2 * self.server.version >= UPDATES:
+                renew(self)
+                renew = None
+
+    def renew_server(self) -> None:
+        """Put a new server half in the place of the one there is, with its state."""
+        fresh = server_half(self.config)
+        restore_half(fresh, as_written(pack_half(self.server.half)))
+        self.server.half = fresh
+
+    def renew_workers(self) -> None:
+        """Put new worker halves in the places of those there are, with their states."""
+        for index, worker in enumerate(self.workers):
+            fresh = worker_half(self.config, index)
+            restore_half(fresh, as_written(pack_half(worker.half)))
+            worker.half = fresh
 
     def _pass_time(self) -> None:
         """To the next tick, if nobody could do anything before it."""
@@ -137,6 +158,11 @@ class Trial:
         if effects.measure:
             measured = Measured(self.now, half.version, loss=1.0 / (1 + half.version))
             self._take(self.server.measured(measured, accuracy=0.5, now=self.now))
+
+
+def as_written(state: PlainState) -> PlainState:
+    """A state as a checkpoint gives it back."""
+    return PlainState(json.loads(json.dumps(state.tree)), state.arrays)
 
 
 def server_half(config: AlgorithmConfig) -> ServerHalf[Any]:

@@ -13,6 +13,7 @@ from testbed.events.kinds import (
     Finished,
     LinksRead,
     RateMeasured,
+    Restored,
     RoundTripMeasured,
     StateChanged,
     TornDown,
@@ -59,12 +60,17 @@ def summarise(run: Run) -> dict[str, Any]:
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
         "payload_per_second": _payload_rates(run, seconds=seconds),
         "staleness": measures.staleness(run.updates),
+        "faults": measures.faults(events),
         "waiting": waiting(run.updates),
+        "cycle": measures.cycle(run.updates),
         "lateness": {
             "late_steps_ratio": measured.late_steps_ratio,
             "late_requests_ratio": measured.late_requests_ratio,
+            "pace_excess_ratio": None if measured.pace is None else measured.pace.excess_ratio,
+            "largest_gap_seconds": measures.largest_gap_seconds(events),
         },
         "host": _host(run, seconds=seconds),
+        "restarts": _restarts(events),
         "memory": {"worker_private_bytes_median": measures.private_bytes_median(events)},
     }
 
@@ -126,6 +132,7 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
     available = run.traffic["host_available_bytes"].dropna()
     return {
         "busy_ratio": measures.busyness(run.traffic, seconds),
+        "pressure_ratio": measures.pressure(run.traffic, seconds),
         "available_bytes_min": int(available.min()) if len(available) else None,
     }
 
@@ -136,6 +143,9 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
     links = only(events, LinksRead)
     left_out = [*run.environment.get("left_out", ())]
     left_out += [what for event in links for what in event.left_out]
+    looked = measures.largest_gap_seconds(events) is not None
+    planned = measures.planned_gaps(events, run.scenario.time_scale)
+    going = measures.without_stood(run.updates, events)
     return Measurements(
         state=run.state.state,
         alive=run.alive,
@@ -145,17 +155,29 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
         updates=len(run.updates),
         paced=run.scenario.is_paced,
         busy_share_ratio=measures.busyness(run.traffic, seconds)["share_above_limit"],
-        late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
+        pressure_ratio=measures.pressure(run.traffic, seconds),
+        gaps=measures.gaps(events, planned=planned) if looked else None,
+        pace=None if run.scenario.simulated else measures.pace(going, run.scenario),
+        late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
+        latest_class=measures.latest_class(going, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),
         lost=measures.lost_nodes(events),
+        late_faults=measures.late_faults(events, run.scenario.time_scale),
         rejected=measures.rejected_pushes(events),
         left_out=list(dict.fromkeys(left_out)),
         ingress=measures.flow(run.updates, reading, side="in"),
         egress=measures.flow(run.updates, reading, side="out"),
     )
+
+
+def _restarts(events: Sequence[Entry]) -> dict[str, int]:
+    """How often the parameter server went on from its checkpoint, and what that cost."""
+    restored = only(events, Restored)
+    lost = sum(event.lost_updates for event in restored)
+    return {"total": len(restored), "lost_updates": lost}
 
 
 def _last_seconds(events: Sequence[BroughtUp | TornDown]) -> float | None:

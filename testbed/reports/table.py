@@ -42,6 +42,8 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
         text = Text("NOT VALID", style="bold red")
         for reason in verdict["reasons"]:
             text.append(f"\n{reason}", style="not bold red")
+    for warning in verdict.get("warnings", ()):
+        text.append(f"\n{warning}", style="not bold yellow")
     if verdict["unchecked"]:
         text.append(f"\nnot measured: {', '.join(verdict['unchecked'])}", style="not bold yellow")
     return text
@@ -68,6 +70,8 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "late steps", _percent(late["late_steps_ratio"])
     if late.get("late_requests_ratio") is not None:
         yield "late requests", _percent(late["late_requests_ratio"])
+    if late.get("largest_gap_seconds") is not None:
+        yield "largest gap", f"{late['largest_gap_seconds']:.1f} s"
     yield "host busy", _percent(summary["host"]["busy_ratio"]["mean"])
     median = summary["memory"]["worker_private_bytes_median"]
     mebibytes = None if median is None else median / 2**20

@@ -11,16 +11,31 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
-from testbed.events.kinds import Event, Exited, Finished, Joined, LinkChanged, Phase, Started
+from testbed.events.entry import FROM_PS
+from testbed.events.kinds import (
+    Event,
+    Exited,
+    Finished,
+    Joined,
+    Launched,
+    LinkChanged,
+    Phase,
+    Restored,
+    Saved,
+    Started,
+)
 from testbed.nodes import role_of
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
+from testbed.run.revival import Revival
 from testbed.telemetry.breakage import deletion, find_gone
-from testbed.telemetry.events import EventReader
+from testbed.telemetry.events import follow_ps_events
+from testbed.telemetry.files import read_tail
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader
+from testbed.telemetry.untrusted import SpoiledError
 from testbed.topology import NodeSpec, Plan
 
 LOG_LINES = 12
@@ -33,6 +48,20 @@ COUNT_INTERVAL_SECONDS = 1.0
 
 
 @dataclass
+class ByPlan:
+    """Workers that faults have ended, or that stand still and will go on or have crashed."""
+
+    ending: set[str] = field(default_factory=set)  # asked to end, or killed
+    standing: set[str] = field(default_factory=set)
+
+    def ends(self, node: str) -> bool:
+        """Whether a node that has ended was to; asked once for each end."""
+        ended = node in self.ending
+        self.ending.discard(node)
+        return ended
+
+
+@dataclass
 class Watch:
     """Looks at a run now and then, and writes down what is new."""
 
@@ -42,16 +71,20 @@ class Watch:
     agent: AgentClient
     removals: Removals
     clock: Callable[[], float]  # monotonic seconds
+    revival: Revival | None = None  # starts a parameter server again; None: it ends the run
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
+    by_plan: ByPlan = field(default_factory=ByPlan)
     ending: str = ""  # why the training has ended, in the PS's words
+    saved: int | None = None  # the version of the PS's newest checkpoint
+    _revived: bool = False  # whether a PS was started again and has not said from where it goes on
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 
     def __post_init__(self) -> None:
-        self._events = EventReader(self.folder.ps_events)
-        self._spool = SpoolReader(self.folder.spool)
+        self._events = follow_ps_events(self.folder.ps_events)
+        self._spool = SpoolReader(self.folder.spool, workers=len(self.plan.workers))
 
     def look(self) -> None:
         """Take in what has happened since the last look.
@@ -64,7 +97,7 @@ class Watch:
         if gone is not None:  # what the nodes write then is nowhere to be seen
             raise deletion(gone)
         ended = self.agent.exits()  # asked first: what they wrote before is in the files by now
-        self._read_spool()
+        self._read_ps()
         self._take_exits(ended)
         self.removals.tell()
         if Started in self.seen and self.clock() - self._counted >= COUNT_INTERVAL_SECONDS:
@@ -76,8 +109,12 @@ class Watch:
 
         Workers that have been told of the end leave one by one, as their turn comes; and a training
         that is broken off goes on until the PS is ended.
+
+        Raises:
+            SpoiledError: what the PS's node has left is no record of its.
         """
-        self._read_spool()
+        while self._read_ps():
+            pass
 
     def count(self) -> None:
         """Read the kernel's counters and the host's load into the traffic record."""
@@ -85,14 +122,17 @@ class Watch:
         for change in self.agent.link_changes():
             self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
         frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
+        frozen -= self.by_plan.standing
         self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
 
-    def _read_spool(self) -> None:
+    def _read_ps(self) -> bool:
+        """Take in what the PS wrote down; returns whether there may be more."""
         for entry in self._events.read():
+            self._check(entry.event)
             self.recorder.from_ps(entry)
             self.seen.add(type(entry.event))
             match entry.event:
@@ -100,8 +140,26 @@ class Watch:
                     self.joined.add(node)
                 case Finished(reason):
                     self.ending = reason
-        if self.folder.spool.exists():
-            self.recorder.updates(self._spool.read())
+                case Saved(version):
+                    self.saved = version
+                case Restored(version):
+                    self._spool.rewind(rows=version)
+        rows = self._spool.read()
+        self.recorder.updates(rows)
+        return bool(len(rows))
+
+    def _check(self, event: Event) -> None:
+        """Refuse to go back where no parameter server was started again: records are cut by that.
+
+        Raises:
+            SpoiledError: what the PS's node has left is no record of its.
+        """
+        if not isinstance(event, Restored):
+            return
+        if not self._revived or event.version < (self.saved or 0):
+            found = f"that it went back to update {event.version:,}, which it was not asked to"
+            raise SpoiledError(self.folder.ps_events, FROM_PS, found)
+        self._revived = False
 
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}
@@ -110,7 +168,11 @@ class Watch:
                 continue
             node = self.plan.node(ended.node)
             means = meaning(node, ended.status, seen=self.seen)
-            planned = means == "expected" or (means == "noticed" and node.part == "aside")
+            if means == "fatal" and self._revive(node, ended):
+                continue
+            ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
+            aside = means == "noticed" and node.part == "aside"
+            planned = means == "expected" or aside or ended_by_plan
             what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
             self.recorder.event(
@@ -122,6 +184,8 @@ class Watch:
                     f"{what}{quote_log(self.folder.log(node.name))}",
                     hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
                 )
+            if ended_by_plan:
+                self.removals.add(node.index, what)
             if planned:
                 continue
             self.lost[node.name] = what
@@ -129,6 +193,23 @@ class Watch:
             if len(self.lost) == len(self.plan.workers):
                 log = quote_log(self.folder.log(node.name))
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
+
+    def _revive(self, node: NodeSpec, ended: Exit) -> bool:
+        """Start a parameter server again that was killed; returns whether it was.
+
+        Raises:
+            NodeError: that was done in vain, or it cannot be started.
+        """
+        killed = node.part == "server" and ended.status < 0 and not ended.container_ended
+        if self.revival is None or not killed or Finished in self.seen or self.saved is None:
+            return False
+        how = describe_exit(node, ended)
+        self.revival.check(how, saved=self.saved, log=quote_log(self.folder.log(node.name)))
+        self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
+        self.recorder.event(Launched(node.name, self.revival.launch(node)))
+        self.removals.tell_again()
+        self._revived = True
+        return True
 
 
 def describe_exit(node: NodeSpec, ended: Exit) -> str:
@@ -148,7 +229,7 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
 def quote_log(path: Path) -> str:
     """The last lines of a node's log, to stand behind what happened to it."""
     try:
-        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        lines = read_tail(path, lines=LOG_LINES)
     except OSError:
         lines = []
     quoted = "".join(f"\n    {line}" for line in lines)
