@@ -113,9 +113,8 @@ class CommitRateSearch:
         """A period at the rate that was found, or the first of the next epoch."""
         if not self._left:
             return self._begin_epoch(now)
-        self._left -= 1
+        self._left, self._wanted = self._left - 1, None
         self._stage, self.due = "period", now + self.period
-        self._wanted = None
         if not self._recent(now):
             self._want(now)
         return self.rate
@@ -143,8 +142,8 @@ class CommitRateSearch:
         return self._begin_period(now)
 
     def _earned(self) -> float:
-        """The trial's reward; -inf if one of its losses has not come in time."""
-        if len(self._points) < 3:
+        """The trial's reward."""
+        if len(self._points) < 3:  # a loss has not come in time
             return -inf
         if self._goal is None:
             self._goal = goal(self._points[0][1], target=self.target)
