@@ -25,7 +25,7 @@ from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.load import load
-from testbed.scenario.schema import DeviceClass, Scenario
+from testbed.scenario.schema import DeviceClass, RandomDuration, Scenario
 from testbed.seeds import stream
 from testbed.values.laws import Law
 from testbed.values.units import Duration
@@ -112,22 +112,35 @@ class Experiment:
             stream=Stream(scenario.workers.batch_size, own=len(own)),
             source=Shard(own, stream(scenario.seed, name, "order")),
             think=self.think(index),
+            encoding=scenario.encoding,
         )
 
     def think(self, index: int) -> Callable[[], float]:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
-        think = self.scenario.workers.think
+        think = self.scenario.workers.think_of(self._class_name(index))
         draws = stream(self.scenario.seed, f"w{index}", "think")
         if think is None:
-            return ThinkTime(None, 0.0, draws)
-        return ThinkTime(think.law, think.mean, draws)
+            return Durations(None, 0.0, draws)
+        return Durations(think.law, think.mean, draws)
+
+    def step(self, index: int) -> Callable[[], float] | None:
+        """Draws the emulated seconds of worker ``index``'s steps; None for as fast as it goes."""
+        speed = self.device_class(index).speed
+        if speed is None:
+            return None
+        draws = stream(self.scenario.seed, f"w{index}", "speed")
+        if isinstance(speed, RandomDuration):
+            return Durations(speed.law, speed.mean, draws)
+        return Durations(Law("constant"), speed, draws)
 
     def device_class(self, index: int) -> DeviceClass:
         """The class of worker ``index``."""
-        workers = self.scenario.workers
-        for name, count in workers.class_counts().items():
+        return self.scenario.workers.classes[self._class_name(index)]
+
+    def _class_name(self, index: int) -> str:
+        for name, count in self.scenario.workers.class_counts().items():
             if index < count:
-                return workers.classes[name]
+                return name
             index -= count
         raise IndexError(index)
 
@@ -155,8 +168,8 @@ def _schedule(every: int | Duration) -> Schedule:
 
 
 @dataclass(frozen=True)
-class ThinkTime:
-    """Draws waits of a law and a mean, in emulated seconds; none without a law."""
+class Durations:
+    """Draws durations of a law and a mean, in emulated seconds; 0 without a law."""
 
     law: Law | None
     mean: float

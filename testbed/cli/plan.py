@@ -86,17 +86,16 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
     from testbed.cli.console import Console, Table
 
     table = Table(
-        *("class", "workers", "a step", "up", "down"), title=f"{scenario.name}, SIMULATED"
+        *("class", "workers", "a step", "think", "up", "down"), title=f"{scenario.name}, SIMULATED"
     )
-    table.add_row("(the PS)", "", "", made.ps_up, made.ps_down)
+    table.add_row("(the PS)", "", "", "", made.ps_up, made.ps_down)
     for one in made.classes:
         step = f"{one.step_seconds:g} s"
-        table.add_row(one.name, f"{one.workers:,}", step, one.up, one.down)
+        table.add_row(one.name, f"{one.workers:,}", step, one.think, one.up, one.down)
     console = Console()
     console.print(table)
     most = f"at most {made.updates_per_second:,.1f} updates/s, transfers not counted"
     lines = [
-        ("think", made.think),
         ("the PS", made.ps_service),
         ("pace", f"{most} (emulated time)"),
     ]

@@ -120,6 +120,22 @@ class UpdateRow(NamedTuple):
             "<i4", "what the worker has sent without a step since its last update", PUSH, "messages"
         ),
     ] = 0
+    overslept_seconds: Annotated[
+        float, Column("<f4", "by which `think_seconds` is longer than what was drawn", WORKER)
+    ] = 0.0
+    pickle9_bytes: Annotated[
+        int,
+        Column(
+            "<i8",
+            "what the payload of this push and of its `messages` would be with 9 bytes a value and "
+            "3 an index",
+            PUSH,
+        ),
+    ] = 0
+    saturated: Annotated[
+        int,
+        Column("<i8", "values beyond float16's range, sent as its largest", WORKER, "values"),
+    ] = 0
 
 
 class TrafficRow(NamedTuple):

@@ -19,6 +19,7 @@ class Timing(NamedTuple):
     think_seconds: float = 0.0
     transfer_seconds: float = 0.0
     blocked_seconds: float = 0.0
+    overslept_seconds: float = 0.0
 
 
 @dataclass
@@ -30,6 +31,8 @@ class WorkerTraffic:
 
     messages: int = 0
     up_bytes: int = 0
+    pickle9_bytes: int = 0
+    saturated: int = 0
     down_bytes: int = 0
     reply_bytes: int = 0
 
@@ -69,13 +72,22 @@ class UpdateRecord:
         self._traffic[worker].reply_bytes = payload_bytes
 
     def accepted(
-        self, worker: int, sequence: int, *, update: Update, payload_bytes: int, timing: Timing
+        self,
+        worker: int,
+        sequence: int,
+        *,
+        update: Update,
+        payload_bytes: int,
+        timing: Timing,
+        saturated: int = 0,
     ) -> None:
         """A push was accepted, as the server said."""
-        traffic = self._traffic[worker]
+        traffic, pickle9_bytes = self._traffic[worker], update.payload.pickle9_bytes
         if not update.steps:
             traffic.messages += 1
             traffic.up_bytes += payload_bytes
+            traffic.pickle9_bytes += pickle9_bytes
+            traffic.saturated += saturated
             traffic.down_bytes += traffic.reply_bytes
             return
         self._pending[worker].append(
@@ -89,6 +101,8 @@ class UpdateRecord:
                 "entries": update.payload.entries,
                 "payload_up_bytes": payload_bytes + traffic.up_bytes,
                 "payload_down_bytes": traffic.reply_bytes + traffic.down_bytes,
+                "pickle9_bytes": pickle9_bytes + traffic.pickle9_bytes,
+                "saturated": saturated + traffic.saturated,
                 **timing._asdict(),
             }
         )

@@ -16,7 +16,7 @@ A reply of None ends the loop. Any other outcome than the action's own is the dr
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.payloads import Vector
+from testbed.payloads.encodings import Encoding, as_sent
 from testbed.values.state import PlainState, pack, unpack
 
 
@@ -57,10 +58,15 @@ class Think:
 
 @dataclass(frozen=True, eq=False)
 class Push:
-    """Send an update and wait for the reply. Pushes are numbered from 1 on."""
+    """Send an update and wait for the reply. Pushes are numbered from 1 on.
+
+    Attributes:
+        saturated: how many values the encoding has brought back into its range.
+    """
 
     sequence: int
     update: Update
+    saturated: int = 0
 
 
 Action = Pull | Take | Step | Think | Push
@@ -136,12 +142,14 @@ class Worker:
         stream: what the half is told of its samples.
         source: where they come from; None if the driver is to be asked.
         think: draws the emulated seconds between computing and pushing.
+        encoding: of its pushes; one that rounds has done so before anybody sees them.
     """
 
     half: WorkerHalf[Any]
     stream: Stream
     source: Shard | None
     think: Callable[[], float]
+    encoding: Encoding = "raw"
     _now: float = 0.0
     _sequence: int = 0
     _obeyed: int = 0
@@ -223,7 +231,10 @@ class Worker:
             what = "it sends an update without a step, which its config does not announce"
             raise breach(self.half, method, what)
         self._sequence += 1
-        return (yield from self._exchange(Push(self._sequence, update)))
+        payload, saturated = as_sent(update.payload, self.encoding)
+        if payload is not update.payload:
+            update = replace(update, payload=payload)
+        return (yield from self._exchange(Push(self._sequence, update, saturated)))
 
     def _exchange(self, action: Pull | Push) -> Generator[Action, Outcome, bool]:
         """Let the half have the reply; it may have something to answer, without a step."""

@@ -1,7 +1,6 @@
 """What a payload is: some arrays, with what the frame and the codec need to know of them.
 
-Bytes are those of the raw encoding. The codec writes and reads ``arrays`` and counts them there;
-nobody else does.
+Bytes are those of the raw encoding, which writes ``arrays`` as they are; ``encodings`` has others.
 """
 
 from __future__ import annotations
@@ -16,6 +15,10 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float32]
 Indices = NDArray[np.int32]
 Array = NDArray[Any]
+
+PICKLE9_BYTES = {"<f4": 9, "<i4": 3}
+"""What a value and an index take in ``pickle9``, a model of AdaComp's published volumes and no wire
+format: its 460 GB for 250,000 dense pushes are what Python 2's pickle makes of 8-byte floats."""
 
 
 class Payload(ABC):
@@ -48,6 +51,16 @@ class Payload(ABC):
     def size(self) -> int:
         """Bytes of its arrays as they are encoded."""
         return sum(array.nbytes for array in self.arrays)
+
+    @property
+    def pickle9_bytes(self) -> int:
+        """What it would take as a pickle of 9 bytes a value and 3 an index."""
+        kinds = zip(self.arrays, self.TYPES, strict=True)
+        return sum(array.size * PICKLE9_BYTES[kind] for array, kind in kinds)
+
+    @abstractmethod
+    def with_values(self, values: Vector) -> Self:
+        """The same entries with other values; those of value 0 are left out where they can be."""
 
     @abstractmethod
     def flaw(self, size: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from testbed.payloads.base import Payload, Vector
 
@@ -18,3 +19,6 @@ class Dense(Payload):
 
     def flaw(self, size: int) -> str:
         return "" if self.entries == size else f"{self.entries} values for a model of {size}"
+
+    def with_values(self, values: Vector) -> Self:
+        return type(self)(values)

@@ -37,6 +37,10 @@ class Sparse(Payload):
             return f"indices must increase strictly within [0, {size})"
         return ""
 
+    def with_values(self, values: Vector) -> Self:
+        kept = values != 0
+        return type(self)(self.indices[kept], values[kept])
+
 
 def _ascending(indices: Indices, size: int) -> bool:
     # Neighbours are compared, not subtracted: in int32 a difference can wrap to a positive one.

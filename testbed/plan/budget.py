@@ -96,12 +96,11 @@ def count_parameters(scenario: Scenario) -> int | None:
 
 def _pace(scenario: Scenario, workers: tuple[NodeSpec, ...]) -> float | None:
     """Updates a second if computing took no longer than `speed` says and links cost no time."""
-    think = scenario.workers.think
-    thinking = float(think.mean) if think is not None else 0.0
     pace = 0.0
     for node in workers:
-        speed = scenario.workers.classes[node.device_class].speed
-        cycle = thinking + float(speed or 0)
+        think = scenario.workers.think_of(node.device_class)
+        thinking = 0.0 if think is None else float(think.mean)
+        cycle = thinking + (scenario.workers.classes[node.device_class].mean_step or 0.0)
         if cycle == 0:
             return None
         pace += scenario.time_scale / cycle

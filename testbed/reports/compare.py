@@ -87,20 +87,27 @@ def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Differe
     if accuracy is not None:
         measures += [Measure(name, accuracy) for name in ("updates_to", "ingress_to", "time_to")]
     for measure in measures:
+        title = measure.title + (_encodings(first, second) if measure.is_encoded else "")
         one, other = measure.of(first), measure.of(second)
         if isnan(one) and isnan(other):
             continue
         if measure.is_share and isfinite(one) and isfinite(other):
-            yield Difference(measure.title, one, other, abs(one - other))
+            yield Difference(title, one, other, abs(one - other))
         elif isfinite(one) and isfinite(other):
-            yield _relative(measure.title, one, other)
+            yield _relative(title, one, other)
         else:
             first_shown, second_shown = (
                 None if isnan(one) else one,
                 None if isnan(other) else other,
             )
             apart = 0.0 if one == other == inf else 1.0
-            yield Difference(measure.title, first_shown, second_shown, apart)
+            yield Difference(title, first_shown, second_shown, apart)
+
+
+def _encodings(first: Run, second: Run) -> str:
+    """In which encodings the two sides of a traffic ratio are; nothing if both are raw."""
+    one, other = first.scenario.encoding, second.scenario.encoding
+    return "" if one == other == "raw" else f" ({one} / {other})"
 
 
 def _means(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:

@@ -109,7 +109,7 @@ def _caption(summary: Mapping[str, Any]) -> str:
     """What was trained with what, in a line that fits."""
     text = (
         f"{describe_algorithm(summary['algorithm'])}, {summary['model']} on {summary['dataset']}, "
-        f"{summary['workers']} workers, {describe_think(summary['think'])}, "
+        f"{summary['workers']} workers, {describe_think(summary)}, "
         f"{summary['updates']['total']:,} updates"
     )
     return textwrap.fill(text, CAPTION_CHARACTERS)

@@ -77,6 +77,17 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
     }
 
 
+def encoding(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any]:
+    """How pushes are encoded, and the mean payload of an update so and as a pickle of 9 bytes."""
+    pickled = updates["pickle9_bytes"]  # 0 in folders that do not have it
+    return {
+        "name": scenario.encoding,
+        "update_bytes_mean": number(updates["payload_up_bytes"].mean()),
+        "pickle9_update_bytes_mean": number(pickled.mean()) if pickled.any() else None,
+        "saturated": int(updates["saturated"].sum()),
+    }
+
+
 def cycle(updates: pd.DataFrame) -> dict[str, float | None]:
     """The emulated time between two pushes of a worker, by when they were applied.
 
@@ -100,19 +111,24 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     """Computing and thinking for an update, as asked for and as measured, in real seconds.
 
     None where the scenario asks for no time, or there are no two updates of whoever has a pace.
-    Think times are drawn, so that their mean has a standard error.
+    Think times are drawn, and steps may be, so that their mean has a standard error.
     """
-    speeds = {name: kind.speed for name, kind in scenario.workers.classes.items()}
-    speed = updates["device_class"].astype(object).map(speeds).astype("float64")
-    asked = speed * updates["steps"]
-    taken = updates["compute_seconds"].where(speed.notna())
-    if (think := scenario.workers.think) is not None:  # then everybody has a pace
-        asked = asked.fillna(0.0) + float(think.mean)
-        taken = taken.fillna(0.0) + updates["think_seconds"]
+    classes, of_class = scenario.workers.classes, updates["device_class"].astype(object)
+    thinks = {name: scenario.workers.think_of(name) for name in classes}
+    speed = of_class.map({name: kind.mean_step for name, kind in classes.items()}).astype("float64")
+    means = {name: None if think is None else float(think.mean) for name, think in thinks.items()}
+    think = of_class.map(means).astype("float64")
+    computing = updates["compute_seconds"].where(speed.notna())
+    thinking = updates["think_seconds"].where(think.notna())
+    asked = (speed * updates["steps"]).add(think, fill_value=0.0)
+    taken = computing.add(thinking, fill_value=0.0)
     paced = asked.notna()
     if (count := int(paced.sum())) < 2 or not asked.sum():
         return None
-    error = updates.loc[paced, "think_seconds"].std(ddof=0) / count**0.5
+    varying = [name for name, kind in classes.items() if kind.steps_vary]
+    drawn = thinking.add(computing.where(of_class.isin(varying)), fill_value=0.0)[paced].fillna(0.0)
+    law = think[paced].fillna(0.0)  # draws vary about the mean of their own law
+    error = (drawn - drawn.groupby(law).transform("mean")).std(ddof=0) / count**0.5
     asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
     scale = scenario.time_scale
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)

@@ -22,7 +22,16 @@ from testbed.reports.waiting import (
 from testbed.values.written import Written
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from testbed.reports.frames import Run
+
+
+def _pickled(run: Run, count: int | None) -> float:
+    """Bytes of the first ``count`` updates (None: of all) as pickle9; NaN in older folders."""
+    pickled = run.updates["pickle9_bytes"].iloc[:count]
+    return float(pickled.sum()) if pickled.any() else nan
+
 
 Whole = Callable[["Run"], float | None]
 
@@ -31,6 +40,7 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     "final_loss": lambda run: final(run.evaluations, "loss"),
     "updates": lambda run: len(run.updates),
     "ingress": lambda run: run.updates["payload_up_bytes"].sum(),
+    "pickle9": lambda run: _pickled(run, None),
     "egress": lambda run: run.updates["payload_down_bytes"].sum(),
     "time": lambda run: run.updates["time_seconds"].max(),
     "staleness": lambda run: run.updates["staleness"].mean(),
@@ -48,6 +58,7 @@ _BEST = ("best_accuracy", "lowest_loss")
 _COLUMNS = {
     "updates_to": "version",
     "ingress_to": "payload_up_bytes",
+    "pickle9_to": "version",  # of which it is the sum over the updates
     "time_to": "time_seconds",
     "steps_to": "steps",
 }
@@ -66,6 +77,7 @@ _WORDS = {
     "final_accuracy": "final accuracy, all test images",
     "final_loss": "final loss, all test images",
     "ingress": "ingress",
+    "pickle9": "ingress as pickle9",
     "egress": "egress",
     "time": "emulated time",
     "damping": "mean of 1/max(1, staleness)",
@@ -74,6 +86,7 @@ _WORDS = {
     "lowest_loss": "lowest loss",
     "updates_to": "updates to",
     "ingress_to": "ingress to",
+    "pickle9_to": "ingress as pickle9 to",
     "time_to": "emulated time to",
     "steps_to": "training steps to",
     "steps": "training steps",
@@ -87,6 +100,10 @@ _WORDS = {
     "settling_time": "convergence: variance of ten losses below 1e-5 near",
     "time_to_loss": "emulated time to a loss below",
 }
+_BYTES = (
+    *("ingress", "egress", "ingress_to", "pickle9", "pickle9_to"),
+    *("ingress_rate", "egress_rate"),
+)
 _NUMBER = r"\s*[0-9]*\.?[0-9]+\s*"
 _MEASURE = re.compile(
     rf"\s*(?:({'|'.join(_WHOLE_RUN)})"
@@ -175,7 +192,19 @@ class Measure(Written):
         if self.accuracy is None:
             return float(accuracies.max())
         reached = during[_COLUMNS[self.name]][accuracies >= self.accuracy]
-        return float(reached.iloc[0]) if len(reached) else inf
+        return self._first(run, reached)
+
+    def _first(self, run: Run, reached: pd.Series[float]) -> float:
+        """The number at the first of the evaluations that have reached the accuracy."""
+        if reached.empty:
+            return inf
+        first = float(reached.iloc[0])
+        return _pickled(run, int(first)) if self.name == "pickle9_to" else first
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether it is an amount of bytes that depends on the encoding of the pushes."""
+        return self.name in ("ingress", "ingress_to")
 
     @property
     def is_share(self) -> bool:
@@ -189,7 +218,7 @@ class Measure(Written):
         match self.name:
             case "final_accuracy" | "best_accuracy" | "waiting":
                 return f"{value:.2%}"
-            case "ingress" | "egress" | "ingress_to" | "ingress_rate" | "egress_rate":
+            case name if name in _BYTES:
                 return describe_bytes(value) + ("/s" if self.name.endswith("_rate") else "")
             case name if name in _SECONDS:
                 return f"{value:,.1f} s"

@@ -19,6 +19,7 @@ from testbed.events.kinds import (
     TornDown,
 )
 from testbed.reports import measures
+from testbed.reports.cycle import HostShare, host_share
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
 from testbed.telemetry.events import read_events
@@ -27,6 +28,7 @@ from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
+    from testbed.scenario.schema import RandomDuration
 
 
 def write_summary(run: Run) -> Mapping[str, Any]:
@@ -40,7 +42,8 @@ def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
     seconds = measures.training_seconds(run.updates, events)
-    measured = _measurements(run, events, seconds=seconds)
+    share = host_share(run.updates, run.scenario)
+    measured = _measurements(run, events, seconds=seconds, share=share)
     verdict = judge(measured)
     return {
         "format": FORMAT,
@@ -53,6 +56,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "bring_up_seconds": _last_seconds(only(events, BroughtUp)),
         "tear_down_seconds": _last_seconds(only(events, TornDown)),
         "updates": _updates(run, seconds=seconds),
+        "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
         "loss": {"final": measures.final(run.evaluations, "loss")},
@@ -62,7 +66,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "staleness": measures.staleness(run.updates),
         "faults": measures.faults(events),
         "waiting": waiting(run.updates),
-        "cycle": measures.cycle(run.updates),
+        "cycle": measures.cycle(run.updates) | asdict(share),
         "lateness": {
             "late_steps_ratio": measured.late_steps_ratio,
             "late_requests_ratio": measured.late_requests_ratio,
@@ -78,7 +82,7 @@ def summarise(run: Run) -> dict[str, Any]:
 def _conditions(run: Run) -> dict[str, Any]:
     """What the run was a run of."""
     scenario = run.scenario
-    think = scenario.workers.think
+    own = {name: one.think for name, one in scenario.workers.classes.items() if one.think}
     return {
         "scenario": scenario.name,
         "runtime": scenario.runtime.name,
@@ -86,9 +90,16 @@ def _conditions(run: Run) -> dict[str, Any]:
         "model": scenario.model.name,
         "dataset": scenario.dataset.name,
         "workers": scenario.workers.count,
-        "think": think and {"law": str(think.law), "mean_seconds": float(think.mean)},
+        "think": _law(scenario.workers.think),
+        "think_by_class": {name: _law(think) for name, think in own.items()},
         "time_scale": scenario.time_scale,
     }
+
+
+def _law(think: RandomDuration | None) -> dict[str, Any] | None:
+    if think is None:
+        return None
+    return {"law": str(think.law), "mean_seconds": float(think.mean)}
 
 
 def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
@@ -137,7 +148,9 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -> Measurements:
+def _measurements(
+    run: Run, events: Sequence[Entry], *, seconds: float | None, share: HostShare
+) -> Measurements:
     """What the verdict looks at."""
     reading = measures.last_reading(run.traffic)
     links = only(events, LinksRead)
@@ -161,6 +174,7 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
         late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
         latest_class=measures.latest_class(going, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
+        unexplained_ratio=share.unexplained_ratio,
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),

@@ -53,8 +53,10 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     updates, accuracy, age = summary["updates"], summary["accuracy"], summary["staleness"]
     yield "ended", describe_ending(summary)
     yield "algorithm", describe_algorithm(summary["algorithm"])
-    yield "workers", f"{summary['workers']}, {describe_think(summary['think'])}"
+    yield "workers", f"{summary['workers']}, {describe_think(summary)}"
     yield "updates", f"{updates['total']:,}, {_number(updates['per_second'], ',.1f', '/s')}"
+    if "encoding" in summary:
+        yield "a push", _encoding(summary["encoding"])
     yield "by class", ", ".join(f"{name} {count:,}" for name, count in updates["by_class"].items())
     yield "accuracy", _accuracy(accuracy, evaluations=summary["evaluations"])
     yield "ingress", _flow(summary["ingress"])
@@ -64,6 +66,8 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"mean {_number(age['mean'], '.2f')}, max {_number(age['max'], ',')}, "
         f"step scale {_number(age['mean_step_scale'], '.4f')}",
     )
+    if summary.get("cycle", {}).get("mean_seconds") is not None:
+        yield "cycle", _cycle(summary["cycle"])
     if "waiting" in summary:  # summaries of older versions have none
         yield "workers' time", _waiting(summary["waiting"])
     late = summary["lateness"]
@@ -85,6 +89,23 @@ def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int) -> str:
     if accuracy["best_moving_average"] is not None:
         parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
     return f"{', '.join(parts)} ({evaluations} evaluations)"
+
+
+def _encoding(encoding: Mapping[str, Any]) -> str:
+    """An update's mean payload; as a pickle it can be compared with AdaComp's published volumes."""
+    pickled = describe_bytes(encoding["pickle9_update_bytes_mean"])
+    text = f"{describe_bytes(encoding['update_bytes_mean'])} {encoding['name']}, {pickled} pickle9"
+    saturated = encoding["saturated"]
+    return f"{text}, {saturated:,} values saturated" if saturated else text
+
+
+def _cycle(cycle: Mapping[str, Any]) -> str:
+    unexplained = cycle.get("unexplained_ratio")
+    host = "" if unexplained is None else f", {unexplained:.1%} the host's"
+    return (
+        f"{cycle['mean_seconds']:.4g} s ± {cycle['deviation_ratio']:.1%} from push to push, "
+        f"{cycle['think_ratio']:.1%} think{host}"
+    )
 
 
 def _flow(flow: Mapping[str, Any]) -> str:
@@ -153,11 +174,16 @@ def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
     return f"{name} ({', '.join(words)})" if words else str(name)
 
 
-def describe_think(think: Mapping[str, Any] | None) -> str:
-    """The law of the waits between computing and pushing."""
-    if think is None:
-        return "no think time"
-    return f"think {think['law']} x {think['mean_seconds']:g} s"
+def describe_think(summary: Mapping[str, Any]) -> str:
+    """The law of the waits between computing and pushing, and those of classes with their own."""
+    think, by_class = summary["think"], summary.get("think_by_class", {})
+    laws = [] if think is None else [_law(think)]
+    laws += [f"{name} {_law(own)}" for name, own in by_class.items()]
+    return f"think {', '.join(laws)}" if laws else "no think time"
+
+
+def _law(think: Mapping[str, Any]) -> str:
+    return f"{think['law']} x {think['mean_seconds']:g} s"
 
 
 def describe_bytes(count: float | None) -> str:

@@ -19,6 +19,7 @@ GAP_LIMIT_SECONDS = 1.5
 LATE_LIMIT_RATIO = 0.05
 PACE_LIMIT_RATIO = 0.05
 PACE_LIMIT_SECONDS = 0.002
+UNEXPLAINED_LIMIT_RATIO = 0.2
 RATE_LIMIT_RATIO = 0.05
 ROUND_TRIP_LIMIT_RATIO = 0.05
 ROUND_TRIP_LIMIT_SECONDS = 0.001
@@ -71,6 +72,7 @@ class Measurements:
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
     latest_class: str = ""  # the one with the largest share of them
     late_requests_ratio: float | None = None  # of the requests that the PS served late
+    unexplained_ratio: float | None = None  # of the mean cycle: no step, think, transfer or barrier
     differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
@@ -94,7 +96,7 @@ class Verdict:
 
 def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
-    rules = (_end, _nodes, _gaps, _links, _lateness, _pressure, _traffic)
+    rules = (_end, _nodes, _gaps, _links, _lateness, _cycle, _pressure, _traffic)
     reasons = tuple(sentence for rule in rules for sentence in rule(measured))
     warnings = () if tuple(_pressure(measured)) else tuple(_busy(measured))
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
@@ -280,6 +282,18 @@ _MEND_LOSSES = {
         ("egress", "ps.link.up", "workers.classes.NAME.link.down"),
     )
 }
+
+
+def _cycle(measured: Measurements) -> Iterator[str]:
+    """Where the host makes the waits, the law of the staleness is not the scenario's."""
+    ratio = measured.unexplained_ratio
+    if measured.paced and ratio is not None and ratio > UNEXPLAINED_LIMIT_RATIO:
+        yield (
+            f"{ratio:.2%} of the time between two pushes of a worker was neither its step, nor "
+            f"think, nor what its links take ({UNEXPLAINED_LIMIT_RATIO:.0%} is allowed): the host "
+            "makes the law of the waits. Lower time_scale, raise workers.think.mean, or take fewer "
+            "workers."
+        )
 
 
 def _traffic(measured: Measurements) -> Iterator[str]:

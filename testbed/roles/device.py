@@ -23,6 +23,7 @@ from testbed.frame.worker import (
     Think,
 )
 from testbed.models import Bound
+from testbed.payloads.encodings import Encoding
 from testbed.roles.clock import EmulatedClock
 from testbed.rpc import messages, methods
 from testbed.rpc._pb import ps_pb2
@@ -41,10 +42,11 @@ class Device:
         bound: the network at the worker half's parameters.
         fingerprint: of the model's layout.
         size: number of parameters.
-        speed: emulated seconds of one step, or None for as fast as it goes.
+        step: draws the emulated seconds of a step, or None for as fast as it goes.
         clock: set by the first reply.
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
             which come meanwhile are seen before that; else selection counts as part of the step.
+        encoding: of its pushes.
         sleep: lets real seconds pass.
         gap: the longest that this process stood still since this was last called, real seconds.
     """
@@ -54,18 +56,21 @@ class Device:
     data: Prepared
     fingerprint: int
     size: int
-    speed: float | None
+    step: Callable[[], float] | None
     connection: Connection
     clock: EmulatedClock
     paced_first: bool = False
+    encoding: Encoding = "raw"
     sleep: Callable[[float], None] = time.sleep
     gap: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
-        self._compute = self._late = self._think = 0.0  # since the last push went out, emulated
+        # Since the last push went out, emulated.
+        self._compute = self._late = self._think = self._overslept = 0.0
         self._transfer = self._blocked = 0.0  # of the call that brought the model
         self._since = self.clock.steady()  # when what is counted next has begun
         self._stepping = False
+        self._pace = 0.0  # what the step under way is to take, emulated
 
     def join(self) -> None:
         """Take part in the training.
@@ -112,18 +117,22 @@ class Device:
                 return self._step(samples)
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
-                self._think += self._lap()
+                slept = self._lap()
+                self._think += slept
+                self._overslept += max(0.0, slept - seconds)
                 return Passed(self.clock.now)
-            case Push(sequence, update):
+            case Push(sequence, update, saturated):
                 timing = Timing(
-                    self._compute, self._late, self._think, self._transfer, self._blocked
+                    *(self._compute, self._late, self._think, self._transfer, self._blocked),
+                    overslept_seconds=self._overslept,
                 )
                 push = messages.PushMessage(
                     *(self.index, sequence, self.fingerprint, update, timing),
                     gap_seconds=self.gap(),
+                    saturated=saturated,
                 )
-                message = encode_push(push).data
-                self._compute = self._late = self._think = 0.0
+                message = encode_push(push, self.encoding).data
+                self._compute = self._late = self._think = self._overslept = 0.0
                 return self._fetch(methods.EXCHANGE, message)
 
     def _step(self, samples: Samples) -> Computed:
@@ -132,19 +141,20 @@ class Device:
         What the loop is told of the time is the end of the step as the device class has it.
         """
         self._stepping = True
+        self._pace = 0.0 if self.step is None else self.step()
         _, gradient = self.bound.loss_and_gradient(*self.data.batch(samples))
         if self.paced_first:
             self._finish_step()
             return Computed(self.clock.now, gradient)
-        return Computed(self.clock.now + max(0.0, (self.speed or 0.0) - self._passed), gradient)
+        return Computed(self.clock.now + max(0.0, self._pace - self._passed), gradient)
 
     def _finish_step(self) -> None:
         """Wait for what the step just made really took less than the device class takes."""
         if not self._stepping:
             return
         self._stepping = False
-        if self.speed is not None:
-            left = self.speed - self._passed
+        if self.step is not None:
+            left = self._pace - self._passed
             self._late += max(0.0, -left)
             if left > 0:
                 self.sleep(self.clock.real(left))

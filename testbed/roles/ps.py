@@ -63,6 +63,7 @@ def _main(arguments: Arguments) -> None:
         clock=clock,
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
         record=Record(SpoolWriter(folder / "updates.bin"), clock),
+        encoding=experiment.scenario.encoding,
     )
     if newest is not None:
         newest.restore(training)

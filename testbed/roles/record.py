@@ -40,6 +40,7 @@ class Record:
             update=push.update,
             payload_bytes=push.payload_bytes,
             timing=push.timing,
+            saturated=push.saturated,
         )
 
     def applied(self, applied: Iterable[Applied]) -> None:

@@ -70,7 +70,9 @@ class Servicer:
         return await self.training.pull(request.worker, request.attempt)
 
     async def _exchange(self, message: bytes, call: Call) -> bytes:
-        push = decode_push(message)
+        training = self.training
+        size = training.server.half.parameters.size
+        push = decode_push(message, training.encoding, size=size)
         _speaks_for(call, push.worker)
         return await self.training.exchange(push)
 

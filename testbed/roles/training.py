@@ -20,6 +20,7 @@ from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import unheard
+from testbed.payloads.encodings import Encoding
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import TOLD_SECONDS
 from testbed.roles.orders import OrderStreams
@@ -50,6 +51,7 @@ class Training:
         workers: how many the scenario has.
         first: how many must join before the training starts; 0 for all.
         fingerprint: of the model's layout.
+        encoding: of the pushes.
         clock: started when all have joined.
         started: set when all workers have joined.
         ended: set when training has ended.
@@ -65,6 +67,7 @@ class Training:
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
     first: int = 0
+    encoding: Encoding = "raw"
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()

@@ -42,10 +42,11 @@ def _main(arguments: Arguments) -> None:
             data=experiment.data,
             fingerprint=layout.fingerprint,
             size=layout.size,
-            speed=experiment.device_class(arguments.index).speed,
+            step=experiment.step(arguments.index),
             connection=connection,
             clock=clock,
             paced_first=follows,
+            encoding=experiment.scenario.encoding,
             gap=heartbeat.take,
         )
         device.join()

@@ -18,11 +18,13 @@ from testbed.algorithms.base import Orders, Reply, Update
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Timing
 from testbed.payloads import KINDS, Array, Dense, Payload
+from testbed.payloads.encodings import Encoding, pack, unpack, value_bytes
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.messages import Delivery, PushMessage, Snapshot
 from testbed.rpc.wire import MalformedError, bytes_fields, cut, header
 
 ATTEMPT, PAYLOAD = 14, 15
+PACKED = 15  # of a Payload
 LARGEST_COUNT = 2**31 - 1  # what the record of updates has room for
 LARGEST_NUMBER = 2**63 - 1
 MOST_NOTES = 64
@@ -35,7 +37,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A message ready to be sent, and how many of its bytes are the payload's arrays."""
+    """A message ready to be sent, and how many of its bytes are the payload's, as encoded."""
 
     data: bytes
     payload_bytes: int
@@ -53,7 +55,7 @@ def parse(kind: type[M], data: bytes) -> M:
         raise MalformedError(f"not a {kind.__name__}: {error}") from None
 
 
-def encode_push(push: PushMessage) -> Encoded:
+def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
     """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
     head = ps_pb2.ExchangeRequest(
         worker=push.worker,
@@ -64,21 +66,33 @@ def encode_push(push: PushMessage) -> Encoded:
         steps=push.update.steps,
         note=push.update.note,
         attempt=push.attempt,
+        saturated=push.saturated,
         timing=ps_pb2.Timing(**push.timing._asdict()),
         gap_seconds=push.gap_seconds,
     )
-    return _join(head, push.update.payload)
+    if encoding == "raw":
+        return _join(head, push.update.payload)
+    return _join_packed(head, push.update.payload, encoding)
 
 
-def decode_push(data: bytes) -> PushMessage:
+def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> PushMessage:
     """An ExchangeRequest. Whether it fits the model and the training is not checked here.
+
+    Args:
+        data: the message.
+        encoding: in which its payload must be.
+        size: of the model; a packed payload with more entries is not unpacked.
 
     Raises:
         MalformedError: the bytes are no such message, or a number in it is out of range.
     """
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.ExchangeRequest, rest)
-    payload = _decode_payload(bulk)
+    if encoding == "raw":
+        payload = _decode_payload(bulk)
+        payload_bytes = payload.size
+    else:
+        payload, payload_bytes = _decode_packed(bulk, encoding, size)
     timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
     if not all(0 <= seconds < math.inf for seconds in (*timing, head.gap_seconds)):
         found = f"{timing}, a gap of {head.gap_seconds} s"
@@ -92,6 +106,9 @@ def decode_push(data: bytes) -> PushMessage:
         raise MalformedError(
             f"push {head.sequence}, version {head.version}: above {LARGEST_NUMBER}"
         )
+    rounded = payload.entries if encoding == "packed16" else 0
+    if head.saturated > rounded:
+        raise MalformedError(f"{head.saturated} values saturated of {rounded} that were rounded")
     return PushMessage(
         worker=head.worker,
         sequence=head.sequence,
@@ -101,8 +118,9 @@ def decode_push(data: bytes) -> PushMessage:
         ),
         timing=timing,
         attempt=head.attempt,
-        payload_bytes=payload.size,
+        payload_bytes=payload_bytes,
         gap_seconds=head.gap_seconds,
+        saturated=head.saturated,
     )
 
 
@@ -212,6 +230,40 @@ def _join(head: Message, payload: Payload) -> Encoded:
     outer = header(payload.NUMBER, inner_bytes)
     start = header(PAYLOAD, len(outer) + inner_bytes)
     return Encoded(b"".join([head.SerializeToString(), start, outer, *inner]), payload.size)
+
+
+def _join_packed(head: Message, payload: Payload, encoding: Encoding) -> Encoded:
+    """The message ``head`` with the payload, packed, behind it."""
+    width = value_bytes(encoding)
+    data = pack(payload, width)
+    packed = ps_pb2.Packed(
+        kind=payload.NUMBER, entries=payload.entries, value_bytes=width, data=data
+    )
+    bulk = ps_pb2.Payload(packed=packed).SerializeToString()
+    start = header(PAYLOAD, len(bulk))
+    return Encoded(b"".join([head.SerializeToString(), start, bulk]), len(data))
+
+
+def _decode_packed(bulk: memoryview | None, encoding: Encoding, size: int) -> tuple[Payload, int]:
+    """A packed payload of at most ``size`` entries, and how many bytes it took."""
+    found = {} if bulk is None else bytes_fields(bulk, (PACKED,))
+    if not found:
+        raise MalformedError(f"no packed payload: this scenario's encoding is {encoding}")
+    packed = parse(ps_pb2.Packed, bytes(found[PACKED]))
+    kind, width = _KINDS.get(packed.kind), value_bytes(encoding)
+    if kind is None or packed.value_bytes != width:
+        raise MalformedError(
+            f"kind {packed.kind} with values of {packed.value_bytes} bytes is packed, expected a "
+            f"known kind with values of {width}: this scenario's encoding is {encoding}"
+        )
+    if packed.entries > size:
+        raise MalformedError(f"{packed.entries} entries are packed, for a model of {size}")
+    try:
+        data = memoryview(packed.data)
+        payload = unpack(kind, data, entries=packed.entries, value_bytes=width)
+    except ValueError as error:
+        raise MalformedError(f"not a packed payload: {error}") from None
+    return payload, len(packed.data)
 
 
 def _decode_payload(bulk: memoryview | None) -> Payload:

@@ -19,7 +19,8 @@ class PushMessage:
         fingerprint: of the layout of the worker's model.
         attempt: 0, then one more whenever the call is repeated.
         gap_seconds: the longest that the worker's process stood still since its push before, real.
-        payload_bytes: of the payload's arrays.
+        payload_bytes: of the payload's arrays, as they were encoded.
+        saturated: values that the encoding has brought back into its range.
     """
 
     worker: int
@@ -30,6 +31,7 @@ class PushMessage:
     attempt: int = 0
     payload_bytes: int = 0
     gap_seconds: float = 0.0
+    saturated: int = 0
 
 
 @dataclass(frozen=True, eq=False)

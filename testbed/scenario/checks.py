@@ -85,9 +85,12 @@ def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem
     """What an algorithm has no use for, and a time of its own that evaluations must fit."""
     algorithm, every = scenario.algorithm, scenario.evaluate.every
     thinks = not isinstance(algorithm, AlgorithmConfig) or algorithm.THINKS
-    if scenario.workers.think is not None and not thinks:
+    waits: dict[Keys, object] = {("workers", "think"): scenario.workers.think}
+    for name, member in scenario.workers.classes.items():
+        waits[("workers", "classes", name, "think")] = member.think
+    for path in [path for path, think in waits.items() if think is not None and not thinks]:
         expected = f"no think time with {algorithm.name}: a class's `speed` sets its pace"
-        yield _problem(document, ("workers", "think"), found="a think time", expected=expected)
+        yield _problem(document, path, found="a think time", expected=expected)
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):

@@ -98,6 +98,8 @@ def _follows_from_others(error: ErrorDetails, errors: Sequence[ErrorDetails]) ->
 def _problem(
     path: Keys, errors: Sequence[tuple[ErrorDetails, Place]], document: Document
 ) -> Problem:
+    # What is no mapping was not meant as one, where something else may stand there too.
+    errors = [one for one in errors if one[0]["type"] != "model_type"] or errors
     error, place = errors[0]
     if len(errors) > 1:  # each type that was allowed here says why it is not that one
         found, expected, hint = display(error["input"]), place.expected, ""

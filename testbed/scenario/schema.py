@@ -6,7 +6,7 @@ Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them
 from __future__ import annotations
 
 from math import ceil
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +22,7 @@ from testbed.datasets import Dataset
 from testbed.errors import Unfit
 from testbed.faults import Fault
 from testbed.models import Model
+from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.fields import (
     Count,
@@ -42,6 +43,9 @@ from testbed.topology import Distribution, End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.laws import Law
 from testbed.values.units import Duration
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 
 class Part(BaseModel):
@@ -121,16 +125,20 @@ class PsSettings(Part):
     memory: PositiveSize | None = None
 
 
-class ThinkSettings(Part):
-    """A wait between computing and pushing: a draw of ``law`` times ``mean``.
+class RandomDuration(Part):
+    """A duration that is drawn anew every time: a draw of ``law`` times ``mean``.
 
     Attributes:
         law: a law of mean 1.
-        mean: mean emulated time of the wait.
+        mean: mean emulated time.
     """
 
     law: Law = Law("uniform", 0.5, 1.5)
     mean: PositiveDuration
+
+    def draw(self, rng: Generator) -> float:
+        """One draw, in emulated seconds."""
+        return self.law.draw(rng) * self.mean
 
 
 class DeviceClass(Part):
@@ -140,7 +148,9 @@ class DeviceClass(Part):
         share: share of the workers in this class, of those that are not in classes with a `count`;
             the shares of all classes add up to 1. By default 1.
         count: how many workers are in this class, instead of a share.
-        speed: emulated time of one training step; a shorter real step waits for the rest.
+        speed: emulated time of one training step, or its law and mean; a shorter real step waits
+            for the rest.
+        think: a wait between computing and pushing, instead of that of all workers.
         link: link of each of its workers.
         cpu: how much CPU each may use, in CPUs.
         cpuset: which CPUs of the host they may use.
@@ -150,7 +160,8 @@ class DeviceClass(Part):
 
     share: Share | None = None
     count: Count | None = None
-    speed: PositiveDuration | None = None
+    speed: RandomDuration | PositiveDuration | None = None
+    think: RandomDuration | None = None
     link: Link = Link()
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
@@ -163,6 +174,17 @@ class DeviceClass(Part):
             raise Unfit(f"a share of {self.share:g} and a count of {self.count}", "one of the two")
         return self
 
+    @property
+    def steps_vary(self) -> bool:
+        """Whether the time of a training step is drawn."""
+        return isinstance(self.speed, RandomDuration)
+
+    @property
+    def mean_step(self) -> float | None:
+        """Emulated seconds of a training step, on the mean; None for as fast as it goes."""
+        speed = self.speed.mean if isinstance(self.speed, RandomDuration) else self.speed
+        return None if speed is None else float(speed)
+
 
 class Workers(Part):
     """The workers.
@@ -170,13 +192,14 @@ class Workers(Part):
     Attributes:
         count: how many.
         batch_size: samples of a mini-batch.
-        think: a wait between computing and pushing; none by default.
+        think: a wait between computing and pushing, where a class has none of its own; none by
+            default.
         classes: device classes by name; workers are dealt to them in this order.
     """
 
     count: Count
     batch_size: Count = 10
-    think: ThinkSettings | None = None
+    think: RandomDuration | None = None
     classes: Annotated[dict[Key, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
 
     @model_validator(mode="after")
@@ -193,6 +216,10 @@ class Workers(Part):
             total = sum(shares.values())
             raise Unfit(f"classes whose shares add up to {total:g}", "shares that add up to 1")
         return self
+
+    def think_of(self, name: str) -> RandomDuration | None:
+        """The wait of the workers of a class."""
+        return self.classes[name].think or self.think
 
     def class_counts(self) -> dict[str, int]:
         """Workers of each class: its count, or its share of those that are in no counted class.
@@ -344,6 +371,9 @@ class Scenario(Part):
         stop: when training ends.
         evaluate: how often the model is evaluated during training.
         checkpoint: how often all that the training is at is saved; never by default.
+        encoding: of the pushes: ``raw`` has four bytes a value and four an index, ``packed`` the
+            same numbers in fewer bytes, ``packed16`` rounds values to float16 before. Pulls stay
+            raw.
         launch: ``warm`` forks workers from one process that has imported everything, ``cold``
             starts each as a process of its own.
         time_scale: emulated seconds per real second.
@@ -366,6 +396,7 @@ class Scenario(Part):
     stop: Stop
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoint | None = None
+    encoding: Encoding = "raw"
     launch: LaunchMode = "warm"
     time_scale: Annotated[float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(not_auto)] = (
         1.0
@@ -392,5 +423,6 @@ class Scenario(Part):
     def is_paced(self) -> bool:
         """Whether something else than the host is to say how fast it goes."""
         classes = self.workers.classes.values()
-        paces = [self.workers.think, self.ps.service, *(one.speed for one in classes)]
+        paces = [self.workers.think, self.ps.service]
+        paces += [pace for one in classes for pace in (one.speed, one.think)]
         return self.paced and any(pace is not None for pace in paces)

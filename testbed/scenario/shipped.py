@@ -11,8 +11,8 @@ from pathlib import Path
 import testbed
 
 DISTRIBUTION = "edge-testbed"
-STUDY = re.compile(r"^scenario:", re.MULTILINE)
-"""Where this is found in a file, it is a study of a scenario."""
+_OF_A_STUDY = re.compile(r"^(scenario|vary):", re.MULTILINE)
+"""What stands at the top of a study, and of no scenario."""
 
 FOLDER = f"share/{DISTRIBUTION}/scenarios/"
 """Where an installation has them; a clone has them beside the package."""
@@ -37,7 +37,7 @@ def find_scenario(path: Path, *, name: str = "") -> Path:
 
 
 def _is_study(file: Path) -> bool:
-    return STUDY.search(file.read_text(encoding="utf-8")) is not None
+    return _OF_A_STUDY.search(file.read_text(encoding="utf-8")) is not None
 
 
 def _files() -> Iterator[tuple[str, Path]]:

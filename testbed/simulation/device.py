@@ -20,7 +20,7 @@ class DeviceModel:
     """A worker's device, and its cycle from its last push to its next; in emulated seconds.
 
     Attributes:
-        step_seconds: what a training step takes.
+        step_seconds: what its next training step takes at least.
         draw_think: draws what passes between computing and pushing.
         rng: draws what happens on its links.
         began: when it called the PS.
@@ -76,6 +76,7 @@ class DeviceModel:
         self.life += 1
         self.frozen_at, self.stood, self.held = None, 0.0, []
         self.think, self.computing, self.paused, self.coming = None, False, None, []
+        self.step_seconds = 0.0  # the draw may have gone into a cycle that came to nothing
 
     def begin(self, now: float) -> None:
         """Its process has begun, and calls the PS."""

@@ -258,7 +258,7 @@ class Engine:
         if isinstance(reached, Paused):
             device.paused = reached
             return
-        device.computing = False
+        device.computing, device.step_seconds = False, reached.next_step
         if reached.update.steps:
             device.think = None
         push_at = reached.push_at
@@ -274,7 +274,7 @@ class Engine:
         if device.silent:
             return
         device.began = now
-        transfer = device.up.send(cycle.update.payload.size, device.rng)
+        transfer = device.up.send(cycle.payload_bytes, device.rng)
         arrived = self._faults.living(cycle.worker, partial(self._arrive, cycle))
         self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
 
@@ -298,7 +298,8 @@ class Engine:
                 worker,
                 cycle.sequence,
                 update=cycle.update,
-                payload_bytes=cycle.update.payload.size,
+                payload_bytes=cycle.payload_bytes,
+                saturated=cycle.saturated,
                 timing=Timing(
                     compute_seconds=cycle.compute_seconds,
                     think_seconds=cycle.think_seconds,

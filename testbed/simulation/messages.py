@@ -31,7 +31,7 @@ MOST_ARRAYS = 2
 """A payload with more arrays goes as a pickle."""
 
 _TASK = struct.Struct("<xqddqqqqq")
-_RESULT = struct.Struct("<xqqdddqqqqqq")
+_RESULT = struct.Struct("<xqqdddqqqqqdqqq")
 _KINDS = {kind.NUMBER: kind for kind in KINDS}
 
 
@@ -127,6 +127,9 @@ class Result(NamedTuple):
     version: int
     samples: int
     steps: int
+    payload_bytes: int
+    saturated: int
+    next_step: float
     packed: Packed
     apart: Update | None = None
 
@@ -165,7 +168,7 @@ def answers_bytes(answers: Sequence[Answer] | Evaluation | Saved | TestbedError)
     ):
         return PICKLED + pickle.dumps(answers)
     return b"".join(
-        [_RESULT.pack(*one[:8], *one.packed) for one in answers if isinstance(one, Result)]
+        [_RESULT.pack(*one[:11], *one.packed) for one in answers if isinstance(one, Result)]
     )
 
 
@@ -181,7 +184,7 @@ def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
             raise answers
         return answers
     return [
-        Result._make((*numbers[:8], Packed._make(numbers[8:]), None))
+        Result._make((*numbers[:11], Packed._make(numbers[11:]), None))
         for numbers in _RESULT.iter_unpack(data)
     ]
 
@@ -210,7 +213,10 @@ def pack(cycle: Cycle, row: Vector) -> Result:
     packed = _pack(update.payload, row)
     return Result(
         *cycle[:5],
-        *(update.version, update.samples, update.steps, packed or NOT_PACKED),
+        *(update.version, update.samples, update.steps),
+        *(cycle.payload_bytes, cycle.saturated),
+        next_step=cycle.next_step,
+        packed=packed or NOT_PACKED,
         apart=None if packed is not None and not update.note else update,
     )
 
@@ -222,7 +228,7 @@ def unpack(result: Result, row: Vector) -> Cycle:
         payload = _unpack(result.packed, row)
         own = payload.of([array.copy() for array in payload.arrays])
         update = Update(own, result.version, samples=result.samples, steps=result.steps)
-    return Cycle(*result[:5], update)
+    return Cycle(*result[:5], update, *result[8:11])
 
 
 def fills_row(result: Result, row: Vector) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from testbed.scenario.schema import Direction, Scenario
+from testbed.scenario.schema import Direction, RandomDuration, Scenario
 
 MODELLED = (
     "the PS's link is shared max-min fairly by the transfers under way, each within its own link",
@@ -31,11 +31,12 @@ PROCESS_BYTES = 350_000_000
 
 @dataclass(frozen=True)
 class ClassOutline:
-    """One class of devices: how many, their training step, and their links in words."""
+    """One class of devices: how many, their training step and think, and their links in words."""
 
     name: str
     workers: int
     step_seconds: float
+    think: str
     up: str
     down: str
 
@@ -45,7 +46,6 @@ class Outline:
     """What will be modelled.
 
     Attributes:
-        think: the law of the wait between computing and pushing, with its mean.
         ps_up: the PS's link to the workers; ``ps_down`` that from them.
         updates_per_second: the most that steps, thinking and the PS allow, emulated; transfers make
             it fewer.
@@ -53,7 +53,6 @@ class Outline:
     """
 
     classes: tuple[ClassOutline, ...]
-    think: str
     ps_up: str
     ps_down: str
     ps_service: str
@@ -68,11 +67,12 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
 
     Of how many ``parameters`` its model has, only the user's own code may know (None).
     """
-    think, workers = scenario.workers.think, scenario.workers
-    mean = 0.0 if think is None else float(think.mean)
+    workers = scenario.workers
     counts = workers.class_counts()
-    steps = {name: float(member.speed or 0.0) for name, member in workers.classes.items()}
-    cycles = sum(counts[name] / (steps[name] + mean) for name in counts)
+    steps = {name: member.mean_step or 0.0 for name, member in workers.classes.items()}
+    thinks = {name: workers.think_of(name) for name in counts}
+    means = {name: 0.0 if one is None else float(one.mean) for name, one in thinks.items()}
+    cycles = sum(counts[name] / (steps[name] + means[name]) for name in counts)
     service, memory = scenario.ps.service, None
     if parameters is not None:
         vectors = VECTORS_PER_WORKER * workers.count * parameters * BYTES_PER_PARAMETER
@@ -80,17 +80,21 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     return Outline(
         classes=tuple(
             ClassOutline(
-                name, counts[name], steps[name], _words(one.link.up), _words(one.link.down)
+                *(name, counts[name], steps[name], _think(thinks[name])),
+                *(_words(one.link.up), _words(one.link.down)),
             )
             for name, one in workers.classes.items()
         ),
-        think="none" if think is None else f"{think.law} x {think.mean}",
         ps_up=_words(scenario.ps.link.up),
         ps_down=_words(scenario.ps.link.down),
         ps_service=f"{service} a request, one after the other" if service else "takes no time",
         updates_per_second=min(cycles, 1 / service if service else inf),
         memory_bytes=memory,
     )
+
+
+def _think(think: RandomDuration | None) -> str:
+    return "none" if think is None else f"{think.law} x {think.mean}"
 
 
 def _words(direction: Direction) -> str:

@@ -198,8 +198,7 @@ def build(
     simulated, shards = {}, experiment.shards()
     for index in range(number, experiment.scenario.workers.count, processes):
         anew = partial(experiment.worker, index, shards=shards)
-        step_seconds = _step_seconds(experiment, index)
-        simulated[index] = SimulatedWorker(index, anew(), step_seconds, anew)
+        simulated[index] = SimulatedWorker(index, anew(), _draw_step(experiment, index), anew)
     return simulated, learner
 
 
@@ -209,7 +208,7 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     own = experiment.device_class(index).link
     up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return DeviceModel(
-        step_seconds=_step_seconds(experiment, index),
+        step_seconds=_draw_step(experiment, index)(),
         up=up,
         down=down,
         draw_think=experiment.think(index),
@@ -217,7 +216,7 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     )
 
 
-def _step_seconds(experiment: Experiment, index: int) -> float:
-    speed = experiment.device_class(index).speed
-    assert speed is not None, "the scenario's checks refuse a simulation without it"
-    return float(speed)
+def _draw_step(experiment: Experiment, index: int) -> Callable[[], float]:
+    step = experiment.step(index)
+    assert step is not None, "the scenario's checks refuse a simulation without it"
+    return step

@@ -32,7 +32,7 @@ from testbed.frame.worker import (
     Worker,
 )
 from testbed.models import Bound, Evaluation
-from testbed.payloads import Vector
+from testbed.payloads import Vector, encodings
 from testbed.values.state import PlainState, pack, unpack
 
 Coming = tuple[float, StandingOrders]
@@ -45,6 +45,9 @@ class Cycle(NamedTuple):
     Attributes:
         compute_seconds: emulated seconds of its steps since its last push with one.
         think_seconds: emulated seconds between computing and pushing.
+        payload_bytes: of the update, in the scenario's encoding.
+        saturated: values that the encoding has brought back into its range.
+        next_step: emulated seconds of the step that comes next.
     """
 
     worker: int
@@ -53,6 +56,9 @@ class Cycle(NamedTuple):
     compute_seconds: float
     think_seconds: float
     update: Update
+    payload_bytes: int
+    saturated: int
+    next_step: float
 
 
 class Paused(NamedTuple):
@@ -90,12 +96,13 @@ class SimulatedWorker:
     """A worker and its virtual time; whoever keeps the clock draws its next think time.
 
     Attributes:
+        draw_step: draws the emulated seconds of a training step, one step ahead.
         anew: makes the worker as it was at its beginning.
     """
 
     index: int
     worker: Worker
-    step_seconds: float
+    draw_step: Callable[[], float]
     anew: Callable[[], Worker] | None = None
     next_think: float = 0.0
     _loop: Loop | None = None
@@ -105,13 +112,14 @@ class SimulatedWorker:
 
     def __post_init__(self) -> None:
         self.worker.think = lambda: self.next_think
+        self._step = self.draw_step()
 
     def restart(self) -> None:
         """Its process has ended: begin from the beginning."""
         assert self.anew is not None, "whoever ends workers can make them"
         self.worker = self.anew()
+        self.worker.think = lambda: self.next_think
         self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
-        self.__post_init__()
 
     def state(self) -> PlainState:
         """Where it is, between two calls."""
@@ -121,6 +129,8 @@ class SimulatedWorker:
             "next_think": self.next_think,
             "now": self._now,
             "compute": self._compute,
+            "draw_step": self.draw_step,
+            "step": self._step,
         }
         return pack({"worker": self.worker.state(), "own": own})
 
@@ -130,6 +140,7 @@ class SimulatedWorker:
         self.worker.restore(whole["worker"])
         own = whole["own"]
         self.next_think, self._now, self._compute = own["next_think"], own["now"], own["compute"]
+        self.draw_step, self._step = own["draw_step"], own["step"]
         if own["begun"]:
             self._loop = self.worker.loop()
             action = next(self._loop)
@@ -176,12 +187,12 @@ class SimulatedWorker:
         while not isinstance(action, Push):
             match action:
                 case Step():
-                    ends = self._now + self.step_seconds
+                    ends = self._now + self._step
                     if ends >= horizon:
                         self._paused = action
                         return Paused(self.index, ends)
-                    self._compute += self.step_seconds
-                    self._now = ends
+                    self._compute += self._step
+                    self._now, self._step = ends, self.draw_step()
                     gradient = learner.gradient(self.worker.half.parameters, action)
                     action = self._loop.send(Computed(ends, gradient))
                 case Think(seconds):
@@ -190,7 +201,12 @@ class SimulatedWorker:
                     action = self._loop.send(Passed(self._now))
                 case Pull() | Take():
                     raise AssertionError("pulls once, at the beginning; samples are in its shard")
-        compute = self._compute
-        if action.update.steps:
+        compute, update = self._compute, action.update
+        if update.steps:
             self._compute = 0.0
-        return Cycle(self.index, action.sequence, self._now, compute, think, action.update)
+        return Cycle(
+            *(self.index, action.sequence, self._now, compute, think, update),
+            payload_bytes=encodings.size(update.payload, self.worker.encoding),
+            saturated=action.saturated,
+            next_step=self._step,
+        )

@@ -121,6 +121,11 @@ def _expected(expectation: Expectation, cases: Sequence[Case], results: Results)
         return f"{measure}: {' > '.join(names)}{within}"
     assert expectation.value is not None
     if expectation.ratio is not None:
+        if expectation.measure.is_encoded:  # bytes are comparable only where it is said which
+            names = [
+                f"{name} ({results.by_case[case][0].scenario.encoding})"
+                for name, case in zip(names, cases, strict=True)
+            ]
         return f"{measure}: {names[0]} / {names[1]} = {expectation.value:g}{within}"
     return f"{measure} of {names[0]}: {expectation.measure.show(expectation.value)}{within}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import isclose
+from math import isclose, log1p, sqrt
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
@@ -14,16 +14,17 @@ from testbed.values.written import Written
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-Family = Literal["constant", "exponential", "uniform", "normal"]
+Family = Literal["constant", "exponential", "uniform", "normal", "lognormal"]
 
 _NUMBER = r"\s*(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*"
 _LAW = re.compile(
-    rf"\s*(?:(constant|exponential)|(uniform|normal)\s*\(({_NUMBER}),({_NUMBER})\))\s*"
+    rf"\s*(?:(constant|exponential)|(uniform|normal|lognormal)\s*\(({_NUMBER}),({_NUMBER})\))\s*"
 )
-_WANTED = "a law: constant, exponential, uniform(0.5,1.5) or normal(1,0.1)"
+_WANTED = "a law: constant, exponential, uniform(0.5,1.5), normal(1,0.1) or lognormal(1,0.5)"
 
 # Negative draws of a normal law are drawn again, which raises its mean; here by 0.15 %.
 _LARGEST_DEVIATION = 1 / 3
+_WIDEST = 10.0  # standard deviation of a lognormal law; its mean would be made of very few draws
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,13 @@ class Law(Written):
     """A law with mean 1; what it draws is multiplied by a mean duration.
 
     Attributes:
-        first: lower end of a uniform law, mean of a normal law.
-        second: upper end of a uniform law, standard deviation of a normal law.
+        first: lower end of a uniform law, mean of a normal or lognormal law.
+        second: upper end of a uniform law, standard deviation of a normal or lognormal law.
     """
 
     WANTED: ClassVar[str] = _WANTED
     PATTERN: ClassVar[str] = (
-        rf"^\s*(constant|exponential|(uniform|normal)\s*\({_NUMBER},{_NUMBER}\))\s*$"
+        rf"^\s*(constant|exponential|(uniform|normal|lognormal)\s*\({_NUMBER},{_NUMBER}\))\s*$"
     )
     DESCRIPTION: ClassVar[str] = f"A law with mean 1, {_WANTED.removeprefix('a law: ')}."
 
@@ -71,7 +72,10 @@ class Law(Written):
             raise Unfit(found, "a law of mean 1 (the scale stands in `mean`)")
         if uniform and self.first > self.second:
             raise Unfit(shortened(text), "the lower end first, like uniform(0.5,1.5)")
-        if not uniform and self.second > _LARGEST_DEVIATION:
+        if self.family == "lognormal" and self.second > _WIDEST:
+            expected = f"a standard deviation of at most {_WIDEST:g}, like lognormal(1,0.5)"
+            raise Unfit(shortened(text), expected)
+        if self.family == "normal" and self.second > _LARGEST_DEVIATION:
             found = f"{shortened(text)}, which would often be negative"
             raise Unfit(found, "a standard deviation of at most 0.333, like normal(1,0.1)")
 
@@ -89,6 +93,9 @@ class Law(Written):
                 while value < 0:
                     value = float(rng.normal(self.first, self.second))
                 return value
+            case "lognormal":  # exp of a normal law with this variance, and the mean that makes 1
+                variance = log1p(self.second**2)
+                return float(rng.lognormal(-variance / 2, sqrt(variance)))
 
     def __str__(self) -> str:
         if self.family in ("constant", "exponential"):

@@ -280,3 +280,16 @@ def test_three_messages_a_step_from_samples_that_take_their_time() -> None:
     assert isinstance(push, Push)
     assert (push.sequence, push.update.steps, push.update.samples) == (3, 1, 3)
     assert [what for what, _ in half.told] == ["receive", "taken", "receive", "receive", "step"]
+
+
+def test_an_encoding_that_rounds_does_so_before_anybody_sees_the_values() -> None:
+    """Float16 has 0.1 as 1638 / 16384, and nothing above 65504."""
+    subject = worker()
+    subject.encoding = "packed16"
+    loop = subject.loop()
+    next(loop)
+    loop.send(Arrived(0.0, reply()))
+    push = loop.send(Computed(0.0, np.array([0.1, -1e6], np.float32)))
+    assert isinstance(push, Push)
+    assert push.update.payload.arrays[0].tolist() == [1638 / 16384, -65504]
+    assert push.saturated == 1

@@ -7,6 +7,7 @@ import pytest
 
 from testbed import payloads
 from testbed.payloads import KINDS, Dense, Payload, Sparse
+from testbed.payloads.encodings import pack, unpack
 
 N = 8
 SAMPLES: dict[type[Payload], Payload] = {
@@ -15,11 +16,13 @@ SAMPLES: dict[type[Payload], Payload] = {
 }
 """One of each kind that fits a model of N entries."""
 
+NO_KINDS = {"base", "layout", "encodings"}
+
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
 def test_every_module_is_listed_and_has_a_sample_here() -> None:
-    modules = {one.name for one in pkgutil.iter_modules(payloads.__path__)} - {"base", "layout"}
+    modules = {one.name for one in pkgutil.iter_modules(payloads.__path__)} - NO_KINDS
     listed = {kind.__module__.rpartition(".")[2] for kind in KINDS}
     assert modules == listed, "add the kind to KINDS in testbed/payloads/__init__.py"
     assert SAMPLES.keys() == set(KINDS), "add a sample of the kind to this file"
@@ -49,6 +52,24 @@ def test_its_size_is_that_of_its_arrays(kind: type[Payload]) -> None:
 def test_it_fits_its_model_and_no_smaller_one(kind: type[Payload]) -> None:
     assert SAMPLES[kind].flaw(N) == ""
     assert SAMPLES[kind].flaw(N - 1) != ""
+
+
+@every_kind
+@pytest.mark.parametrize("width", [4, 2])
+def test_it_comes_back_packed(kind: type[Payload], width: int) -> None:
+    sample = SAMPLES[kind]
+    data = memoryview(pack(sample, width))
+    again = unpack(kind, data, entries=sample.entries, value_bytes=width)
+    for one, other in zip(sample.arrays, again.arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@every_kind
+def test_it_has_other_values(kind: type[Payload]) -> None:
+    values = np.arange(SAMPLES[kind].entries, dtype=np.float32)
+    changed = SAMPLES[kind].with_values(values)
+    assert changed.arrays[-1].sum() == values.sum()
+    assert changed.flaw(N) == ""
 
 
 @every_kind

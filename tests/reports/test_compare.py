@@ -37,7 +37,9 @@ def evaluated(*top1: float, final: bool = True) -> pd.DataFrame:
     )
 
 
-def run(evaluations: pd.DataFrame | None = None, **columns: list[Any]) -> Run:
+def run(
+    evaluations: pd.DataFrame | None = None, encoding: str = "raw", **columns: list[Any]
+) -> Run:
     frame = pd.DataFrame(
         {
             "payload_up_bytes": [80, 80, 80, 80],
@@ -50,11 +52,18 @@ def run(evaluations: pd.DataFrame | None = None, **columns: list[Any]) -> Run:
         }
     )
     evaluations = evaluated(0.5, 0.8, 0.8) if evaluations is None else evaluations
-    return cast(Run, SimpleNamespace(updates=frame, evaluations=evaluations))
+    scenario = SimpleNamespace(encoding=encoding)
+    return cast(Run, SimpleNamespace(updates=frame, evaluations=evaluations, scenario=scenario))
 
 
 def ratios(first: Run, second: Run) -> dict[str, float]:
     return {one.measure: one.ratio for one in compare(first, second)}
+
+
+def test_a_difference_of_traffic_names_both_encodings() -> None:
+    assert ratios(run(), run())["ingress"] == 0
+    half = run(encoding="packed", payload_up_bytes=[40] * 4)
+    assert ratios(run(), half)["ingress (raw / packed)"] == 0.5
 
 
 def test_equal_runs_do_not_differ() -> None:

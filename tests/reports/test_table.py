@@ -83,4 +83,9 @@ def test_words() -> None:
     assert describe_bytes(460e9) == "460 GB"
     assert describe_algorithm({"name": "asgd"}) == "asgd"
     assert describe_algorithm({"name": "a", "learning_rate": 0.1}) == "a (learning rate 0.1)"
-    assert describe_think(None) == "no think time"
+    assert describe_think({"think": None}) == "no think time"  # as earlier summaries have it
+    uniform = {"law": "uniform(0.5,1.5)", "mean_seconds": 0.99}
+    assert describe_think({"think": uniform}) == "think uniform(0.5,1.5) x 0.99 s"
+    slow = {"slow": {"law": "exponential", "mean_seconds": 100.0}}
+    summary = {"think": uniform, "think_by_class": slow}
+    assert describe_think(summary) == "think uniform(0.5,1.5) x 0.99 s, slow exponential x 100 s"

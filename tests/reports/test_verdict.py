@@ -248,3 +248,13 @@ def test_a_run_without_an_update_has_shown_nothing() -> None:
         f"No update was applied: {reason}. A later `stop` or a smaller learning rate mends that.",
     )
     assert judge(Measurements("finished", reason=reason, updates=1)).valid
+
+
+def test_a_cycle_that_the_host_makes() -> None:
+    assert reasons(unexplained_ratio=0.2) == ()
+    assert reasons(unexplained_ratio=0.201) == (
+        "20.10% of the time between two pushes of a worker was neither its step, nor think, nor "
+        "what its links take (20% is allowed): the host makes the law of the waits. Lower "
+        "time_scale, raise workers.think.mean, or take fewer workers.",
+    )
+    assert reasons(unexplained_ratio=0.9, paced=False) == ()

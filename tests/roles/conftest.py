@@ -25,6 +25,7 @@ from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import StopRule
 from testbed.payloads import Dense
+from testbed.payloads.encodings import Encoding
 from testbed.payloads.layout import Layout
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.process import TerminatedError
@@ -186,6 +187,7 @@ class Stage:
         updates: int,
         service_seconds: float,
         config: AlgorithmConfig,
+        encoding: Encoding,
     ) -> None:
         rng = np.random.default_rng(1)
         self.config = config
@@ -202,6 +204,7 @@ class Stage:
             clock=clock,
             log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
             record=Record(SpoolWriter(folder / "updates.bin"), clock),
+            encoding=encoding,
         )
         self.server = ParameterServer(training, limits=self.limits, secret=self.secret)
         with socket.socket() as unused:
@@ -265,6 +268,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
         updates: int = 10,
         service_seconds: float = 0.0,
         config: AlgorithmConfig | None = None,
+        encoding: Encoding = "raw",
     ) -> Stage:
         """With a config of its own, the workers are the test's business."""
         stage = Stage(
@@ -272,6 +276,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
             updates=updates,
             service_seconds=service_seconds,
             config=config or AdaComp(name="adacomp"),
+            encoding=encoding,
         )
         stages.append(stage)
         stage.start(pulled=config is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -20,6 +21,7 @@ from testbed.errors import RejectedError
 from testbed.events.entry import only
 from testbed.events.kinds import Incomplete, Rejected
 from testbed.payloads import Sparse
+from testbed.payloads.encodings import Encoding
 from testbed.payloads.layout import Layout
 from testbed.roles.ps import MOST_EVENTS
 from testbed.rpc import methods
@@ -37,14 +39,16 @@ NO_FIELD = b"\xff" * 11  # no message begins like this
 Begin = Callable[..., Any]
 
 
-def update(**changes: object) -> bytes:
+def update(encoding: Encoding = "raw", /, **changes: object) -> bytes:
     """The first push of worker 0 with three entries; fields replace its own."""
     payload = Sparse(np.array([3, 17, 54], np.int32), np.array([1, -2, 0.5], np.float32))
     push = PushMessage(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(1))
-    message = ps_pb2.ExchangeRequest.FromString(encode_push(push).data)
+    message = ps_pb2.ExchangeRequest.FromString(encode_push(push, encoding).data)
     for name, value in changes.items():
         if name in ("indices", "values"):
             setattr(message.payload.sparse, name, value)
+        elif name in ("kind", "entries", "value_bytes", "data"):
+            setattr(message.payload.packed, name, value)
         else:
             setattr(message, name, value)
     return message.SerializeToString()
@@ -210,3 +214,56 @@ def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> N
             assert stage.half.parameters.tobytes() == before
         assert decode_delivery(connection.call(methods.EXCHANGE, update())).reply is not None
     assert stage.half.version == 1
+
+
+def bomb(size: int) -> bytes:
+    """A plane that inflates to very much more than it should."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    inner = deflate.compress(bytes(size)) + deflate.flush()
+    return struct.pack("<I", len(inner)) + inner
+
+
+DAMAGED: list[tuple[dict[str, object], str]] = [
+    ({"kind": 9}, "kind 9 with values of 4 bytes is packed"),
+    (
+        {"value_bytes": 2},
+        "with values of 2 bytes is packed, expected a known kind with values of 4",
+    ),
+    ({"entries": 56}, "56 entries are packed, for a model of 55"),
+    ({"entries": 2**32 - 1}, "entries are packed, for a model of 55"),
+    ({"entries": 4}, "not a packed payload: a plane"),
+    (
+        {"entries": 55, "data": bomb(50_000_000)},
+        "a plane of 48604 bytes, expected one of at most 55",
+    ),
+    ({"entries": 55, "data": bomb(30_000)}, "a plane does not inflate to 55 bytes"),
+    ({"data": b""}, "no plane, expected one of at most 3"),
+    ({"saturated": 1}, "1 values saturated of 0 that were rounded"),
+    ({"indices": b""}, "this scenario's encoding is packed"),  # the raw kind takes its place
+]
+
+
+def test_damaged_packed_pushes_are_refused_and_counted(begin: Begin, tmp_path: Path) -> None:
+    stage = begin(LAYOUT, encoding="packed")
+    before = stage.half.parameters.tobytes()
+    with stage.connect("w0") as connection:
+        for changes, reason in DAMAGED:
+            with pytest.raises(RejectedError, match="INVALID_ARGUMENT") as caught:
+                connection.call(methods.EXCHANGE, update("packed", **changes))
+            assert reason in str(caught.value)
+            assert reason in only(read_events(tmp_path / "events.jsonl"), Rejected)[-1].reason
+        with pytest.raises(RejectedError, match="no packed payload"):
+            connection.call(methods.EXCHANGE, update("raw"))
+        assert stage.counts()["INVALID_ARGUMENT"] == len(DAMAGED) + 1
+        assert stage.half.parameters.tobytes() == before
+        reply = decode_delivery(connection.call(methods.EXCHANGE, update("packed"))).reply
+    assert reply is not None
+    assert stage.half.version == 1
+
+
+def test_a_packed_push_is_refused_where_pushes_are_raw(begin: Begin) -> None:
+    with (
+        begin(LAYOUT).connect("w0") as connection,
+        pytest.raises(RejectedError, match="0 payloads"),
+    ):
+        connection.call(methods.EXCHANGE, update("packed"))

@@ -107,7 +107,7 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
             data=DATA,
             fingerprint=network.layout.fingerprint,
             size=network.layout.size,
-            speed=step_seconds,
+            step=lambda: step_seconds,
             connection=connection,
             clock=clock,
             paced_first=True,

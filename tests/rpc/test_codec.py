@@ -1,6 +1,7 @@
 """Messages by hand against messages by the generated classes, both ways."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from testbed.algorithms.base import Orders, Reply, Update
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Timing
 from testbed.payloads import Dense, Payload, Sparse
+from testbed.payloads.encodings import Encoding
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import (
     decode_delivery,
@@ -105,6 +107,33 @@ def test_an_update_without_entries() -> None:
     assert read.update.payload.indices.size == read.update.payload.values.size == 0
     data = generated(payload=ps_pb2.Payload(sparse=ps_pb2.Sparse())).SerializeToString()
     assert isinstance(decode_push(data).update.payload, Sparse)
+
+
+@pytest.mark.parametrize(("encoding", "width"), [("packed", 4), ("packed16", 2)])
+def test_a_packed_push_comes_back(encoding: Encoding, width: int) -> None:
+    sent = sparse({0: 1.0, 258: -2.0})
+    encoded = encode_push(push(sent), encoding)
+    packed = ps_pb2.ExchangeRequest.FromString(encoded.data).payload.packed
+    assert (packed.kind, packed.entries, packed.value_bytes) == (2, 2, width)
+    # Planes of two bytes behind four of their length, of indices and of values; one byte of bits.
+    assert encoded.payload_bytes == len(packed.data) == 6 * (4 + width) + 5
+    read = decode_push(encoded.data, encoding, size=259)
+    assert read.payload_bytes == encoded.payload_bytes
+    assert isinstance(read.update.payload, Sparse)
+    assert read.update.payload.indices.tolist() == [0, 258]
+    assert read.update.payload.values.tolist() == [1.0, -2.0]
+    assert (read.worker, read.update.version, read.timing) == (3, 7, TIMING)
+    with pytest.raises(MalformedError, match="2 entries are packed, for a model of 1"):
+        decode_push(encoded.data, encoding, size=1)
+
+
+def test_what_the_encoding_saturated_is_told() -> None:
+    sent = replace(push(sparse({0: 65504.0, 3: 1.0})), saturated=1)
+    data = encode_push(sent, "packed16").data
+    assert decode_push(data, "packed16", size=4).saturated == 1
+    data = encode_push(replace(sent, saturated=3), "packed16").data
+    with pytest.raises(MalformedError, match="3 values saturated of 2"):
+        decode_push(data, "packed16", size=4)
 
 
 def test_a_decoded_payload_is_a_view() -> None:

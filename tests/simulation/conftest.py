@@ -18,7 +18,7 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import Evaluated, FaultApplied
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
-from testbed.experiment import Experiment, ThinkTime
+from testbed.experiment import Durations, Experiment
 from testbed.faults import Fault
 from testbed.faults.timeline import Timeline, crashes
 from testbed.frame.evaluation import Schedule
@@ -144,7 +144,11 @@ class Book(Sink):
 
 
 def thinking(worker: int) -> Callable[[], float]:
-    return ThinkTime(Law("uniform", 0.5, 1.5), 1.0, np.random.default_rng(100 + worker))
+    return Durations(Law("uniform", 0.5, 1.5), 1.0, np.random.default_rng(100 + worker))
+
+
+def steps(seconds: float) -> Durations:
+    return Durations(Law("constant"), seconds, np.random.default_rng(0))
 
 
 def play(
@@ -172,7 +176,7 @@ def play(
         made = {}
         for index in range(number, count, processes):
             anew = partial(one, index)
-            made[index] = SimulatedWorker(index, anew(), step_seconds[index], anew)
+            made[index] = SimulatedWorker(index, anew(), steps(step_seconds[index]), anew)
         return made, MadeUp()
 
     def one(index: int) -> Worker:

@@ -50,7 +50,7 @@ def sparse(*indices: int) -> Sparse:
 )
 def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: bool) -> None:
     row = np.full(N, 9, np.float32)
-    cycle = Cycle(3, 17, 2.5, 0.01, 1.25, Update(payload, 40, 10))
+    cycle = Cycle(3, 17, 2.5, 0.01, 1.25, Update(payload, 40, 10), 123, 4, 0.25)
     result = pack(cycle, row)
     assert (result.apart is not None) == apart
     out = unpack(result, row)
@@ -64,12 +64,13 @@ def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: b
     assert (out.worker, out.sequence, out.push_at) == (3, 17, 2.5)
     assert (out.compute_seconds, out.think_seconds) == (0.01, 1.25)
     assert (out.update.version, out.update.samples) == (40, 10)
+    assert (out.payload_bytes, out.saturated, out.next_step) == (123, 4, 0.25)
 
 
 def test_an_update_with_a_note_keeps_it() -> None:
     update = Update(sparse(1), 40, samples=0, steps=0, note={"vote": 1.0})
     row = np.zeros(N, np.float32)
-    out = unpack(pack(Cycle(3, 17, 2.5, 0.0, 0.0, update), row), row)
+    out = unpack(pack(Cycle(3, 17, 2.5, 0.0, 0.0, update, 0, 0, 0.25), row), row)
     assert (out.update.steps, out.update.note) == (0, {"vote": 1.0})
 
 
@@ -116,8 +117,8 @@ def test_what_is_to_be_evaluated_travels_too(images: NDArray[np.int64] | None) -
 @pytest.mark.parametrize(
     "answer",
     [
-        Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, Packed(1, 32, 0)),
-        Result(3, 17, 2.5, 0.01, 1.25, 40, 0, 0, Packed(2, 0, 0)),
+        Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, 123, 4, 0.25, Packed(1, 32, 0)),
+        Result(3, 17, 2.5, 0.01, 1.25, 40, 0, 0, 0, 0, 0.25, Packed(2, 0, 0)),
         Paused(3, 2.5),
         Unmoved(3),
     ],
@@ -136,12 +137,12 @@ def test_an_evaluation_comes_out_of_its_bytes_as_it_went_in() -> None:
 
 def test_an_update_apart_travels_with_its_result() -> None:
     update = Update(sparse(0, 2, 7), 40, samples=10)
-    packed = Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, Packed(0, 0, 0), update)
+    packed = Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, 24, 0, 0.25, Packed(0, 0, 0), update)
     answers = answers_of(answers_bytes([packed]))
     assert not isinstance(answers, Evaluation)
     (out,) = answers
     assert isinstance(out, Result)
-    assert out[:9] == packed[:9]
+    assert out[:12] == packed[:12]
     assert out.apart is not None
     assert isinstance(out.apart.payload, Sparse)
     np.testing.assert_array_equal(out.apart.payload.indices, [0, 2, 7])

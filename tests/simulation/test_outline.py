@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testbed.scenario import load_text
 from testbed.simulation.outline import LEFT_OUT, ClassOutline, outline
 
@@ -26,15 +28,16 @@ workers:
 stop: {updates: 10}
 """
 
+LAW = "exponential x 90ms"
+
 
 def test_classes_links_and_pace() -> None:
     made = outline(load_text(TEXT), parameters=None, processes=2)
     assert made.classes == (
-        ClassOutline("fast", 6, 0.01, up="takes no time", down="takes no time"),
-        ClassOutline("slow", 4, 0.31, up="1mbit, 20ms ± 2ms pareto, 1.5 % lost", down="40ms"),
+        ClassOutline("fast", 6, 0.01, LAW, up="takes no time", down="takes no time"),
+        ClassOutline("slow", 4, 0.31, LAW, up="1mbit, 20ms ± 2ms pareto, 1.5 % lost", down="40ms"),
     )
     assert (made.ps_up, made.ps_down) == ("takes no time", "10mbit")
-    assert made.think == "exponential x 90ms"
     assert made.updates_per_second == 70.0  # six every 0.1 s and four every 0.4 s
     assert made.ps_service == "takes no time"
     assert made.memory_bytes is None
@@ -57,5 +60,14 @@ def test_a_server_that_takes_time_sets_the_pace() -> None:
 
 def test_no_think_law() -> None:
     made = outline(load_text(TEXT.replace("  think:", "  #")), parameters=None, processes=1)
-    assert made.think == "none"
+    assert [one.think for one in made.classes] == ["none", "none"]
     assert made.updates_per_second == 6 / 0.01 + 4 / 0.31
+
+
+def test_a_class_with_a_law_of_its_own() -> None:
+    """Six workers every 0.1 s, and four every 2 s: their step takes 0.2 s on the mean."""
+    slow = "speed: {law: 'lognormal(1,0.5)', mean: 200ms}\n      think: {mean: 1800ms}"
+    made = outline(load_text(TEXT.replace("speed: 310ms", slow)), parameters=None, processes=1)
+    assert [one.think for one in made.classes] == [LAW, "uniform(0.5,1.5) x 1.8s"]
+    assert made.classes[1].step_seconds == 0.2
+    assert made.updates_per_second == pytest.approx(62)

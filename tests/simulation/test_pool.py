@@ -57,7 +57,7 @@ def pool(
             half = config.worker(layout, WORKERS, rng=np.random.default_rng(0))
             shard, rng = np.array([index]), np.random.default_rng(0)
             worker = Worker(half, Stream(1), Shard(shard, rng), think=lambda: 0.0)
-            simulated[index] = SimulatedWorker(index, worker, step_seconds=0.5)
+            simulated[index] = SimulatedWorker(index, worker, draw_step=lambda: 0.5)
         return simulated, Learner(DATA, parameters, network.bind(parameters))
 
     with Pool(build, workers=WORKERS, size=layout.size, processes=processes) as made:

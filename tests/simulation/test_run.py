@@ -261,3 +261,29 @@ def test_adsp_searches_for_its_rate_and_repeats_to_the_bit(run_simulation: Simul
     assert list(during["time_seconds"]) == [10.0 * number for number in range(20)]
     rates = first.updates.groupby(first.updates["time_seconds"] // 20)["worker"].value_counts()
     assert rates.max() > 1  # some period had more than one commit of a worker: a rate above 1
+
+
+UNLINKED = (
+    "ps.link.down.rate=null",
+    "workers.classes={fast: {share: 0.6, speed: 10ms}, slow: {share: 0.4, speed: 50ms}}",
+)
+"""No links: fewer bytes change no moment."""
+
+
+def test_packed_pushes_train_the_same_model_with_fewer_bytes(run_simulation: Simulate) -> None:
+    raw, packed, rounded = (
+        run_simulation(name, *UNLINKED, f"encoding={name}")
+        for name in ("raw", "packed", "packed16")
+    )
+    final = [run.folder.model / "final.safetensors" for run in (raw, packed, rounded)]
+    assert final[0].read_bytes() == final[1].read_bytes() != final[2].read_bytes()
+    sizes = [run.updates["payload_up_bytes"] for run in (raw, packed, rounded)]
+    assert (sizes[0] > sizes[1]).all()
+    assert (sizes[1] > sizes[2]).all()
+    for run in (raw, packed, rounded):  # AdaComp's entries have an index each
+        assert (run.updates["pickle9_bytes"] == 12 * run.updates["entries"]).all()
+        assert (run.updates["payload_down_bytes"] == raw.updates["payload_down_bytes"]).all()
+        encoding = run.summary["encoding"]
+        assert encoding["name"] == run.folder.path.name
+        assert encoding["update_bytes_mean"] == run.updates["payload_up_bytes"].mean()
+        assert encoding["saturated"] == run.updates["saturated"].sum() == 0

@@ -16,6 +16,7 @@ from testbed.values.laws import Law
         ("uniform(.5,1.5)", Law("uniform", 0.5, 1.5)),
         ("uniform (0,2)", Law("uniform", 0, 2)),
         ("normal(1,0.1)", Law("normal", 1, 0.1)),
+        ("lognormal(1, 2)", Law("lognormal", 1, 2)),
     ],
 )
 def test_laws_as_papers_write_them(text: str, law: Law) -> None:
@@ -36,6 +37,8 @@ def test_laws_as_papers_write_them(text: str, law: Law) -> None:
         ("uniform(0,1e999)", "whose mean is inf"),
         ("normal(2,0.1)", "whose mean is 2"),
         ("normal(1,0.5)", "at most 0.333"),
+        ("lognormal(0,1)", "whose mean is 0"),
+        ("lognormal(1,11)", "at most 10"),
     ],
 )
 def test_what_is_no_law_of_mean_one_is_refused(text: str, expected: str) -> None:
@@ -45,7 +48,7 @@ def test_what_is_no_law_of_mean_one_is_refused(text: str, expected: str) -> None
 
 
 @pytest.mark.parametrize(
-    "law", ["constant", "exponential", "uniform(0.123456789,1.876543211)", "normal(1,0.1)"]
+    "law", ["constant", "exponential", "uniform(0.123456789,1.876543211)", "lognormal(1,0.5)"]
 )
 def test_what_is_printed_parses_back(law: str) -> None:
     assert str(Law.parse(law)) == law
@@ -58,6 +61,7 @@ def test_what_is_printed_parses_back(law: str) -> None:
         ("exponential", 1.0),
         ("uniform(0.5,1.5)", 1 / np.sqrt(12)),
         ("normal(1,0.3)", 0.3),
+        ("lognormal(1,0.5)", 0.5),
     ],
 )
 def test_draws_have_mean_one_and_are_never_negative(text: str, deviation: float) -> None:

@@ -7,12 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Payload(_message.Message):
-    __slots__ = ("dense", "sparse")
+    __slots__ = ("dense", "sparse", "packed")
     DENSE_FIELD_NUMBER: _ClassVar[int]
     SPARSE_FIELD_NUMBER: _ClassVar[int]
+    PACKED_FIELD_NUMBER: _ClassVar[int]
     dense: Dense
     sparse: Sparse
-    def __init__(self, dense: _Optional[_Union[Dense, _Mapping]] = ..., sparse: _Optional[_Union[Sparse, _Mapping]] = ...) -> None: ...
+    packed: Packed
+    def __init__(self, dense: _Optional[_Union[Dense, _Mapping]] = ..., sparse: _Optional[_Union[Sparse, _Mapping]] = ..., packed: _Optional[_Union[Packed, _Mapping]] = ...) -> None: ...
 
 class Dense(_message.Message):
     __slots__ = ("values",)
@@ -27,6 +29,18 @@ class Sparse(_message.Message):
     indices: bytes
     values: bytes
     def __init__(self, indices: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
+
+class Packed(_message.Message):
+    __slots__ = ("kind", "entries", "value_bytes", "data")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    VALUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    kind: int
+    entries: int
+    value_bytes: int
+    data: bytes
+    def __init__(self, kind: _Optional[int] = ..., entries: _Optional[int] = ..., value_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
     __slots__ = ("worker", "fingerprint")
@@ -51,7 +65,7 @@ class PullRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "attempt", "payload")
+    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "saturated", "attempt", "payload")
     class NoteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +82,7 @@ class ExchangeRequest(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     GAP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SATURATED_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     worker: int
@@ -79,23 +94,26 @@ class ExchangeRequest(_message.Message):
     steps: int
     note: _containers.ScalarMap[str, float]
     gap_seconds: float
+    saturated: int
     attempt: int
     payload: Payload
-    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Timing(_message.Message):
-    __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
+    __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds", "overslept_seconds")
     COMPUTE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     THINK_SECONDS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    OVERSLEPT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     compute_seconds: float
     late_seconds: float
     think_seconds: float
     transfer_seconds: float
     blocked_seconds: float
-    def __init__(self, compute_seconds: _Optional[float] = ..., late_seconds: _Optional[float] = ..., think_seconds: _Optional[float] = ..., transfer_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ...) -> None: ...
+    overslept_seconds: float
+    def __init__(self, compute_seconds: _Optional[float] = ..., late_seconds: _Optional[float] = ..., think_seconds: _Optional[float] = ..., transfer_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., overslept_seconds: _Optional[float] = ...) -> None: ...
 
 class ModelReply(_message.Message):
     __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "note", "payload")
