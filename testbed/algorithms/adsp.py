@@ -40,9 +40,9 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.accumulation import Accumulation
 from testbed.algorithms.parts.commit_counts import CommitCounts
-from testbed.algorithms.parts.commit_rate import SearchOptions
 from testbed.algorithms.parts.commits import CommitServer
 from testbed.algorithms.parts.options import Lasting, LearningRate
+from testbed.algorithms.parts.search_options import SearchOptions
 from testbed.payloads import Vector
 
 

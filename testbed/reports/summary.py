@@ -60,8 +60,9 @@ def summarise(run: Run) -> dict[str, Any]:
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
         "loss": {"final": measures.final(run.evaluations, "loss")},
-        "ingress": _direction(run, measured.ingress, "payload_up_bytes", seconds=seconds),
-        "egress": _direction(run, measured.egress, "payload_down_bytes", seconds=seconds),
+        "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
+        "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
+        "payload_per_second": _payload_rates(run, seconds=seconds),
         "staleness": measures.staleness(run.updates),
         "faults": measures.faults(events),
         "waiting": waiting(run.updates),
@@ -114,21 +115,27 @@ def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def _direction(run: Run, flow: Flow, column: str, *, seconds: float | None) -> dict[str, Any]:
-    payload = int(run.updates[column].sum())
+def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
     expected = flow.expected_wire_bytes
     difference = None
     if expected is not None and flow.wire_bytes:
         difference = (flow.wire_bytes - expected) / flow.wire_bytes
     return {
-        "payload_bytes": payload,
-        "payload_bytes_per_second": (
-            payload / (seconds * run.scenario.time_scale) if seconds else None
-        ),
+        "payload_bytes": int(payload_bytes),
         "tcp_bytes": flow.tcp_bytes,
         "wire_bytes": flow.wire_bytes,
         "retransmitted_bytes": flow.retransmitted_bytes,
         "reconciliation": {"expected_wire_bytes": expected, "difference_ratio": difference},
+    }
+
+
+def _payload_rates(run: Run, *, seconds: float | None) -> dict[str, float | None]:
+    """Bytes at the parameter server, in an emulated second."""
+    emulated = seconds * run.scenario.time_scale if seconds else None
+    columns = {"ingress_bytes": "payload_up_bytes", "egress_bytes": "payload_down_bytes"}
+    return {
+        name: float(run.updates[column].sum()) / emulated if emulated else None
+        for name, column in columns.items()
     }
 
 

@@ -8,8 +8,9 @@ from math import inf
 import pytest
 
 from testbed.algorithms.parts.commit_counts import CommitCounts
-from testbed.algorithms.parts.commit_rate import CommitRateSearch, reward
+from testbed.algorithms.parts.commit_rate import CommitRateSearch
 from testbed.algorithms.parts.implicit_momentum import implicit_momentum
+from testbed.algorithms.parts.reward import reward
 
 PERIOD = 60.0
 TARGET = 0.25

@@ -126,7 +126,7 @@ def test_columns_of_another_version(folder: RunFolder) -> None:
     lines = folder.evaluations.read_text().splitlines()
     coloured = [f"{line},{'colour' if n == 0 else 'red'}" for n, line in enumerate(lines)]
     folder.evaluations.write_text("\n".join(coloured) + "\n")
-    assert list(Run(folder.path).evaluations.columns) == [*EVALUATIONS, "samples"]
+    assert list(Run(folder.path).evaluations.columns) == [*EVALUATIONS, "samples", "steps"]
     folder.evaluations.write_text("\n".join(line.partition(",")[2] for line in lines) + "\n")
     with pytest.raises(TestbedError, match="it has no column time_seconds"):
         _ = Run(folder.path).evaluations

@@ -71,11 +71,16 @@ def test_staleness_of_the_small_run(folder: RunFolder) -> None:
     assert staleness["mean_global_step_scale"] == pytest.approx((43 / 12) / 6)
 
 
+def test_payload_in_an_emulated_second(folder: RunFolder) -> None:
+    """6,200 and 18,000 bytes in 4 s."""
+    rates = Run(folder.path).summary["payload_per_second"]
+    assert rates == {"ingress_bytes": 1550.0, "egress_bytes": 4500.0}
+
+
 def test_ingress_and_egress_in_three_numbers(folder: RunFolder) -> None:
     summary = Run(folder.path).summary
     assert summary["ingress"] == {
         "payload_bytes": 6200,
-        "payload_bytes_per_second": 1550.0,  # in 4 emulated seconds
         "tcp_bytes": 6700,
         "wire_bytes": 10_000,
         "retransmitted_bytes": 40,
@@ -83,7 +88,6 @@ def test_ingress_and_egress_in_three_numbers(folder: RunFolder) -> None:
     }
     assert summary["egress"] == {
         "payload_bytes": 18_000,
-        "payload_bytes_per_second": 4500.0,
         "tcp_bytes": 20_000,
         "wire_bytes": 20_760,
         "retransmitted_bytes": 100,

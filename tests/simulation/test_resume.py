@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from testbed.algorithms import AdaComp, Bsp, FixedAdacomm, Ssp
+from testbed.algorithms import AdaComp, Adsp, Bsp, FedAvg, FedBuff, FixedAdacomm, Ssp
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.frame.stop import StopRule
 from testbed.simulation.engine import Engine
 from testbed.values.state import PlainState
+from testbed.values.units import Duration
 
 World = Callable[..., Any]
 CONFIGS = (
@@ -20,6 +21,9 @@ CONFIGS = (
     Bsp(name="bsp"),
     Ssp(name="ssp", slack=2),
     FixedAdacomm(name="fixed-adacomm", local_steps=3),
+    Adsp(name="adsp", check_period=Duration(4), epoch=Duration(20)),
+    FedAvg(name="fedavg"),
+    FedBuff(name="fedbuff", local_steps=2, buffer_size=3),
 )
 
 

@@ -10,74 +10,14 @@ A period begins whenever ``advance`` returns a rate. Nothing here knows of worke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-import numpy as np
-from pydantic import model_validator
-
-from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.parts.options import CommitRate, Lasting, Loss
-from testbed.errors import Unfit
-from testbed.values.units import Duration
-
-FLOORS = 200
-"""So many a3 are tried."""
-
-GOAL_RATIO = 0.95
-"""Rewards are for coming to the target, or to so much of a search's first loss if that is less."""
-
-GOAL_WITHOUT_TARGET_RATIO = 0.5
-"""Likewise where no target is known. It has to lie beyond what the trials themselves come to: of
-two curves that have passed it, the one that falls faster seems to have passed it later."""
+from testbed.algorithms.parts.reward import Point, goal, reward
 
 DIVERGENCE_RATIO = 1.3
 """A loss that grows to so much in a check period begins a new search."""
-
-
-class SearchOptions(AlgorithmConfig):
-    """What a scenario may say of the search.
-
-    Attributes:
-        check_period: Γ, and the length of a trial.
-        epoch: from the beginning of a search to that of the next; whole check periods of it count.
-        commit_rate: d, instead of a search; may be below 1.
-        target_loss: L*; a search ends there, and rewards are for coming to it, or 5 % down from
-            where the search began. Without it they are for half of the loss then.
-        reevaluate: whether a better rate is tried again before the next.
-        search_from: the rate that a search begins with: 1, or what the last search has found.
-    """
-
-    check_period: Lasting = Duration(60)
-    epoch: Lasting = Duration(1200)
-    commit_rate: CommitRate | None = None
-    target_loss: Loss | None = None
-    reevaluate: bool = False
-    search_from: Literal["one", "last"] = "one"
-
-    @model_validator(mode="after")
-    def _room_for_two_trials(self) -> SearchOptions:
-        if self.commit_rate is None and self.epoch < 2 * self.check_period:
-            expected = f"two check periods or more, {Duration(2 * self.check_period)}: two trials"
-            raise Unfit(f"an epoch of {self.epoch}", expected)
-        return self
-
-    def search(self) -> CommitRateSearch:
-        """The search, at its beginning."""
-        return CommitRateSearch(
-            float(self.check_period),
-            periods=int(self.epoch / self.check_period + 1e-9),
-            target=self.target_loss,
-            reevaluate=self.reevaluate,
-            from_last=self.search_from == "last",
-            fixed=self.commit_rate,
-        )
-
-
-Point = tuple[float, float]
-"""Emulated seconds since the training began, and the loss of the model then."""
 
 
 @dataclass
@@ -145,18 +85,16 @@ class CommitRateSearch:
         match self._stage:
             case "epoch":
                 return self._begin_epoch(now)
-            case "middle":
-                self._stage, self.due = "end", now + self.period / 2
-                self._want(now)
-                return None
-            case "end":  # the verdict waits for the loss, but not for longer than a period
-                self._stage, self.due = "verdict", now + self.period
-                self._want(now)
-                return None
             case "verdict":
                 return self._judge(now)
             case "period":
                 return self._begin_period(now)
+            case "middle":
+                self._stage, self.due = "end", now + self.period / 2
+            case "end":  # the verdict waits for the loss, but not for longer than a period
+                self._stage, self.due = "verdict", now + self.period
+        self._want(now)
+        return None
 
     def _begin_epoch(self, now: float) -> int:
         self._left, self._best, self._again, self._goal = self.periods, None, False, None
@@ -175,9 +113,8 @@ class CommitRateSearch:
         """A period at the rate that was found, or the first of the next epoch."""
         if not self._left:
             return self._begin_epoch(now)
-        self._left -= 1
+        self._left, self._wanted = self._left - 1, None
         self._stage, self.due = "period", now + self.period
-        self._wanted = None
         if not self._recent(now):
             self._want(now)
         return self.rate
@@ -193,65 +130,21 @@ class CommitRateSearch:
         return [point for point in self._points[-1:] if point[0] > now - self.period / 2]
 
     def _judge(self, now: float) -> int:
-        """A trial is over: try another rate, or end the search."""
-        earned = self._earned()
-        if self._again:
-            self._best, self._again = (self.rate, earned), False
-        elif self._best is None:
-            self._best = (self.rate, earned)
-        elif earned > self._best[1]:
-            self._best, self._again = (self.rate, earned), self.reevaluate
-        else:
-            return self._settle(now)
-        if not self._left or self._converged():
-            return self._settle(now)
-        return self._begin_trial(self.rate if self._again else self.rate + 1, now)
-
-    def _settle(self, now: float) -> int:
-        """The search has ended: go on with the best rate."""
-        assert self._best is not None
-        self.rate = self._best[0]
+        """A trial is over: try another rate, or end the search and go on with the best."""
+        best, earned = self._best, self._earned()
+        if best is None or self._again or earned > best[1]:
+            self._again = self.reevaluate and best is not None and not self._again
+            best = self._best = (self.rate, earned)
+            converged = self._points and self._points[-1][1] <= (self.target or 0.0)
+            if self._left and not converged:
+                return self._begin_trial(self.rate if self._again else self.rate + 1, now)
+        self.rate = best[0]
         return self._begin_period(now)
 
-    def _converged(self) -> bool:
-        if self.target is None or not self._points:
-            return False
-        return self._points[-1][1] <= self.target
-
     def _earned(self) -> float:
-        """The trial's reward; -inf if one of its losses has not come in time."""
-        if len(self._points) < 3:
+        """The trial's reward."""
+        if len(self._points) < 3:  # a loss has not come in time
             return -inf
         if self._goal is None:
-            first = self._points[0][1]
-            ratio = GOAL_RATIO if self.target else GOAL_WITHOUT_TARGET_RATIO
-            self._goal = min(ratio * first, self.target or inf)
+            self._goal = goal(self._points[0][1], target=self.target)
         return reward(self._points, goal=self._goal)
-
-
-def reward(points: Sequence[Point], *, goal: float) -> float:
-    """What a trial was worth: 1 / the time at which its curve comes to ``goal``; larger is better.
-
-    The curve is ℓ = 1 / (a1² t + a2) + a3. For each of 200 a3 from 0 up to the least of ``goal``
-    and the losses, 1 / (ℓ - a3) = a1² t + a2 is a straight line, fitted by least squares; of those
-    that rise the one with the least residual counts.
-
-    Returns:
-        -inf for a loss that does not fall, or never comes to ``goal``.
-    """
-    times, losses = np.array(points, np.float64).T
-    least = min(goal, losses.min())
-    if not least > 0:
-        return -inf
-    floors = np.linspace(0, least, FLOORS, endpoint=False)
-    heights = 1 / (losses - floors[:, np.newaxis])  # a row for each a3
-    centred, means = times - times.mean(), heights.mean(axis=1)
-    slopes = (heights - heights[:, :1]) @ centred / (centred @ centred)  # 0 for equal losses
-    offsets = means - slopes * times.mean()
-    misses = heights - means[:, np.newaxis] - slopes[:, np.newaxis] * centred
-    residuals = np.where(slopes > 0, (misses**2).sum(axis=1), inf)
-    chosen = residuals.argmin()
-    remaining = 1 / (goal - floors[chosen]) - offsets[chosen]
-    if not (residuals[chosen] < inf and remaining > 0):
-        return -inf
-    return float(slopes[chosen] / remaining)
