@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 WINDOW = 10
 """Evaluations in a moving average."""
 
+UNAUTHENTICATED = "UNAUTHENTICATED"
+"""What a call without the run's token is answered with."""
+
 HEADER_BYTES = 66
 """Ethernet (14), IPv4 (20) and TCP with time stamps (32), in front of every packet."""
 
@@ -159,8 +162,15 @@ def private_bytes_median(events: Sequence[Entry]) -> float | None:
 
 
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Nodes whose push was refused, and why."""
-    return [(event.node or "an unknown peer", event.reason) for event in only(events, Rejected)]
+    """Nodes whose push was refused, and why.
+
+    A call without the token is nobody's push: anyone who finds the port can make one.
+    """
+    return [
+        (event.node or "an unknown peer", event.reason)
+        for event in only(events, Rejected)
+        if event.code != UNAUTHENTICATED
+    ]
 
 
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:

@@ -45,7 +45,8 @@ def main(arguments: Mapping[str, str]) -> int:
 def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
-    folder.mkdir(exist_ok=True)
+    for place in (folder, arguments.socket.parent):
+        place.mkdir(exist_ok=True)
     training = Training(
         server=experiment.server(),
         queue=experiment.service_queue(),
@@ -109,7 +110,7 @@ class ParameterServer:
             port = await stack.enter_async_context(serving(address, self.gates[0]))
             listening = stack.enter_context(unix_address(socket))
             await stack.enter_async_context(serving(listening, self.gates[1]))
-            socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
+            socket.chmod(0o666)  # the evaluator has another uid; a folder above is closed to others
             self.training.log.write(Listening(port))
             duties = self.training.keep_time(), self._flush(), self._shrink(), self._conclude()
             tasks = [asyncio.create_task(duty) for duty in duties]

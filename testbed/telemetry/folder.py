@@ -83,7 +83,9 @@ class RunFolder:
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them
     model = Inside("model")  # the best and the final model, which the evaluator saves
     ps_events = Inside("ps/events.jsonl")
-    ps_socket = Inside("ps/ps.sock")  # where it answers the evaluator and the controller
+    sockets = Inside("sockets")  # closed to all users but the run's
+    ps_sockets = Inside("sockets/ps")
+    ps_socket = Inside("sockets/ps/ps.sock")  # where it answers the evaluator and the controller
     control = Inside("control")  # the agent's pid, its socket, and the lock
     agent_socket = Inside("control/agent.sock")
     lock = Inside("control/lock")  # locked while any process of the run's control lives
@@ -124,6 +126,8 @@ class RunFolder:
             raise HostError(message, hint="Choose another place with --runs.") from None
         for part in folder.parts:
             part.mkdir()
+        folder.sockets.chmod(0o700)
+        folder.ps_sockets.mkdir()
         write_atomically(folder.scenario, text)
         if plan:
             write_atomically(folder.plan, plan)
@@ -152,7 +156,7 @@ class RunFolder:
     @property
     def parts(self) -> tuple[Path, ...]:
         """The folders within it, which are there from its beginning on."""
-        return (self.updates, self.logs, self.ps, self.model, self.control)
+        return (self.updates, self.logs, self.ps, self.model, self.control, self.sockets)
 
     def log(self, node: str) -> Path:
         """What one node printed."""

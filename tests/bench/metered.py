@@ -104,7 +104,7 @@ def main(order: dict[str, Any]) -> None:
     common = {"folder": str(folder), "server": f"127.0.0.1:{port}", "token": "bench"}
     begun = time.monotonic()
     server = _fork(lambda: _serve(common | {"node": "ps"}, sums[workers], order))
-    while not (folder / "ps/ps.sock").exists():
+    while not (folder / "sockets/ps.sock").exists():
         time.sleep(0.01)
     children = [
         _fork(partial(_work, common | {"node": f"w{i}", "index": str(i)}, sums[i]))
