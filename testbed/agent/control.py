@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -19,24 +18,27 @@ from typing import NoReturn
 from testbed.agent.loop import Loop
 from testbed.agent.nodes import Nodes
 from testbed.agent.operations import OPERATIONS, Operation
-from testbed.agent.settings import AGENT_SOCKET, AGENT_TOKEN, CONTROL_LIMITS
+from testbed.agent.settings import AGENT_SOCKET, AGENT_TOKEN, CONTROL_LIMITS, new_token
 from testbed.errors import RejectedError, TestbedError
 from testbed.host.reports import encode_error
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.service import Behaviour, Call, Gate, serving
 
 
-def serve_control(loop: Loop, control: Path) -> None:
-    """Listen at ``agent.sock`` in a folder until this process ends; the token lies beside it.
+def serve_control(loop: Loop, control: Path, *, token: str | None = None) -> None:
+    """Listen at ``agent.sock`` in a folder until this process ends.
+
+    Calls have to carry the token; without one, a new one is written beside the socket.
 
     Raises:
         HostError, OSError: nothing can listen there; the token cannot be written.
     """
-    token = secrets.token_hex(16)
     listening: Future[None] = Future()
     others_cannot = os.umask(0o177)
     try:
-        (control / AGENT_TOKEN).write_text(token)
+        if token is None:
+            token = new_token()
+            (control / AGENT_TOKEN).write_text(token)
         serve = _serve(loop, control / AGENT_SOCKET, token=token, listening=listening)
         Thread(target=asyncio.run, args=(serve,), name="control", daemon=True).start()
         listening.result()
