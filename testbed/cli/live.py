@@ -13,9 +13,10 @@ from rich.text import Text
 
 from testbed.cli.console import Console
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, Exited, Phase, Rejected, Started
+from testbed.events.kinds import Evaluated, Exited, LogFull, Phase, Rejected, Started
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
+from testbed.values.units import Size
 
 TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
@@ -114,6 +115,8 @@ class LiveDisplay(Sink):
                 self.progress.add_evaluation(accuracy)
             case Rejected(node, reason):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
+            case LogFull(node, limit):
+                self.notice(f"{node} prints more than {Size(limit)}: the rest is left out")
             case Exited(ends_run=False, how=how) if how:
                 self.notice(f"{how}; the others go on")
 

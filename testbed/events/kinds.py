@@ -141,6 +141,14 @@ class Exited(Event):
 
 
 @dataclass(frozen=True)
+class LogFull(Event):
+    """A node has printed more than its log holds: the rest is left out."""
+
+    node: Annotated[str, "its name"]
+    limit_bytes: Annotated[int, "how much of its output is there"]
+
+
+@dataclass(frozen=True)
 class MemoryRead(Event):
     """Memory that each worker has to itself; the last such event of a run counts."""
 
@@ -266,6 +274,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "messages_timed": MessagesTimed,
     "link_changed": LinkChanged,
     "exited": Exited,
+    "log_full": LogFull,
     "memory": MemoryRead,
 }
 """The controller's events, by the names that they have in the file."""

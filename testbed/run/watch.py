@@ -10,8 +10,18 @@ from pathlib import Path
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
+from testbed.agent.logs import LOG_BYTES, is_full
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
-from testbed.events.kinds import Event, Exited, Finished, Joined, LinkChanged, Phase, Started
+from testbed.events.kinds import (
+    Event,
+    Exited,
+    Finished,
+    Joined,
+    LinkChanged,
+    LogFull,
+    Phase,
+    Started,
+)
 from testbed.nodes import role_of
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
@@ -46,6 +56,7 @@ class Watch:
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
     ending: str = ""  # why the training has ended, in the PS's words
+    _full: set[str] = field(default_factory=set)  # nodes whose logs hold no more
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 
@@ -87,9 +98,16 @@ class Watch:
         frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
         self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
+        self._look_at_logs()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
+
+    def _look_at_logs(self) -> None:
+        for name in (node.name for node in self.plan.nodes):
+            if name not in self._full and is_full(self.folder.log(name)):
+                self._full.add(name)
+                self.recorder.event(LogFull(name, LOG_BYTES))
 
     def _read_spool(self) -> None:
         for entry in self._events.read():
