@@ -27,9 +27,12 @@ programs: {loud: {command: [sh, -c, "yes | head --bytes 20000000; sleep 1000"], 
 stop: {updates: 400}
 evaluate: {every: 100, images: 100}
 """
-NOBODY = 65534
 CONNECT = """
 import os, socket, sys
+nobody = 65534
+os.setgroups([])
+os.setresgid(nobody, nobody, nobody)
+os.setresuid(nobody, nobody, nobody)
 os.fchdir(int(sys.argv[1]))
 socket.socket(socket.AF_UNIX).connect(sys.argv[2])
 """
@@ -61,9 +64,6 @@ def connect_as_nobody(folder: Path, place: Path) -> str:
     try:
         done = subprocess.run(
             [sys.executable, "-c", CONNECT, str(descriptor), str(place.relative_to(folder))],
-            user=NOBODY,
-            group=NOBODY,
-            extra_groups=[],
             pass_fds=(descriptor,),
             capture_output=True,
             text=True,
