@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -22,7 +24,12 @@ from testbed.agent.settings import AGENT_SOCKET, AGENT_TOKEN, CONTROL_LIMITS, ne
 from testbed.errors import RejectedError, TestbedError
 from testbed.host.reports import encode_error
 from testbed.rpc.addresses import unix_address
-from testbed.rpc.service import Behaviour, Call, Gate, serving
+from testbed.rpc.service import Behaviour, Call, Gate, Refusal, serving
+from testbed.rpc.tokens import CONTROLLER
+
+FIRST_REFUSALS = 100
+MOST_CALLS = 256
+"""At a time: every command that looks at the run is the controller too."""
 
 
 def serve_control(loop: Loop, control: Path, *, token: str | None = None) -> None:
@@ -48,10 +55,11 @@ def serve_control(loop: Loop, control: Path, *, token: str | None = None) -> Non
 
 async def _serve(loop: Loop, place: Path, *, token: str, listening: Future[None]) -> None:
     gate = Gate(
-        token=token,
+        tokens={CONTROLLER: token},
+        most_calls=MOST_CALLS,
         behaviours={method: _behaviour(loop, one) for method, one in OPERATIONS.items()},
         limits=CONTROL_LIMITS,
-        refused=lambda refusal: None,  # the caller, who has the token, is told
+        refused=Refusals().add,
         failed=partial(_end, loop),
     )
     try:
@@ -63,6 +71,22 @@ async def _serve(loop: Loop, place: Path, *, token: str, listening: Future[None]
         if listening.done():
             raise
         listening.set_exception(error)
+
+
+@dataclass
+class Refusals:
+    """Counts what was refused; the first are said in the agent's log, then every so many."""
+
+    count: int = 0
+
+    def add(self, refusal: Refusal) -> None:
+        """One more; the caller is told by itself."""
+        self.count += 1
+        if self.count <= FIRST_REFUSALS or self.count % FIRST_REFUSALS == 0:
+            method, reason = refusal.call.method[:100], refusal.reason[:200]
+            text = f"refused: {method!r}: {refusal.code}: {reason!r} ({self.count} so far)"
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
 
 def _end(loop: Loop, failure: BaseException) -> None:

@@ -14,6 +14,7 @@ from testbed.host.hierarchies import Hierarchy
 from testbed.host.limits import ROOTS_PIDS_LIMIT
 from testbed.host.users import Users
 from testbed.rpc.limits import MessageLimits
+from testbed.rpc.tokens import CONTROLLER, token_of
 
 AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
@@ -85,8 +86,8 @@ class AgentSettings:
 
 
 def new_token() -> str:
-    """One that nobody has."""
-    return secrets.token_hex(16)
+    """What the controller of a new run shows to its agent."""
+    return token_of(secrets.token_hex(16), CONTROLLER)
 
 
 TEMPLATE = TypeAdapter(Template)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from testbed.cli.console import Console
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, Exited, LogFull, Phase, Rejected, Started
+from testbed.events.kinds import Evaluated, Exited, LogFull, Phase, Rejected, Restored, Started
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
 from testbed.values.units import Size
@@ -54,6 +54,10 @@ class Progress:
         self._recent.append((elapsed, len(rows), float(np.sum(rows["staleness"]))))
         while len(self._recent) > 1 and self._recent[0][0] < elapsed - WINDOW_SECONDS:
             self._recent.popleft()
+
+    def go_back(self, updates: int) -> None:
+        """Only so many updates are left: those after them were lost."""
+        self._updates = updates
 
     def add_evaluation(self, top1: float) -> None:
         """An evaluation that the evaluator reported."""
@@ -117,6 +121,11 @@ class LiveDisplay(Sink):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
             case LogFull(node, limit):
                 self.notice(f"{node} prints more than {Size(limit)}: the rest is left out")
+            case Exited(restarted=True, how=how):
+                self.notice(f"{how}; it is started again from its checkpoint")
+            case Restored(version, _, lost):
+                self.progress.go_back(version)
+                self.notice(f"goes on from update {version:,}: {lost:,} updates are lost")
             case Exited(ends_run=False, how=how) if how:
                 self.notice(f"{how}; the others go on")
 

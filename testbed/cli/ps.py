@@ -26,7 +26,9 @@ def command(run: str | None, everything: bool, runs: Path, as_json: bool) -> Non
     from testbed.telemetry.registry import Registry, list_runs
 
     if run is not None:
-        rows = _nodes(find(run, runs))
+        folder = find(run, runs)
+        folder.check_owner()
+        rows = _nodes(folder)
     else:
         known = list_runs(runs, Registry.of_user(os.environ, Path.home()))
         rows = _runs(known, everything=everything)
@@ -50,7 +52,9 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         try:
             state = folder.state()
         except TestbedError as error:  # one that cannot be read does not hide the others
-            shown = error.message
+            if not folder.is_yours() and not everything:
+                continue
+            shown = error.message if folder.is_yours() else "not yours, and cannot be read"
         else:
             ended = state.state in ENDED
             if ended and not alive and not everything:

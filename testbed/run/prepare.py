@@ -28,6 +28,7 @@ from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
 from testbed.topology import Plan
+from testbed.user_code import OwnCode
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,18 @@ def prepare_data(request: RunRequest) -> Path:
     return folder
 
 
+def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping[str, str]) -> Path:
+    """The prepared data set of a run that has its folder: files of the user's own lie in there.
+
+    Raises:
+        DataError: the data set is missing or damaged.
+    """
+    dataset = scenario.dataset
+    if isinstance(dataset, OwnCode):
+        dataset = dataset.model_copy(update={"file": Path(dataset.file).name})
+    return dataset.prepare(user_cache(environment), environment=environment, folder=folder.custom)
+
+
 def prepare(
     request: RunRequest, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
 ) -> Setup:
@@ -74,7 +87,7 @@ def prepare(
     left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
     folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(
-        scenario=scenario, plan=made, folder=folder, data=data, token=token_hex(16), users=users
+        scenario=scenario, plan=made, folder=folder, data=data, secret=token_hex(16), users=users
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
-from testbed.errors import RunNotFound, TestbedError
+from testbed.errors import NodeError, TestbedError
 from testbed.events.kinds import RuntimeChosen
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
@@ -15,11 +15,19 @@ from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import Interrupts
-from testbed.run.prepare import RunRequest, prepare, prepare_data, prepare_simulation
+from testbed.run.prepare import (
+    RunRequest,
+    prepare,
+    prepare_data,
+    prepare_own_data,
+    prepare_simulation,
+)
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle
 from testbed.runtimes.choose import users_of
+from testbed.scenario import Scenario, load
 from testbed.simulation.agenda import Agenda
+from testbed.simulation.checkpoint import Checkpoint
 from testbed.simulation.run import log_trace, record_simulation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
@@ -112,14 +120,60 @@ def up_simulated(request: RunRequest, audience: Audience) -> bool:
                     "failed", now=request.now, reason=error.message, exit_code=error.exit_code
                 )
                 raise
-            record_simulation(
-                experiment,
-                folder,
-                agenda=Agenda(),
-                sinks=[audience.sink],
-                interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
-            )
+            _record(experiment, folder, audience)
     return valid()
+
+
+def resume(folder: RunFolder, audience: Audience, *, environment: Mapping[str, str]) -> bool:
+    """Go on with a simulated run that was broken off, from its checkpoint; see ``up_simulated``.
+
+    Raises:
+        TestbedError: it has come to its end, goes on, was not simulated, or has no checkpoint of
+            its scenario; nothing was changed.
+    """
+    scenario = resumable(folder)
+    with Interrupts() as interrupts, interrupts.allowed():
+        data = prepare_own_data(scenario, folder, environment)
+        experiment = Experiment.open(folder.path, data=data)
+        with _concluded(folder, audience, contained=False) as valid:
+            audience.phase(f"run {folder.name} (simulated), resumed")
+            _record(experiment, folder, audience, resumes=True)
+    return valid()
+
+
+def resumable(folder: RunFolder) -> Scenario:
+    """The scenario of a run that can go on from its checkpoint.
+
+    Raises:
+        TestbedError: it cannot; says why, and what can be done.
+    """
+    state, name = folder.state().state, folder.name
+    scenario = load(folder.scenario, custom_files=folder.custom)
+    if state == "finished":
+        raise NodeError(f"{name} has come to its end: there is nothing to resume.")
+    if not scenario.simulated:
+        raise NodeError(
+            f"{name} was no simulation: its containers have ended, and nothing of them goes on.",
+            hint=f"`testbed up {folder.scenario} --name NAME` runs it again from its beginning. A "
+            "parameter server that dies while its run goes on is started again by itself.",
+        )
+    if folder.alive():
+        raise NodeError(f"{name} goes on.", hint=f"`testbed wait {name}` waits for its end.")
+    Checkpoint.open(folder)
+    return scenario
+
+
+def _record(
+    experiment: Experiment, folder: RunFolder, audience: Audience, *, resumes: bool = False
+) -> None:
+    record_simulation(
+        experiment,
+        folder,
+        agenda=Agenda(),
+        sinks=[audience.sink],
+        interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
+        resumes=resumes,
+    )
 
 
 def _recorder(folder: RunFolder, settled: Settled, sink: Sink) -> Recorder:
@@ -138,7 +192,7 @@ def _concluded(
     try:
         yield verdict.pop
     except BaseException as failure:
-        with suppress(OSError, RunNotFound):  # what went wrong first is what has to be told
+        with suppress(OSError, TestbedError):  # what went wrong first is what has to be told
             audience.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
         raise
     verdict.append(audience.conclude(folder, torn_down=contained))
