@@ -15,9 +15,9 @@ from google.protobuf.message import Message
 
 from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, LaunchSpec
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
-from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE
+from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE, TOKEN_VARIABLE
 from testbed.errors import NodeError, TestbedError
-from testbed.host.process import child_of
+from testbed.host.process import child_of, environment_of
 from testbed.host.reports import decode_error
 from testbed.host.sockets import pid_of_listener, short_path
 from testbed.network.counters import Traffic
@@ -51,7 +51,7 @@ class AgentClient:
         import grpc
 
         self._agent = pid
-        self._metadata = ((TOKEN_KEY, (place.parent / AGENT_TOKEN).read_text()),)
+        self._metadata = ((TOKEN_KEY, _token(place.parent, pid)),)
         self._held = ExitStack()
         address = self._held.enter_context(unix_address(place))
         channel = grpc.insecure_channel(address, options=CONTROL_LIMITS.channel_options())
@@ -216,6 +216,22 @@ class AgentClient:
         return self._channel.unary_unary(
             f"{SERVICE}{name}", type(request).SerializeToString, reply.FromString
         )
+
+
+def _token(control: Path, pid: int) -> str:
+    """What the agent, process ``pid``, takes calls by.
+
+    Raises:
+        NodeError: that process is no agent.
+        OSError: it is another user's.
+    """
+    try:
+        return (control / AGENT_TOKEN).read_text()
+    except FileNotFoundError:  # it is no container's, but a process of this host
+        token = environment_of(pid).get(TOKEN_VARIABLE)
+    if token is None:
+        raise NodeError(f"{control}: process {pid}, which listens there, is no agent.")
+    return token
 
 
 def _explain(method: str, error: grpc.RpcError) -> TestbedError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
 import sys
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -21,29 +20,32 @@ from typing import NoReturn
 from testbed.agent.loop import Loop
 from testbed.agent.nodes import Nodes
 from testbed.agent.operations import OPERATIONS, Operation
-from testbed.agent.settings import AGENT_SOCKET, AGENT_TOKEN, CONTROL_LIMITS
+from testbed.agent.settings import AGENT_SOCKET, AGENT_TOKEN, CONTROL_LIMITS, new_token
 from testbed.errors import RejectedError, TestbedError
 from testbed.host.reports import encode_error
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.service import Behaviour, Call, Gate, Refusal, serving
-from testbed.rpc.tokens import CONTROLLER, token_of
+from testbed.rpc.tokens import CONTROLLER
 
 FIRST_REFUSALS = 100
 MOST_CALLS = 256
 """At a time: every command that looks at the run is the controller too."""
 
 
-def serve_control(loop: Loop, control: Path) -> None:
-    """Listen at ``agent.sock`` in a folder until this process ends; the token lies beside it.
+def serve_control(loop: Loop, control: Path, *, token: str | None = None) -> None:
+    """Listen at ``agent.sock`` in a folder until this process ends.
+
+    Calls have to carry the token; without one, a new one is written beside the socket.
 
     Raises:
         HostError, OSError: nothing can listen there; the token cannot be written.
     """
-    token = token_of(secrets.token_hex(16), CONTROLLER)
     listening: Future[None] = Future()
     others_cannot = os.umask(0o177)
     try:
-        (control / AGENT_TOKEN).write_text(token)
+        if token is None:
+            token = new_token()
+            (control / AGENT_TOKEN).write_text(token)
         serve = _serve(loop, control / AGENT_SOCKET, token=token, listening=listening)
         Thread(target=asyncio.run, args=(serve,), name="control", daemon=True).start()
         listening.result()

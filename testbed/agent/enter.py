@@ -1,7 +1,12 @@
 """Runs a command in a running node, with the node's restrictions.
 
 ``python -m testbed.agent.enter WHERE COMMAND...`` with WHERE as JSON: ``process`` (the role's pid
-and start time) and ``entrances`` (of the node's control groups). Ends with the command's status.
+and start time), ``entrances`` (of the node's control groups) and, where the command is to have a
+terminal, ``terminal``: its ``size``, its ``term`` and the ``descriptor`` of a socket, which the
+terminal's other end is sent to. Passes signals on, and ends with the command's status.
+
+The caller's own terminal must not be among the streams: other processes of the node can reach what
+the command has.
 """
 
 from __future__ import annotations
@@ -9,56 +14,103 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import NodeError
 from testbed.host import syscalls
 from testbed.host.confine import confine, keep_only
-from testbed.host.process import Process, end_with, environment_of
+from testbed.host.process import Process, end_with, environment_of, most_processes_of
+from testbed.host.terminal import open_terminal
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the command finds in the node.
+
+    Attributes:
+        pidfd: of the node's role.
+        entrances: files of the node's control groups, into which a process writes 0.
+        uid: the role's.
+        processes: how many the uid may have.
+        environment: the role's.
+    """
+
+    pidfd: int
+    entrances: Sequence[str]
+    uid: int
+    processes: int
+    environment: dict[str, str]
+
+    @classmethod
+    def find(cls, where: Mapping[str, Any]) -> Place:
+        """Enter the node's user namespace, and look at its role; NodeError if that has ended."""
+        role = Process.parse(where["process"])
+        pidfd = role.open() if role is not None else None
+        if role is None or pidfd is None:
+            raise NodeError("the node has ended.")
+        theirs, mine = (Path(f"/proc/{which}/ns/user").readlink() for which in (role.pid, "self"))
+        if theirs != mine:
+            syscalls.setns(pidfd, syscalls.CLONE_NEWUSER)
+        # Now that this process is in the same user namespace: there it may read all of the role,
+        # and the uid has the number that it has for the role itself.
+        status = Path(f"/proc/{role.pid}/status").read_text().splitlines()
+        uid = next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
+        most = most_processes_of(role.pid)
+        return cls(pidfd, where["entrances"], uid, most, environment_of(role.pid))
 
 
 def main() -> int:
     """Enter the node, run the command, and wait for it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     where = json.loads(sys.argv[1])
-    role = Process.parse(where["process"])
-    pidfd = role.open() if role is not None else None
-    if role is None or pidfd is None:
-        raise NodeError("the node has ended.")
-    theirs, mine = (Path(f"/proc/{which}/ns/user").readlink() for which in (role.pid, "self"))
-    if theirs != mine:
-        syscalls.setns(pidfd, syscalls.CLONE_NEWUSER)
-    # Now that this process is in the same user namespace: there it may read all of the role, and
-    # the uid has the number that it has for the role itself.
-    status = Path(f"/proc/{role.pid}/status").read_text().splitlines()
-    uid = next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
-    environment = environment_of(role.pid)
+    place = Place.find(where)
     # Only children are moved into a pid namespace.
-    syscalls.setns(pidfd, syscalls.CLONE_NEWPID)
+    syscalls.setns(place.pidfd, syscalls.CLONE_NEWPID)
     child = os.fork()
     if child == 0:
-        end_with(lambda: _become(pidfd, where["entrances"], uid, environment, sys.argv[2:]))
-    # Ctrl-C is for the command, which is in the same process group.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with(lambda: _become(place, where.get("terminal"), sys.argv[2:]))
+    for number in PASSED_ON:
+        signal.signal(number, lambda number, frame: _pass_on(number, child))
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGHUP)  # if who asked for it is killed
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
 
 
-def _become(
-    pidfd: int, entrances: Sequence[str], uid: int, environment: dict[str, str], command: list[str]
-) -> int:
+def _pass_on(number: int, child: int) -> None:
+    """Send a signal to the command and what it has started."""
+    try:
+        os.killpg(child, number)
+    except ProcessLookupError:  # it has no group of its own yet, or has just ended
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+
+def _become(place: Place, terminal: Mapping[str, Any] | None, command: list[str]) -> int:
     """Become the command; returns only if there is no such command."""
-    for entrance in entrances:
+    for entrance in place.entrances:
         _enter_group(Path(entrance))
-    syscalls.setns(pidfd, syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
+    syscalls.setns(place.pidfd, syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
     os.chdir("/")
+    environment = place.environment
+    if terminal is None:
+        os.setsid()
+    else:
+        _take_terminal(terminal)
+        environment = {**environment, "TERM": terminal["term"]}
     keep_only()
-    confine(uid)
+    confine(place.uid, processes=place.processes)
     for number in IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -69,6 +121,16 @@ def _become(
     except PermissionError:
         sys.stderr.write(f"{command[0]}: not executable in the node\n")
         return NOT_EXECUTABLE
+
+
+def _take_terminal(terminal: Mapping[str, Any]) -> None:
+    """Make a terminal of the node's, hand over its other end, and have it as the only one."""
+    lines, columns = terminal["size"]
+    master, slave = open_terminal((lines, columns))
+    with socket.socket(fileno=terminal["descriptor"]) as asking:
+        socket.send_fds(asking, [b"\n"], [master])
+    os.close(master)
+    os.login_tty(slave)
 
 
 def _enter_group(entrance: Path) -> None:

@@ -13,7 +13,7 @@ from testbed.agent.containers import own_containers
 from testbed.agent.lifeline import start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.records import NodeRecords
-from testbed.agent.settings import AGENT_LOG, COMMIT, AgentSettings
+from testbed.agent.settings import AGENT_LOG, COMMIT, TOKEN_VARIABLE, AgentSettings
 from testbed.agent.spawner import Spawner
 from testbed.errors import TestbedError
 from testbed.host import syscalls
@@ -33,16 +33,21 @@ AGENT_LIMITS = Limits(cpu_weight=10, pids=2 * PIDS_LIMIT)
 
 def main(settings: AgentSettings) -> int:
     """Wait for the commit, bring the agent up, serve until the lifeline ends, clean up."""
+    token = os.environ.pop(TOKEN_VARIABLE, None)  # before anything is started that would inherit it
     if not committed():
         return 1
     try:
         groups = RunGroups(settings.folder.name, settings.hierarchies)
         groups.create()
+        nodes = None
         try:
             nodes = _bring_up(settings, groups)
-            start_service(settings, nodes, lifeline=LIFELINE, say=_say_at_last).run()
+            say = _say_at_last
+            start_service(settings, nodes, lifeline=LIFELINE, say=say, token=token).run()
         finally:
             _end_all_others(groups)
+            if nodes is not None:
+                nodes.spawner.logs.catch_up_all()
             _leave(groups)
     except (OSError, TestbedError) as error:
         _say(error=encode_error(error))

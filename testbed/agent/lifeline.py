@@ -27,13 +27,16 @@ Say = Callable[..., None]
 """Tells the controller something, as keywords; it may have ended."""
 
 
-def start_service(settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say) -> Loop:
+def start_service(
+    settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say, token: str | None = None
+) -> Loop:
     """Listen at ``control/agent.sock``; what is returned is still to be run.
 
     Args:
         settings, nodes: of the run.
         lifeline: descriptor of the agent's end, after the commit; at its end the loop stops.
         say: called once while it runs, with ``ready`` or the ``error`` of the template.
+        token: what calls have to carry; None for a new one, in a file beside the socket.
     """
     # Only now, so that the template and this process import what they need side by side.
     from testbed.agent.control import serve_control
@@ -41,7 +44,7 @@ def start_service(settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: 
     loop = Loop(nodes)
     Lifeline(lifeline, loop, nodes, on_hangup="keep" if settings.detached else "end")
     loop.watch(nodes.spawner.ready_pipe, lambda _: _template_says(loop, nodes.spawner, say))
-    serve_control(loop, RunFolder(settings.folder).control)
+    serve_control(loop, RunFolder(settings.folder).control, token=token)
     return loop
 
 

@@ -28,6 +28,8 @@ ARGUMENTS_DESCRIPTOR = 3
 SETUP_SECONDS = 30.0
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
+PING_GROUPS = Path("/proc/sys/net/ipv4/ping_group_range")
+
 GPU_VARIABLES = ("CUDA_", "NVIDIA_")
 """How their names begin: which GPUs a process may use, and what for."""
 
@@ -120,16 +122,25 @@ def _prepare(request: SpawnRequest, first: int) -> None:
     _redirect(request.log)
     if request.placement.container is None:
         syscalls.bring_loopback_up()
+        _allow_ping(launch.node.uid)
         make_view(
             launch.mounts, launch.node.uid, run_folder=request.run_folder, private=request.private
         )
     os.nice(request.placement.nice)
-    confine(launch.node.uid)
+    confine(launch.node.uid, processes=request.processes)
     # From then on the agent is the parent: the controller looks for this process as its child.
     has_ended(first, SETUP_SECONDS)
     os.close(first)
     if request.placement.container is not None:
         _die_with_agent()
+
+
+def _allow_ping(gid: int) -> None:
+    """Let the node's group send echo requests, which otherwise takes a capability.
+
+    The setting is the network namespace's own.
+    """
+    PING_GROUPS.write_text(f"{gid} {gid}")
 
 
 def _die_with_agent() -> None:

@@ -34,6 +34,7 @@ class RunningNode:
     pid: int
     anchor: int
     container: Container
+    log: Path
 
 
 @dataclass
@@ -76,7 +77,9 @@ class Nodes:
                 how = f"the kernel killed it at its limit of {launch.node.memory}"
                 raise NodeError(f"{name} ran out of memory: {how}.") from failure
             raise
-        self._running[name] = RunningNode(launch.node, launch.network, pid, anchor.pid, container)
+        self._running[name] = RunningNode(
+            launch.node, launch.network, pid, anchor.pid, container, launch.log
+        )
         return pid
 
     def pid(self, name: str) -> int:
@@ -113,7 +116,9 @@ class Nodes:
                 self.meter.release(name)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if name is not None:
-                left = self._running.pop(name).container
+                node = self._running.pop(name)
+                self.spawner.logs.catch_up(node.log)  # for those who read it when told of the end
+                left = node.container
                 self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
                 self._leaving[name] = (time.monotonic() + left.linger_seconds, left)
         self._move_out()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +11,18 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from testbed.host.hierarchies import Hierarchy
+from testbed.host.limits import ROOTS_PIDS_LIMIT
 from testbed.host.users import Users
 from testbed.rpc.limits import MessageLimits
+from testbed.rpc.tokens import CONTROLLER, token_of
 
 AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
 AGENT_TOKEN = "agent.token"
+TOKEN_VARIABLE = "TESTBED_AGENT_TOKEN"
+"""What an agent takes calls by. One of the host's own processes has it in the environment that it
+was started with, which /proc shows its user and no node; one in a container, in a file."""
+
 SERVED = (AGENT_SOCKET, AGENT_TOKEN)
 LIFELINE_SOCKET = "lifeline.sock"
 """Of an agent in a container. All of these lie in the folder's ``control``."""
@@ -57,6 +64,7 @@ class AgentSettings:
         detached: whether the run outlives its controller.
         hierarchies: where control groups are made; empty for a run that has none.
         private: folders of the user's that no node sees, but for what its interpreter needs.
+        processes: how many processes and threads one uid of the nodes' may have.
     """
 
     folder: Path
@@ -65,6 +73,7 @@ class AgentSettings:
     users: Users
     hierarchies: tuple[Hierarchy, ...]
     private: tuple[Path, ...] = ()
+    processes: int = ROOTS_PIDS_LIMIT
 
     @staticmethod
     def from_json(text: str) -> AgentSettings:
@@ -74,6 +83,11 @@ class AgentSettings:
     def to_json(self) -> str:
         """One line of JSON."""
         return _SETTINGS.dump_json(self).decode()
+
+
+def new_token() -> str:
+    """What the controller of a new run shows to its agent."""
+    return token_of(secrets.token_hex(16), CONTROLLER)
 
 
 TEMPLATE = TypeAdapter(Template)

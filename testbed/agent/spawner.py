@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from testbed.agent.launch import LaunchSpec
+from testbed.agent.logs import Logs
 from testbed.agent.settings import TEMPLATE, AgentSettings
 from testbed.errors import NodeError
 from testbed.host.environment import python
@@ -52,15 +54,17 @@ class SpawnRequest:
         launch: what the controller asked for, without the neighbours.
         run_folder: hidden in the node.
         private: folders that are hidden as well, but for what the interpreter needs.
+        processes: how many processes and threads the node's uid may have.
         report: descriptor of the pipe in which the new processes report; see ReportPipe.
         gate: of the pipe in which a byte arrives once the role may run.
-        log: of the node's log file.
+        log: what the node prints into.
     """
 
     launch: LaunchSpec
     placement: Placement
     run_folder: Path
     private: tuple[Path, ...]
+    processes: int
     report: int
     gate: int
     log: int
@@ -112,6 +116,7 @@ class Spawner:
     settings: AgentSettings
     agent_log: Path
     process: subprocess.Popen[bytes]
+    logs: Logs
     _channel: socket.socket
 
     @classmethod
@@ -127,7 +132,7 @@ class Spawner:
                 bufsize=0,
                 pass_fds=(its.fileno(),),
             )
-        return cls(settings, agent_log, process, mine)
+        return cls(settings, agent_log, process, Logs(), mine)
 
     @property
     def ready_pipe(self) -> int:
@@ -147,9 +152,9 @@ class Spawner:
         Raises:
             NodeError, OSError: the template has ended; the log cannot be opened.
         """
-        name = launch.node.name
+        name, told = launch.node.name, self.settings
         deadline = time.monotonic() + SETUP_SECONDS
-        log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        log = self.logs.open(launch.log)
         launch = self._share(launch)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
@@ -157,7 +162,7 @@ class Spawner:
         try:
             try:
                 SpawnRequest(
-                    launch, placement, self.settings.folder, self.settings.private, *theirs
+                    launch, placement, told.folder, told.private, told.processes, *theirs
                 ).send(self._channel)
             except (BrokenPipeError, ConnectionResetError):
                 raise NodeError(
@@ -167,7 +172,8 @@ class Spawner:
             finally:
                 for descriptor in theirs:
                     os.close(descriptor)
-            reports = ReportPipe(report_reader, whose=name, log=launch.log)
+            complete = partial(self.logs.catch_up, launch.log)
+            reports = ReportPipe(report_reader, whose=name, log=launch.log, complete=complete)
             yield Spawned(reports, gate_writer, deadline=deadline)
         finally:
             os.close(report_reader)

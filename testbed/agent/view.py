@@ -15,7 +15,9 @@ SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 
 SCRATCH_OPTIONS = "size=16m,mode=1777"
 COVER_OPTIONS = "size=1m,mode=755"
+TERMINALS = Path("/dev/pts")
 TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
+TERMINAL_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NOEXEC
 
 
 def make_view(
@@ -46,13 +48,17 @@ def make_view(
         _put_up(cover, trees)
     for mount in mounts:
         _bind(sources[mount.source], mount.target)
+    if TERMINALS.is_dir():
+        # With the user's uid, a node could open the user's own terminals.
+        options = f"newinstance,ptmxmode=666,mode=620,uid={uid},gid={uid}"
+        syscalls.mount("devpts", str(TERMINALS), "devpts", flags=TERMINAL_FLAGS, data=options)
     if run_folder.is_dir():
         syscalls.mount("tmpfs", str(run_folder), "tmpfs", flags=TMPFS_FLAGS, data=COVER_OPTIONS)
     for descriptor in (*sources.values(), *trees.values()):
         os.close(descriptor)
-    syscalls.set_read_only("/", True, recursive=True)
+    syscalls.seal("/")
     for writable in (Path("/proc"), *SCRATCH, *(m.target for m in mounts if m.writable)):
-        syscalls.set_read_only(str(writable), False, recursive=False)
+        syscalls.make_writable(str(writable))
 
 
 def _open(paths: Iterable[Path]) -> dict[Path, int]:

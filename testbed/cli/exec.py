@@ -19,7 +19,8 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     """Run a command in NODE of RUN, with the node's restrictions, and exit as it does.
 
     It sees the node's files, network and processes, has the node's uid and limits, and no
-    capabilities; input and output are this terminal's.
+    capabilities. It has a terminal of its own, which this one shows, or pipes where input or output
+    is no terminal.
     """
     from testbed.cli.host import require_linux
     from testbed.plan.selection import find_node

@@ -17,6 +17,7 @@ from testbed.events.kinds import (
     Evaluated,
     Exited,
     FaultApplied,
+    LogFull,
     Phase,
     Rejected,
     Restored,
@@ -24,6 +25,7 @@ from testbed.events.kinds import (
 )
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
+from testbed.values.units import Size
 
 TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
@@ -126,6 +128,8 @@ class LiveDisplay(Sink):
                 self.progress.add_evaluation(accuracy)
             case Rejected(node, reason):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
+            case LogFull(node, limit):
+                self.notice(f"{node} prints more than {Size(limit)}: the rest is left out")
             case Exited(restarted=True, how=how):
                 self.notice(f"{how}; it is started again from its checkpoint")
             case Restored(version, _, lost):

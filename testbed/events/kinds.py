@@ -152,6 +152,14 @@ class Resumed(Event):
 
 
 @dataclass(frozen=True)
+class LogFull(Event):
+    """A node has printed more than its log holds: the rest is left out."""
+
+    node: Annotated[str, "its name"]
+    limit_bytes: Annotated[int, "how much of its output is there"]
+
+
+@dataclass(frozen=True)
 class FaultApplied(Event):
     """A fault of the scenario, or of `testbed fault`, came, or its time was over."""
 
@@ -340,6 +348,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "messages_timed": MessagesTimed,
     "link_changed": LinkChanged,
     "exited": Exited,
+    "log_full": LogFull,
     "fault": FaultApplied,
     "resumed": Resumed,
     "memory": MemoryRead,

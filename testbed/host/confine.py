@@ -1,8 +1,9 @@
 """Takes from a process everything that a node's role has no business with.
 
 A worker has no capabilities, but where the kernel lets ordinary users make user namespaces it could
-make itself one and have all of them in there. A seccomp filter, under which no namespace can be
-made or entered, refuses the system calls for it, as root and as a user, and nothing else.
+make itself one and have all of them in there. And one process of a node could take the memory and
+the descriptors of another, such as those of a command that `testbed exec` runs in there. A seccomp
+filter refuses the system calls for both, as root and as a user, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,12 +25,6 @@ from testbed.host.user_namespace import may_set_groups
 
 OPEN_FILES = 4096
 """Enough for a server of 1,022 workers."""
-
-PROCESSES = 4096
-"""Counted over all processes of a uid; the node's control group has the closer limit."""
-
-SHARED_UID = 0
-"""Where the user's own uid is the only one, all nodes count as one."""
 
 STACK_BYTES = 8 * 2**20
 
@@ -57,19 +52,49 @@ class Numbers:
     clone: int
     unshare: int
     setns: int
+    ptrace: int
+    process_vm_readv: int
+    process_vm_writev: int
     clone3: int = 435
+    pidfd_getfd: int = 438
 
+    @property
+    def refused(self) -> tuple[int, ...]:
+        """The calls that are refused whatever they are called with."""
+        reaching = (self.ptrace, self.process_vm_readv, self.process_vm_writev, self.pidfd_getfd)
+        return (self.setns, *reaching)
+
+
+_LATER = {"clone": 220, "unshare": 97, "setns": 268} | {
+    "ptrace": 117,
+    "process_vm_readv": 270,
+    "process_vm_writev": 271,
+}
+"""Architectures that came after these calls number them alike."""
 
 NUMBERS = {
-    "x86_64": Numbers(0xC000_003E, clone=56, unshare=272, setns=308),
-    "aarch64": Numbers(0xC000_00B7, clone=220, unshare=97, setns=268),
-    "riscv64": Numbers(0xC000_00F3, clone=220, unshare=97, setns=268),
+    "x86_64": Numbers(
+        0xC000_003E,
+        clone=56,
+        unshare=272,
+        setns=308,
+        ptrace=101,
+        process_vm_readv=310,
+        process_vm_writev=311,
+    ),
+    "aarch64": Numbers(0xC000_00B7, **_LATER),
+    "riscv64": Numbers(0xC000_00F3, **_LATER),
 }
 
 
-def confine(uid: int) -> None:
-    """Become an unprivileged user for good: no capabilities nor a way to them, explicit limits."""
-    _set_limits(uid)
+def confine(uid: int, *, processes: int) -> None:
+    """Become an unprivileged user for good: no capabilities nor a way to them, explicit limits.
+
+    Args:
+        uid: whom to become, and the gid.
+        processes: how many processes and threads the uid may have, all of its nodes together.
+    """
+    _set_limits(processes)
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     syscalls.drop_bounding_set()
@@ -82,7 +107,7 @@ def confine(uid: int) -> None:
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     # Changing the uid gave /proc/self to root. Nobody else has this uid and sees this process.
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
-    forbid_namespaces()
+    filter_calls()
 
 
 def keep_only(*descriptors: int) -> None:
@@ -93,7 +118,7 @@ def keep_only(*descriptors: int) -> None:
             os.close(descriptor)
 
 
-def forbid_namespaces() -> None:
+def filter_calls() -> None:
     """Put this process and all its descendants under the filter; no_new_privs must be set.
 
     Raises:
@@ -115,12 +140,17 @@ def forbid_namespaces() -> None:
 def build_filter(numbers: Numbers) -> bytes:
     """The filter as classic BPF. A jump is (if true, if false): instructions to skip."""
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    first = 4  # the index of the first of the refused calls; between them and `refuse` are 6 others
+    refusal = first + len(numbers.refused) + 6
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 0, 9, numbers.architecture),  # calls of another architecture: refuse
+        (_EQUAL, 0, refusal - 2, numbers.architecture),  # calls of another architecture: refuse
         (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 7, 0, _X32),  # x86-64's second set of numbers: refuse
-        (_EQUAL, 6, 0, numbers.setns),
+        (_AT_LEAST, refusal - 4, 0, _X32),  # x86-64's second set of numbers: refuse
+        *(
+            (_EQUAL, refusal - index - 1, 0, number)
+            for index, number in enumerate(numbers.refused, start=first)
+        ),
         (_EQUAL, 6, 0, numbers.clone3),  # its flags lie in memory: glibc then uses clone
         (_EQUAL, 1, 0, numbers.unshare),
         (_EQUAL, 0, 2, numbers.clone),
@@ -133,14 +163,13 @@ def build_filter(numbers: Numbers) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _set_limits(uid: int) -> None:
+def _set_limits(processes: int) -> None:
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_NPROC: processes,
         resource.RLIMIT_STACK: STACK_BYTES,
     }
-    if uid != SHARED_UID:
-        wanted[resource.RLIMIT_NPROC] = PROCESSES
     for kind, value in wanted.items():
         _, most = resource.getrlimit(kind)
         limit = value if most == resource.RLIM_INFINITY else min(value, most)

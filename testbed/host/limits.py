@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from testbed.errors import HostError
+from testbed.host.users import Users
 from testbed.topology import NodeSpec
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Size
@@ -28,6 +29,13 @@ SERVICE_WEIGHT = 10
 
 PIDS_LIMIT = 1024
 """Threads and processes of one node: gRPC starts some ten, a server of 1,000 workers no more."""
+
+ROOTS_PIDS_LIMIT = 4 * PIDS_LIMIT
+"""Of one uid of root's nodes, which those of other runs have too; the control groups, which root
+always has, are closer."""
+
+SHARED_PIDS_LIMIT = 64
+"""For every node of a run whose nodes all have one uid: they are counted together."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,20 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
         case "pids":
             return (Setting("pids.max", str(limits.pids)),)
     return ()
+
+
+def most_processes(users: Users, *, nodes: int) -> int:
+    """Processes and threads that one uid of a run of so many nodes may have.
+
+    This limit holds without control groups too. The kernel counts per user namespace.
+    """
+    match users.kind:
+        case "root":
+            return ROOTS_PIDS_LIMIT
+        case "range":
+            return PIDS_LIMIT
+        case "one":
+            return 2 * PIDS_LIMIT + SHARED_PIDS_LIMIT * nodes
 
 
 def nice_of(weight: int) -> int:

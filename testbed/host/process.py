@@ -6,6 +6,7 @@ What asks about a pid raises ProcessLookupError where there is no such process.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
@@ -175,6 +176,16 @@ def environment_of(pid: int) -> dict[str, str]:
     entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     pairs = (entry.partition(b"=") for entry in entries if entry)
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+
+
+def most_processes_of(pid: int) -> int:
+    """How many processes the uid of a process may have, by that one's limit."""
+    # Unlike prlimit, this takes no capability where the uid is another.
+    for line in _read(pid, "limits").splitlines():
+        if line.startswith("Max processes"):
+            soft = line.split()[2]
+            return resource.RLIM_INFINITY if soft == "unlimited" else int(soft)
+    raise ProcessLookupError(pid)
 
 
 def describe(pid: int) -> str:

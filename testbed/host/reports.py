@@ -6,7 +6,7 @@ import json
 import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,22 @@ def decode_error(content: Mapping[str, str]) -> TestbedError:
 class ReportPipe:
     """The reading end, whose descriptor stays the caller's.
 
-    ``whose`` names the writer in error messages; the last lines of its ``log`` say what went wrong.
+    ``whose`` names the writer in error messages; the last lines of its ``log`` say what went wrong,
+    once ``complete`` has seen to it that they are there.
     """
 
-    def __init__(self, descriptor: int, *, whose: str, log: Path) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        whose: str,
+        log: Path,
+        complete: Callable[[], None] = lambda: None,
+    ) -> None:
         self._descriptor = descriptor
         self._whose = whose
         self._log = log
+        self._complete = complete
         self._said: dict[str, Any] = {}
         self._partial = b""
 
@@ -68,7 +77,7 @@ class ReportPipe:
             if "error" in self._said:
                 raise decode_error(self._said["error"])
             if not self._readable(deadline - time.monotonic()):
-                raise NodeError(f"{self._whose}: no {key!r} in time.{last_lines(self._log)}")
+                raise self._failure(f"no {key!r} in time")
             self._read(key)
         return self._said[key]
 
@@ -80,10 +89,14 @@ class ReportPipe:
     def _read(self, key: str) -> None:
         data = os.read(self._descriptor, 65536)
         if not data:
-            raise NodeError(f"{self._whose}: ended before {key!r}.{last_lines(self._log)}")
+            raise self._failure(f"ended before {key!r}")
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._said.update(json.loads(line))
+
+    def _failure(self, what: str) -> NodeError:
+        self._complete()
+        return NodeError(f"{self._whose}: {what}.{last_lines(self._log)}")
 
 
 def last_lines(log: Path) -> str:

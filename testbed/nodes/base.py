@@ -59,7 +59,7 @@ class Role(ABC):
     vectors: ClassVar[int] = 0  # how many copies of the model it holds
     other_bytes: ClassVar[int] = 0  # memory of its own beside them and its interpreter
     reads_run: ClassVar[bool] = True  # whether it is shown the scenario and the data
-    opens_socket: ClassVar[bool] = False  # of the PS, in the PS's folder, where that one writes
+    opens_socket: ClassVar[bool] = False  # of the PS, where that one listens
 
     @abstractmethod
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
@@ -77,7 +77,7 @@ class Role(ABC):
             mounts.append(Mount(inputs.folder.custom, INSIDE / "custom", writable=False))
         if self.opens_socket:
             writes = self.part == "server"
-            mounts.append(Mount(inputs.folder.ps, INSIDE / "ps", writable=writes))
+            mounts.append(Mount(inputs.folder.ps_sockets, INSIDE / "sockets", writable=writes))
         return tuple(mounts)
 
     def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from testbed.agent.launch import Mount
 from testbed.events.kinds import Listening
-from testbed.nodes.base import PS_UID, SERVICE_WEIGHT, Role, link_at
+from testbed.nodes.base import INSIDE, PS_UID, SERVICE_WEIGHT, Inputs, Role, link_at
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
 
@@ -37,6 +38,11 @@ class ParameterServerRole(Role):
             uid=PS_UID,
             part=self.part,
         )
+
+    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
+        """And where it keeps its records."""
+        records = Mount(inputs.folder.ps, INSIDE / "ps", writable=True)
+        return (*super().mounts(inputs), records)
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """One vector more for every worker: what it had when it pulled."""

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 WINDOW = 10
 """Evaluations in a moving average."""
 
+UNAUTHENTICATED = "UNAUTHENTICATED"
+"""What a call without the run's token is answered with."""
+
 HEADER_BYTES = 66
 """Ethernet (14), IPv4 (20) and TCP with time stamps (32), in front of every packet."""
 
@@ -273,10 +276,15 @@ def private_bytes_median(events: Sequence[Entry]) -> float | None:
 
 
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Each node whose pushes or calls were refused, and why the first was, and how many more."""
+    """Each node whose pushes or calls were refused, and why the first was, and how many more.
+
+    A call without a valid token is nobody's: anyone who finds the port can make one.
+    """
     reasons: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for rejected in only(events, Rejected):
+        if rejected.code == UNAUTHENTICATED:
+            continue
         node = rejected.node or "an unknown peer"
         reasons.setdefault(node, rejected.reason)
         counts[node] += 1

@@ -20,7 +20,7 @@ class Arguments:
     Attributes:
         node: its name in the run, such as ``w3``.
         index: number of a worker, 0 for the others.
-        folder: holds ``scenario.yaml``, ``data``, ``ps`` and, if used, ``custom``.
+        folder: holds ``scenario.yaml``, ``data``, ``ps``, ``sockets`` and, if used, ``custom``.
         server: ``address:port`` at which the parameter server answers workers.
         token: what it shows the parameter server; of that one itself, the run's secret.
         patience_seconds: real time for which a peer that went silent is waited for.
@@ -70,7 +70,7 @@ class Arguments:
     @property
     def socket(self) -> Path:
         """The unix socket for snapshots and reports."""
-        return self.ps_folder / "ps.sock"
+        return self.folder / "sockets" / "ps.sock"
 
 
 def connect(address: str, arguments: Arguments, *, experiment: Experiment) -> Connection:

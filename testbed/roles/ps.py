@@ -52,7 +52,8 @@ def main(arguments: Mapping[str, str]) -> int:
 def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
-    folder.mkdir(exist_ok=True)
+    for place in (folder, arguments.socket.parent):
+        place.mkdir(exist_ok=True)
     checkpoints = Checkpoints.of(experiment, arguments.folder)
     newest = checkpoints.newest(folder / "updates.bin") if checkpoints else None
     training = Training(
@@ -135,7 +136,7 @@ class ParameterServer:
             port = await stack.enter_async_context(serving(address, self.gates[0]))
             listening = stack.enter_context(unix_address(socket))
             await stack.enter_async_context(serving(listening, self.gates[1]))
-            socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
+            socket.chmod(0o666)  # the evaluator has another uid; a folder above is closed to others
             self.training.log.write(Listening(port))
             stack.enter_context(self.heartbeat.beating())
             duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]

@@ -10,6 +10,7 @@ from pathlib import Path
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
+from testbed.agent.logs import LOG_BYTES, is_full
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
 from testbed.events.entry import FROM_PS
 from testbed.events.kinds import (
@@ -19,6 +20,7 @@ from testbed.events.kinds import (
     Joined,
     Launched,
     LinkChanged,
+    LogFull,
     Phase,
     Restored,
     Saved,
@@ -77,6 +79,7 @@ class Watch:
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
     by_plan: ByPlan = field(default_factory=ByPlan)
     ending: str = ""  # why the training has ended, in the PS's words
+    _full: set[str] = field(default_factory=set)  # nodes whose logs hold no more
     saved: int | None = None  # the version of the PS's newest checkpoint
     _revived: bool = False  # whether a PS was started again and has not said from where it goes on
     _host: HostSampler = field(default_factory=HostSampler)
@@ -125,9 +128,16 @@ class Watch:
         frozen -= self.by_plan.standing
         self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
+        self._look_at_logs()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
+
+    def _look_at_logs(self) -> None:
+        for name in (node.name for node in self.plan.nodes):
+            if name not in self._full and is_full(self.folder.log(name)):
+                self._full.add(name)
+                self.recorder.event(LogFull(name, LOG_BYTES))
 
     def _read_ps(self) -> bool:
         """Take in what the PS wrote down; returns whether there may be more."""

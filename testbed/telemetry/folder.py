@@ -84,7 +84,9 @@ class RunFolder:
     model = Inside("model")  # the best and the final model, which the evaluator saves
     checkpoint = Inside("ps/checkpoint.safetensors")  # the newest one, while it may be needed
     ps_events = Inside("ps/events.jsonl")
-    ps_socket = Inside("ps/ps.sock")  # where it answers the evaluator and the controller
+    sockets = Inside("sockets")  # closed to all users but the run's
+    ps_sockets = Inside("sockets/ps")
+    ps_socket = Inside("sockets/ps/ps.sock")  # where it answers the evaluator and the controller
     control = Inside("control")  # the agent's pid, its socket, and the lock
     agent_socket = Inside("control/agent.sock")
     lock = Inside("control/lock")  # locked while any process of the run's control lives
@@ -125,6 +127,8 @@ class RunFolder:
             raise HostError(message, hint="Choose another place with --runs.") from None
         for part in folder.parts:
             part.mkdir()
+        folder.sockets.chmod(0o700)
+        folder.ps_sockets.mkdir()
         write_atomically(folder.scenario, text)
         if plan:
             write_atomically(folder.plan, plan)
@@ -153,7 +157,7 @@ class RunFolder:
     @property
     def parts(self) -> tuple[Path, ...]:
         """The folders within it, which are there from its beginning on."""
-        return (self.updates, self.logs, self.ps, self.model, self.control)
+        return (self.updates, self.logs, self.ps, self.model, self.control, self.sockets)
 
     def is_yours(self) -> bool:
         """Whether this user may do something with the run: its owner may, and root."""

@@ -16,11 +16,12 @@ from testbed.agent.nodes import Nodes, RunningNode
 container = SimpleNamespace(
     linger_seconds=0, ran_out_of_memory=bool, has_ended=bool, move_out=lambda: None
 )
-spawner = SimpleNamespace(process=subprocess.Popen(["sleep", "60"]))
+logs = SimpleNamespace(catch_up=lambda log: None)
+spawner = SimpleNamespace(process=subprocess.Popen(["sleep", "60"]), logs=logs)
 nodes = Nodes(GivenContainers(), spawner, None, SimpleNamespace(release=lambda name: None))
 for number, pid in enumerate(map(int, sys.argv[1:])):
     pid = pid or subprocess.Popen(["sleep", "60"]).pid
-    nodes._running[f"w{number}"] = RunningNode(None, None, pid, pid, container)
+    nodes._running[f"w{number}"] = RunningNode(None, None, pid, pid, container, None)
 print(*end_all(nodes, GivenContainers(), within_seconds=0.3))
 print(*(f"{end.node} {end.status}" for end in nodes.exits), spawner.process.poll() is not None)
 """

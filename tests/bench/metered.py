@@ -104,7 +104,7 @@ def main(order: dict[str, Any]) -> None:
     common = {"folder": str(folder), "server": f"127.0.0.1:{port}"}
     begun = time.monotonic()
     server = _fork(lambda: _serve(common | {"node": "ps", "token": "bench"}, sums[workers], order))
-    while not (folder / "ps/ps.sock").exists():
+    while not (folder / "sockets/ps.sock").exists():
         time.sleep(0.01)
     children = [_fork(partial(_work, common | _identity(i), sums[i])) for i in range(workers)]
     events = folder / "ps/events.jsonl"

@@ -7,7 +7,8 @@ import mmap
 import pytest
 
 from testbed.errors import HostError
-from testbed.host.limits import Limits, Setting, nice_of, settings
+from testbed.host.limits import Limits, Setting, most_processes, nice_of, settings
+from testbed.host.users import Users
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Size
 
@@ -59,3 +60,10 @@ def test_a_limit_below_the_kernels_is_an_error() -> None:
 def test_a_weight_can_be_had_by_being_nice() -> None:
     # 1.25 ** 10 is 9.3, 1.25 ** 7 is 4.8: a tenth and a fifth of the CPU, as near as steps allow.
     assert [nice_of(weight) for weight in (10, 2, 1)] == [0, 7, 10]
+
+
+def test_processes_of_a_uid() -> None:
+    assert most_processes(Users("root"), nodes=12) == 4096
+    assert most_processes(Users("range"), nodes=12) == 1024
+    # All nodes together: 2 x 1024 + 12 x 64.
+    assert most_processes(Users("one"), nodes=12) == 2816

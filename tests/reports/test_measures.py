@@ -72,6 +72,11 @@ def test_a_rejected_worker_and_a_planned_end_are_no_losses() -> None:
     assert measures.rejected_pushes(events) == [("w1", "a value is NaN or infinite")]
 
 
+def test_a_call_without_the_token_is_nobodys_push() -> None:
+    stranger = Rejected(None, "no valid token", "unix:", "Snapshot", "UNAUTHENTICATED")
+    assert measures.rejected_pushes(entries(stranger, REJECTED)) == [("w1", REJECTED.reason)]
+
+
 def test_nodes_that_end_in_the_tear_down_are_not_lost() -> None:
     events = entries(StateChanged("training"), StateChanged("interrupted"), Exited("w0", -9))
     assert measures.lost_nodes(events) == []

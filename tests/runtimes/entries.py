@@ -12,11 +12,13 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from testbed.errors import RejectedError
 from testbed.host.confine import NUMBERS
+from testbed.host.sockets import short_path
 
 Arguments = Mapping[str, str]
 
@@ -131,6 +133,79 @@ def try_to_rise(arguments: Arguments) -> int:
         words = [line.split()[1] for line in status.splitlines() if line.startswith("Cap")]
         found[f"after {Path(program).name.rstrip('0123456789.')}"] = sorted(set(words))
     print(json.dumps(found))
+    return 0
+
+
+def try_to_reach(arguments: Arguments) -> int:
+    """Try to take what another process of the node has, and report how each way ends."""
+    numbers = NUMBERS[platform.machine()]
+    libc = ctypes.CDLL(None, use_errno=True)
+    other = os.fork()
+    if other == 0:
+        signal.pause()
+    page = ctypes.create_string_buffer(8)
+    vector = struct.pack("=QQ", ctypes.addressof(page), 8)
+    attach, pidfd = 16, os.pidfd_open(other)
+    calls = {
+        "ptrace": (numbers.ptrace, attach, other, 0, 0),
+        "read": (numbers.process_vm_readv, other, vector, 1, vector, 1, 0),
+        "write": (numbers.process_vm_writev, other, vector, 1, vector, 1, 0),
+        "pidfd_getfd": (numbers.pidfd_getfd, pidfd, 1, 0),
+    }
+    found = {
+        name: errno.errorcode[ctypes.get_errno()] if libc.syscall(*call) < 0 else ""
+        for name, call in calls.items()
+    }
+    os.kill(other, signal.SIGKILL)
+    print(json.dumps(found))
+    return 0
+
+
+def try_to_connect(arguments: Arguments) -> int:
+    """Report how connecting to each of the sockets ends."""
+    found = {}
+    for path in arguments["paths"].split(":"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+            try:
+                with short_path(Path(path)) as name:
+                    peer.connect(name)
+                found[path] = ""
+            except OSError as error:
+                found[path] = type(error).__name__
+    print(json.dumps(found))
+    return 0
+
+
+def multiply(arguments: Arguments) -> int:
+    """Start threads, which count as processes, until that is refused; print how many it has."""
+    threading.stack_size(1 << 16)
+    end = threading.Event()
+    threads = []
+    try:
+        while True:
+            threads.append(threading.Thread(target=end.wait))
+            threads[-1].start()
+    except RuntimeError:
+        print(len(threads), flush=True)
+    end.set()
+    return 0
+
+
+def flood(arguments: Arguments) -> int:
+    """Print so many bytes."""
+    line = b"x" * 1023 + b"\n"
+    for _ in range(int(arguments["bytes"]) // len(line)):
+        os.write(1, line)
+    return 0
+
+
+def ping(arguments: Arguments) -> int:
+    """Send an echo request as ``ping`` does, and print the type of what comes back."""
+    checksum = 0xFFFF - (0x0800 + 1)  # of a request's type, and its sequence number
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP) as echo:
+        echo.settimeout(10)
+        echo.sendto(struct.pack("!BBHHH", 8, 0, checksum, 0, 1), (arguments["address"], 0))
+        print(echo.recv(64)[0])
     return 0
 
 

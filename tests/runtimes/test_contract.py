@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from testbed.agent.client import AgentClient
 from testbed.agent.launch import Mount
+from testbed.agent.logs import LAST_LINE, LOG_BYTES, is_full
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
@@ -149,6 +151,33 @@ def test_exec_runs_in_the_node_with_its_restrictions(
     assert driver.exec(live.folder, "w111", ["unshare", "-U", "true"]) != 0
     assert driver.exec(live.folder, "w111", ["no-such-command"]) == 127
     assert driver.exec(live.folder, "w111", ["sh", "-c", "kill -9 $$"]) == 128 + 9
+
+
+def test_a_node_reaches_into_none_of_its_processes(live: Any) -> None:
+    status, output = live.run("w117", "entries:try_to_reach")
+    assert status == 0, output
+    assert json.loads(output) == dict.fromkeys(("ptrace", "read", "write", "pidfd_getfd"), "EPERM")
+
+
+def test_a_node_can_ping(live: Any) -> None:
+    # 0: an echo reply.
+    assert live.run("w118", "entries:ping", arguments={"address": "127.0.0.1"}) == (0, "0\n")
+
+
+def test_a_node_has_so_many_processes_and_no_more(live: Any) -> None:
+    status, output = live.run("w119", "entries:multiply")
+    assert status == 0, output
+    # Its own limit, or for a user with one uid and no control groups that of all the run's nodes.
+    assert 100 < int(output) <= 2048
+    assert live.run("w120", "entries:finish", arguments={"status": "0"})[0] == 0
+
+
+def test_a_log_has_an_end_and_says_so(live: Any) -> None:
+    status, _ = live.run("w121", "entries:flood", arguments={"bytes": str(LOG_BYTES + 2**20)})
+    assert status == 0
+    log = live.folder.log("w121").read_bytes()
+    assert (len(log), log[LOG_BYTES:]) == (LOG_BYTES + len(LAST_LINE), LAST_LINE)
+    assert is_full(live.folder.log("w121"))
 
 
 def test_a_launch_that_fails_names_the_node_and_leaves_nothing(driver: Any, live: Any) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,9 @@ def test_a_new_folder_has_its_state_scenario_and_places(tmp_path: Path) -> None:
     }
     assert folder.scenario.read_text() == "name: quick\n"
     assert all(part.is_dir() for part in (folder.updates, folder.logs, folder.ps, folder.control))
+    # Other users of the host do not get to what listens in there.
+    assert stat.S_IMODE(folder.sockets.stat().st_mode) == 0o700
+    assert folder.ps_socket.parent.is_dir()
     assert folder.log("w3") == folder.path / "logs" / "w3.log"
     assert not list(folder.path.glob(".*"))
 

@@ -45,6 +45,9 @@ CAPABILITIES = (
 ENVIRONMENT: Mapping[str, str] = {name: value for name, value in BASE.items() if name != "PATH"}
 """Of every container; the path of programs is the image's."""
 
+PING_GROUPS = "net.ipv4.ping_group_range"
+"""Who may send echo requests without a capability; of a container's network alone."""
+
 LOGGING = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}}
 """Or ``docker logs`` would show nothing in an engine that sends logs elsewhere."""
 
@@ -91,6 +94,7 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
             **_HOST,
             **_limits(Limits.of(node)),
             "Tmpfs": SCRATCH,
+            "Sysctls": {PING_GROUPS: f"{node.uid} {node.uid}"},
             "Mounts": [_bind(mount) for mount in mounts],
             "DeviceRequests": [gpus] if node.gpus else [],
         },

@@ -31,7 +31,7 @@ GRACE_SECONDS = 10.0
 SHOWN_LINES = 12
 
 MMDEBSTRAP = (
-    *("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,tini,iperf3"),
+    *("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,tini,iperf3,iputils-ping"),
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
     "--dpkgopt=path-exclude=/usr/share/man/*",
@@ -46,7 +46,7 @@ def base_hash() -> str:
 
 
 def make_base(folder: Path, environment: Mapping[str, str]) -> Path:
-    """A tar archive of a Debian with Python, tini and iperf3, made by mmdebstrap.
+    """A tar archive of a Debian with Python, tini, iperf3 and ping, made by mmdebstrap.
 
     It works in a folder that must be readable to everyone: mmdebstrap may run as another user.
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import socket
-import termios
-import tty
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError
+from testbed.host.terminal import STDERR, STDIN, STDOUT, is_terminal, raw, write
 from testbed.runtimes.docker.engine import CALL_SECONDS, socket_path
 from testbed.runtimes.docker.faults import asking, explain
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-STDIN, STDOUT, STDERR = 0, 1, 2
 CHUNK_BYTES = 65536
 HEADER_BYTES = 8
 """Without a terminal, each piece of output begins with its stream's number and its length."""
@@ -45,7 +42,7 @@ def run_in(
     Raises:
         HostError, NodeError: the engine refuses or goes away.
     """
-    terminal = os.isatty(STDIN) and os.isatty(STDOUT)
+    terminal = is_terminal()
     term = {"TERM": os.environ["TERM"]} if terminal and "TERM" in os.environ else None
     with asking(node), ExitStack() as held:
         made = engine.exec_create(
@@ -55,12 +52,8 @@ def run_in(
         peer.connect(socket_path(address))
         _begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=terminal)
         if terminal:
-            before = termios.tcgetattr(STDIN)
-            held.callback(termios.tcsetattr, STDIN, termios.TCSADRAIN, before)
-            tty.setraw(STDIN)  # keys go to the command as they are pressed, Ctrl-C too
             resize = partial(_resize, engine, made)
-            usual = signal.signal(signal.SIGWINCH, lambda number, frame: resize())
-            held.callback(signal.signal, signal.SIGWINCH, usual)
+            held.enter_context(raw(resize))
             last = _carry(peer, lambda data: [(STDOUT, data)], begun=resize)
         else:
             last = _carry(peer, _Frames().unpack, begun=lambda: None)
@@ -120,7 +113,7 @@ def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) ->
             if not last:
                 begun()
             for stream, piece in unpack(data):
-                _write(stream, piece)
+                write(STDERR if stream == STDERR else STDOUT, piece)
                 last = piece
         elif STDIN in ready and not _pass_on(peer):
             poller.unregister(STDIN)
@@ -137,12 +130,6 @@ def _pass_on(peer: socket.socket) -> bool:
     except BrokenPipeError:  # the command has ended, and what it said last is still to be read
         return False
     return bool(data)
-
-
-def _write(stream: int, data: bytes) -> None:
-    target = STDERR if stream == STDERR else STDOUT
-    while data:
-        data = data[os.write(target, data) :]
 
 
 class _Frames:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from testbed.agent.records import NodeRecords, RecordedNodes
 from testbed.agent.settings import AgentSettings
 from testbed.errors import NodeError
 from testbed.host.cgroups import RunGroups, find_runs
-from testbed.host.environment import python
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
+from testbed.host.limits import most_processes
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, HostState, NodeState, Request, Start
@@ -34,6 +33,7 @@ from testbed.runtimes.native.lifeline import (
     read_record,
     read_settings,
 )
+from testbed.runtimes.native.session import run_in
 from testbed.telemetry.folder import RunFolder, is_gone
 from testbed.topology import NodeSpec, Plan
 
@@ -61,14 +61,18 @@ class NativeDriver:
     ) -> tuple[Request, ...]:
         """What the agent is told at its start; it makes the containers itself. Pure."""
         users = start.users or Users("root")
-        told = AgentSettings(folder.path, start.detached, start.template, users, ())
+        most = most_processes(users, nodes=len(plan.nodes))
+        told = AgentSettings(folder.path, start.detached, start.template, users, (), processes=most)
         return (Request("agent", "start", json.loads(told.to_json())),)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
         groups = RunGroups(folder.name, self._trees())
         groups.check(plan.nodes)
         users = start.users or find_users()
-        return NativeLifeline.begin(folder, groups, start=replace(start, users=users))
+        most = most_processes(users, nodes=len(plan.nodes))
+        return NativeLifeline.begin(
+            folder, groups, start=replace(start, users=users), processes=most
+        )
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
@@ -97,9 +101,7 @@ class NativeDriver:
         if state.pid is None or state.condition != "running":
             raise NodeError(f"{node} is {state.condition}: nothing can be run in it.")
         entrances = [str(path) for path in live.entrances(node)]
-        where = json.dumps({"process": str(Process.of(state.pid)), "entrances": entrances})
-        entering = subprocess.run(python("testbed.agent.enter", where, *command), check=False)
-        return entering.returncode
+        return run_in({"process": str(Process.of(state.pid)), "entrances": entrances}, command)
 
     def state(self, folder: RunFolder) -> HostState:
         agent = _agent_of(folder)

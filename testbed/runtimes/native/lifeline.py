@@ -19,7 +19,15 @@ from typing import Self
 
 from testbed.agent.discovery import AGENT_MODULE, settings_of, waiting_for
 from testbed.agent.records import NodeRecords
-from testbed.agent.settings import AGENT_LOG, COMMIT, SERVED, AgentSettings, OnHangup
+from testbed.agent.settings import (
+    AGENT_LOG,
+    COMMIT,
+    SERVED,
+    TOKEN_VARIABLE,
+    AgentSettings,
+    OnHangup,
+    new_token,
+)
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
@@ -30,6 +38,7 @@ from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.lock import POLL_SECONDS, take_lock
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry
 
 AGENT_RECORD = "agent.pid"
 AGENT_SETTINGS = "agent.json"
@@ -47,10 +56,13 @@ class NativeLifeline(Lifeline):
     _agent: Process | None = None
 
     @classmethod
-    def begin(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
-        """Spawn the agent, put it on record, and wait until it answers."""
+    def begin(cls, folder: RunFolder, groups: RunGroups, *, start: Start, processes: int) -> Self:
+        """Spawn the agent, put it on record, and wait until it answers.
+
+        ``processes`` is how many one uid of the nodes' may have.
+        """
         try:
-            lifeline = cls._spawn(folder, groups, start=start)
+            lifeline = cls._spawn(folder, groups, start=start, processes=processes)
         except OSError as error:
             raise HostError(
                 f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
@@ -64,11 +76,11 @@ class NativeLifeline(Lifeline):
         return lifeline
 
     @classmethod
-    def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start) -> Self:
+    def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start, processes: int) -> Self:
         lock = take_lock(folder)
         try:
             groups.make_room()
-            spawned = _execute(folder, groups, start=start, lock=lock)
+            spawned = _execute(folder, groups, start=start, processes=processes, lock=lock)
         except BaseException:
             os.close(lock)
             raise
@@ -223,12 +235,17 @@ def read_record(folder: RunFolder) -> Process | None:
 
 
 def _execute(
-    folder: RunFolder, groups: RunGroups, *, start: Start, lock: int
+    folder: RunFolder, groups: RunGroups, *, start: Start, processes: int, lock: int
 ) -> subprocess.Popen[bytes]:
     users = start.users or find_users()
-    private = _private_folders(users)
     settings = AgentSettings(
-        folder.path, start.detached, start.template, users, groups.hierarchies, private
+        folder.path,
+        start.detached,
+        start.template,
+        users,
+        groups.hierarchies,
+        _private_folders(users, folder),
+        processes,
     )
     (folder.control / AGENT_SETTINGS).write_text(settings.to_json())
     with folder.log(AGENT_LOG).open("ab") as log:
@@ -239,21 +256,27 @@ def _execute(
             stderr=log,
             bufsize=0,
             cwd="/",
-            env=agent_environment(start.environment),
+            env=agent_environment(start.environment) | {TOKEN_VARIABLE: new_token()},
             pass_fds=(lock,),  # held by the agent's chain for as long as it lives
             start_new_session=True,  # Ctrl-C is the controller's business
         )
 
 
-def _private_folders(users: Users) -> tuple[Path, ...]:
-    """What nodes that share the user's uid could read and have no business with: the home."""
+def _private_folders(users: Users, folder: RunFolder) -> tuple[Path, ...]:
+    """What nodes that share the user's uid could read and have no business with.
+
+    That is the home, and wherever the user has runs.
+    """
     if users.kind != "one":
         return ()
+    root = Path("/")
     try:
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        home = root / pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:  # a uid without an account
-        return ()
-    return (home,) if home.is_absolute() and home != Path("/") else ()
+        home = root
+    registry = Registry.of_user(os.environ, home)
+    runs = (run.parent for run in (folder.path, *registry.runs()))
+    return tuple(sorted({home, registry.folder, *runs} - {root}))
 
 
 def _process_or_none(pid: int) -> Process | None:

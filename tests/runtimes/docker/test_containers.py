@@ -72,6 +72,7 @@ def test_a_nodes_container() -> None:
             "MemorySwap": 256 * 2**20,
             "SecurityOpt": ["no-new-privileges"],
             "Tmpfs": {"/tmp": "rw,nosuid,nodev,size=16m,mode=1777"},
+            "Sysctls": {"net.ipv4.ping_group_range": "20004 20004"},
             "Mounts": [
                 {
                     "Type": "bind",

@@ -47,7 +47,7 @@ print(json.dumps({
 }))
 """
 ABSENT = ["docker", "matplotlib", "pandas", "pip", "pooch", "pyarrow", "scipy", "sklearn"]
-COMMANDS = ["cc", "c++", "gcc", "g++", "clang", "make", "tini", "iperf3", "tail", "sh"]
+COMMANDS = ["cc", "c++", "gcc", "g++", "clang", "make", "tini", "iperf3", "ping", "tail", "sh"]
 LEFTOVERS = r"""
 find / -xdev \( -name '*.whl' -o -name '*.a' -path '*-packages*' -o -path '/root/.cache/*' \
     -o -path '/tmp/*' -o -path '/build*' -o -path '/wheels*' \)
@@ -119,9 +119,13 @@ def test_nodes_and_agent_have_all_they_import_and_no_more(engine: Any, image: st
         "gradient": 72.0,  # 2 channels of 3 x 3 weights, each seen by 2 x 2 ones
         "cuda": None,
         "present": [],
-        "commands": ["tini", "iperf3", "tail", "sh"],
+        "commands": ["tini", "iperf3", "ping", "tail", "sh"],
         "not compiled": [],
     }
+
+
+def test_a_node_can_execute_ping(engine: Any, image: str) -> None:
+    assert run(engine, image, "ping", "-V").startswith("ping from iputils")
 
 
 def test_builds_left_nothing_in_it_and_any_user_can_read_it(engine: Any, image: str) -> None:

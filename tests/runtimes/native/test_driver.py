@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from testbed.host.hierarchies import usable
 from testbed.host.users import find_ranges
 from testbed.network.ends import Neighbour
 from testbed.runtimes.native.driver import NativeDriver
+from testbed.telemetry.registry import Registry
 from testbed.topology import LinkSpec
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Size
@@ -101,8 +102,9 @@ def test_it_cannot_rise_again(live: Any, users: Any, mode: str) -> None:
     assert set(found.values()) <= {"EPERM", "EINVAL"}, found
 
 
-def test_it_has_only_the_standard_descriptors(live: Any, seen: dict[str, Any]) -> None:
-    log = str(live.folder.log(seen["hostname"]))
+def test_it_has_only_the_standard_descriptors(seen: dict[str, Any]) -> None:
+    log = seen["descriptors"]["1"]
+    assert log.startswith("pipe:")
     assert seen["descriptors"] == {"0": "/dev/null", "1": log, "2": log}
 
 
@@ -114,14 +116,12 @@ def test_its_environment_is_explicit(seen: dict[str, Any]) -> None:
 
 
 def test_its_limits_are_explicit(seen: dict[str, Any], users: Any) -> None:
-    if users.kind == "one":  # all nodes count as one
-        most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-        assert seen["limits"].pop("RLIMIT_NPROC")[1] == most
-        seen["limits"]["RLIMIT_NPROC"] = [4096, 4096]
+    # Of one uid all nodes count as one; the plan of these runs has none.
+    processes = {"root": 4096, "range": 1024, "one": 2048}[users.kind]
     assert seen["limits"] == {
         "RLIMIT_CORE": [0, 0],
         "RLIMIT_NOFILE": [4096, 4096],
-        "RLIMIT_NPROC": [4096, 4096],
+        "RLIMIT_NPROC": [processes, processes],
         "RLIMIT_STACK": [8388608, 8388608],
     }
 
@@ -219,13 +219,36 @@ def test_it_sees_nothing_private_of_the_user(live: Any, users: Any, mode: str) -
         assert found[str(secret)] == "FileNotFoundError"
 
 
-def test_the_run_folder_is_hidden_where_nothing_else_hides_it(driver: Any, live_in: Any) -> None:
+def test_the_run_folder_is_hidden_where_nothing_else_hides_it(
+    driver: Any, live_in: Any, users: Any
+) -> None:
     with live_in(Path("/var/tmp")) as run:
         status, output = run.run(
             "w0", "entries:try_files", arguments={"paths": str(run.folder.path)}
         )
         assert status == 0
-        assert json.loads(output) == {str(run.folder.path): "lists [] OSError"}
+        # With the user's uid, the folder of all runs is.
+        found = "FileNotFoundError" if users.kind == "one" else "lists [] OSError"
+        assert json.loads(output) == {str(run.folder.path): found}
+
+
+def test_a_node_reaches_no_agent(
+    driver: Any, live_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with TemporaryDirectory(dir="/var/tmp") as runs, live_in(Path(runs)) as known:
+        Registry.of_user(os.environ, Path.home()).add(known.folder.path)
+        with TemporaryDirectory(dir="/var/tmp") as elsewhere, live_in(Path(elsewhere)) as run:
+            for path in (runs, elsewhere):
+                Path(path).chmod(0o755)
+            places = [one.folder.control / "agent.sock" for one in (known, run)]
+            status, output = run.run(
+                "w0", "entries:try_to_connect", arguments={"paths": ":".join(map(str, places))}
+            )
+            assert status == 0, output
+            assert {*json.loads(output).values()} <= {"FileNotFoundError", "PermissionError"}
+            # And what an agent takes calls by lies in no file that one could come to see.
+            assert not list(run.folder.control.glob("*token*"))
 
 
 @MODES

@@ -1,0 +1,151 @@
+"""Copies what nodes print into their logs, each up to a limit.
+
+A node prints into a pipe: into a file it could write as much as the host's disk holds. A thread of
+the agent's own process reads all pipes. It goes on reading when a log is full, so that the node
+does; but not faster than a node could sensibly print, or the agent would be busy with nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import selectors
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock, Thread
+
+LOG_BYTES = 16 * 2**20
+"""What a node's log holds of its output; where it goes on, a line more says so."""
+
+LAST_LINE = f"\n[testbed] more than {LOG_BYTES >> 20} MiB: the rest is left out.\n".encode()
+
+CHUNK_BYTES = 1 << 16
+"""What a pipe holds."""
+
+PAUSE_SECONDS = 0.002
+"""After a pipe was found full: so a node gets rid of at most 32 MB/s."""
+
+MOST_CHUNKS = 32
+"""No pipe of an unprivileged process can be made to hold more."""
+
+
+def is_full(log: Path) -> bool:
+    """Whether a node has printed more than its log holds."""
+    try:
+        return log.stat().st_size > LOG_BYTES
+    except OSError:  # nobody has printed anything, or the folder is gone
+        return False
+
+
+@dataclass
+class Log:
+    """One node's: the pipe that it prints into, and the file."""
+
+    reader: int
+    file: int
+    room: int  # bytes that may still be written; less than 0 once the file says that it is full
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[Log, int]:
+        """Open the file, which may hold an earlier role's output; returns the node's end too."""
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        return cls(reader, file, LOG_BYTES - os.fstat(file).st_size), writer
+
+    def copy(self) -> int:
+        """Copy what there is, a chunk at most; returns how much that was, 0 at the pipe's end.
+
+        Raises:
+            BlockingIOError: there is nothing yet.
+        """
+        data = os.read(self.reader, CHUNK_BYTES)
+        if data and self.room >= 0:
+            self._append(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Let go of the pipe and the file."""
+        os.close(self.reader)
+        os.close(self.file)
+
+    def _append(self, data: bytes) -> None:
+        beyond = len(data) > self.room
+        try:
+            self._write(data[: self.room] + (LAST_LINE if beyond else b""))
+            self.room -= len(data)
+        except OSError:  # the disk is full, as the run's own files will show; the node goes on
+            self.room = -1
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self.file, data) :]
+
+
+@dataclass(eq=False)
+class Logs:
+    """The logs of all nodes that may still print."""
+
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _lock: Lock = field(default_factory=Lock)
+    _open: dict[Path, list[Log]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two for every node
+        Thread(target=self._run, name="logs", daemon=True).start()
+
+    def open(self, path: Path) -> int:
+        """A descriptor to print into; what arrives there goes into the file, which is made.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        log, writer = Log.open(path)
+        with self._lock:
+            self._open.setdefault(path, []).append(log)
+            self._selector.register(log.reader, selectors.EVENT_READ, path)
+        return writer
+
+    def catch_up(self, path: Path) -> None:
+        """Copy what was printed until now, as when its node has ended."""
+        with self._lock:
+            for log in tuple(self._open.get(path, ())):
+                self._copy(path, log, chunks=MOST_CHUNKS)
+
+    def catch_up_all(self) -> None:
+        """The same for all nodes."""
+        for path in tuple(self._open):
+            self.catch_up(path)
+
+    def _run(self) -> None:
+        while True:
+            busy = False
+            for key, _ in self._selector.select():
+                with self._lock:
+                    for log in tuple(self._open.get(key.data, ())):
+                        busy |= self._copy(key.data, log, chunks=1)
+            if busy:
+                time.sleep(PAUSE_SECONDS)
+
+    def _copy(self, path: Path, log: Log, *, chunks: int) -> bool:
+        """Copy so many chunks at most; whether the last one was a whole one."""
+        copied = CHUNK_BYTES
+        with suppress(BlockingIOError):
+            while chunks and copied == CHUNK_BYTES:
+                copied = log.copy()
+                chunks -= 1
+            if copied:
+                return copied == CHUNK_BYTES
+            self._forget(path, log)
+        return False
+
+    def _forget(self, path: Path, log: Log) -> None:
+        """The pipe has come to its end: nobody can print into it any more."""
+        self._selector.unregister(log.reader)
+        log.close()
+        self._open[path].remove(log)
+        if not self._open[path]:
+            del self._open[path]

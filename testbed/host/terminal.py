@@ -1,0 +1,59 @@
+"""This process's own terminal, as a command uses it that has another one elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+_MULTIPLEXER = Path("/dev/pts/ptmx")
+_TIOCSPTLCK = 0x4004_5431
+_TIOCGPTPEER = 0x5441
+
+
+def is_terminal() -> bool:
+    """Whether somebody types here and sees what is printed."""
+    return os.isatty(STDIN) and os.isatty(STDOUT)
+
+
+@contextmanager
+def raw(resize: Callable[[], None]) -> Iterator[None]:
+    """Get keys as they are pressed, Ctrl-C too; ``resize`` is called when the window changes."""
+    with ExitStack() as held:
+        before = termios.tcgetattr(STDIN)
+        held.callback(termios.tcsetattr, STDIN, termios.TCSADRAIN, before)
+        tty.setraw(STDIN)
+        usual = signal.signal(signal.SIGWINCH, lambda number, frame: resize())
+        held.callback(signal.signal, signal.SIGWINCH, usual)
+        yield
+
+
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def open_terminal(size: tuple[int, int]) -> tuple[int, int]:
+    """Make a terminal of so many lines and columns, by this mount namespace's /dev/pts.
+
+    Returns:
+        Descriptors of both its ends: what shows it, and what a command gets.
+
+    Raises:
+        OSError: there is no /dev/pts, or it is full.
+    """
+    master = os.open(_MULTIPLEXER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+    # By this call and not by its path, which another process may have put something else at.
+    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
+    termios.tcsetwinsize(slave, size)
+    return master, slave
