@@ -13,6 +13,9 @@ from testbed.cli.options import find, json_option, print_json, runs_option
 if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder
 
+MOST_CHARACTERS = 160
+"""Of what is said of a run that cannot be read."""
+
 
 @click.command("ps")
 @click.argument("run", required=False, shell_complete=complete_run)
@@ -50,7 +53,9 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         try:
             state = folder.state()
         except TestbedError as error:  # one that cannot be read does not hide the others
-            shown = error.message
+            if not (everything or _is_mine(path)):
+                continue
+            shown = _shortened(error.message)
         else:
             ended = state.state in ENDED
             if ended and not alive and not everything:
@@ -60,6 +65,21 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         row = {"run": path.name, "state": shown, "workers": workers, "created": created}
         rows.append({**row, "folder": str(path)})
     return rows
+
+
+def _is_mine(path: Path) -> bool:
+    """Whether a folder is this user's, who can mend or remove it."""
+    import os
+
+    try:
+        return path.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _shortened(message: str) -> str:
+    first = message.partition("\n")[0]
+    return first if len(first) <= MOST_CHARACTERS else f"{first[:MOST_CHARACTERS]} ..."
 
 
 def _describe(state: str, *, ended: bool, alive: bool) -> str:

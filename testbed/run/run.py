@@ -27,6 +27,7 @@ from testbed.run.removals import Removals
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
+from testbed.scenario.own_code import own_files
 from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
 from testbed.telemetry.record import Recorder
 
@@ -113,6 +114,7 @@ class Execution:
         with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
             removals = Removals(folder.ps_socket, setup.token)
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
+            watch.own_files = own_files(setup.scenario)
             self._followed = watch
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
             probed = self.clock()
@@ -222,5 +224,8 @@ def _keep(lifeline: Lifeline | None) -> bool:
 
 
 def first_line(error: TestbedError) -> str:
-    """What went wrong, without the log that may be quoted below it."""
-    return error.message.partition("\n")[0].rstrip(":. ")
+    """What went wrong, with no more than the last line of a log that may be quoted below it."""
+    first, *quoted = error.message.splitlines() or [""]
+    if quoted and first.endswith(":"):
+        return f"{first} {quoted[-1].strip()}".rstrip(":. ")
+    return first.rstrip(":. ")

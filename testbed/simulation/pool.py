@@ -17,9 +17,11 @@ ahead, so that neither side ever blocks on a full pipe while the other does.
 
 from __future__ import annotations
 
+import errno
 import gc
 import mmap
 import multiprocessing
+import os
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +30,7 @@ from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +39,7 @@ from testbed.algorithms.base import Reply
 from testbed.errors import NodeError, TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.host import syscalls
+from testbed.host.apart import CLOSED, early_end
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation import messages
@@ -47,6 +50,9 @@ from testbed.user_code import own_failures
 IN_FLIGHT = 64
 BATCH = 16
 """At most so many tasks are sent at once, and answered at once."""
+
+END_SECONDS = 10.0
+"""How long a process may take that has closed its pipe."""
 
 LINE = 16
 """Numbers of four bytes in a cache line: a row begins with one."""
@@ -61,6 +67,7 @@ class Member:
     process: ForkProcess
     pipe: Connection
     batch: int
+    own_files: str = ""  # of the user's, whose code runs in it; empty for none
     queue: deque[Task] = field(default_factory=deque)
     in_flight: int = 0
 
@@ -71,15 +78,15 @@ class Member:
             self.send()
 
     def send(self) -> None:
-        """Send what is waiting, as far as it may be sent ahead."""
+        """Send what is waiting, as far as it may be sent ahead; errors are those of receive."""
         while self.queue and self.in_flight < IN_FLIGHT:
             tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-            self.pipe.send_bytes(messages.tasks_bytes(tasks))
+            self._send(messages.tasks_bytes(tasks))
             self.in_flight += len(tasks)
 
     def examine(self, images: NDArray[np.int64] | None) -> None:
         """Let it evaluate the model in its row, after what it was sent."""
-        self.pipe.send_bytes(messages.tasks_bytes(Examine(images)))
+        self._send(messages.tasks_bytes(Examine(images)))
         self.in_flight += 1
 
     def receive(self) -> Sequence[Answer] | Evaluation:
@@ -87,19 +94,42 @@ class Member:
 
         Raises:
             NodeError: the process has ended.
+            UserCodeError: the user's own code has ended it.
             TestbedError: what has gone wrong in it.
         """
         self.send()
         try:
             data = self.pipe.recv_bytes()
-        except EOFError:
-            raise NodeError(
-                f"a process of the simulation (pid {self.process.pid}) ended unexpectedly.",
-                hint="Its last words are above; was it out of memory?",
-            ) from None
+        except (EOFError, ConnectionError):
+            raise self._ended() from None
         answers = messages.answers_of(data)
         self.in_flight -= 1 if isinstance(answers, Evaluation) else len(answers)
         return answers
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self.pipe.send_bytes(data)
+        except ConnectionError:  # it has ended, and its pipe holds what it said before
+            self._raise_last_words()
+
+    def _raise_last_words(self) -> NoReturn:
+        with suppress(EOFError, ConnectionError):
+            while True:
+                messages.answers_of(self.pipe.recv_bytes())
+        raise self._ended()
+
+    def _ended(self) -> TestbedError:
+        """How the process ended, which should have gone on."""
+        self.process.join(END_SECONDS)
+        status = self.process.exitcode
+        if self.own_files:
+            return early_end(self.own_files, status)
+        killed = status == -signal.SIGKILL
+        return NodeError(
+            f"a process of the simulation (pid {self.process.pid}) ended unexpectedly, "
+            f"{'by SIGKILL' if killed else f'with status {status}'}.",
+            hint="Was it out of memory? `dmesg` tells." if killed else "Its last words are above.",
+        )
 
 
 Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
@@ -109,10 +139,13 @@ Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
 class Pool:
     """The processes; in each, ``build`` is called once it has started.
 
-    Worker w belongs to process w modulo ``processes``; ``size`` is that of the model.
+    Worker w belongs to process w modulo ``processes``; ``size`` is that of the model; ``own_files``
+    names the files of the user's own code that runs in them.
     """
 
-    def __init__(self, build: Build, *, workers: int, size: int, processes: int) -> None:
+    def __init__(
+        self, build: Build, *, workers: int, size: int, processes: int, own_files: str = ""
+    ) -> None:
         width = -(-size // LINE) * LINE
         count = workers + 2 * processes
         shared = mmap.mmap(-1, count * width * 4)
@@ -136,7 +169,7 @@ class Pool:
             )
             process.start()
             theirs.close()
-            self._members.append(Member(process, ours, batch))
+            self._members.append(Member(process, ours, batch, own_files))
 
     def __enter__(self) -> Self:
         return self
@@ -215,16 +248,25 @@ class Pool:
 def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
     """The life of a process of the pool, which ends with the one that made it.
 
-    An error goes out in place of an answer.
+    An error goes out in place of an answer. Whatever asks the run to end, such as Ctrl-C, is heard
+    by that other process, which then ends this one.
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    for asked in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(asked, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        _answer(pipe, build, number, rows, workers)
-    except TestbedError as error:
-        pipe.send_bytes(messages.answers_bytes(error))
-        with suppress(EOFError):
-            while True:  # the clock may send more before it reads the error
-                pipe.recv_bytes()
+        try:
+            _answer(pipe, build, number, rows, workers)
+        except TestbedError as error:
+            pipe.send_bytes(messages.answers_bytes(error))
+            with suppress(EOFError):
+                while True:  # the clock may send more before it reads the error
+                    pipe.recv_bytes()
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        os._exit(CLOSED)
 
 
 def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
