@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -118,15 +119,19 @@ def _no_fault_of_ours(error: Exception) -> TestbedError | None:
     if isinstance(error, OSError):
         if error.errno not in NO_FAULTS_OF_OURS:
             return None
-        _drop_output()
+        try:
+            sys.stdout.flush()
+        except OSError:  # what could not be written is not tried again at the end
+            _drop_output()
         return HostError(f"{error.filename or 'writing'}: {error.strerror}.")
     return error if isinstance(error, TestbedError) else None
 
 
 def _show(error: TestbedError) -> None:
-    click.echo(error.message, err=True)
-    if error.hint:
-        click.echo(f"  {error.hint}", err=True)
+    with suppress(OSError):  # a full disk behind it: nobody can be told
+        click.echo(error.message, err=True)
+        if error.hint:
+            click.echo(f"  {error.hint}", err=True)
 
 
 def _check_paths(arguments: Sequence[str]) -> None:
@@ -161,7 +166,7 @@ def _printable(name: str) -> str:
 
 
 def _drop_output() -> None:
-    """What could not be written is not tried again at the end of the process."""
+    """Have whatever is still to be written go nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -248,13 +248,15 @@ class _Life:
 
     def live(self, parent: int, prints: int | None) -> NoReturn:
         """From the fork to the end: no way leads back from here."""
-        status = 1
+        status, process = 1, os.getpid()
         try:
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == parent:
                 if prints is not None:
                     _settle(prints)
-                self._say(json.dumps(self._done()).encode())
+                answer = json.dumps(self._done()).encode()
+                if os.getpid() == process:  # and no copy that the user's code has forked
+                    self._say(answer)
                 status = 0
         except OSError as error:
             if error.errno != errno.EBADF:
@@ -288,8 +290,9 @@ class _Life:
         """Inside, an alarm rings when the time is over, again and again; yields its switch."""
 
         def ring(number: int, frame: FrameType | None) -> None:
-            place = own_place(reversed(list(traceback.walk_stack(frame)))) or self.whose
-            raise Overdue(f"{place}: this code still runs after {self.within_seconds:g} s.")
+            place = own_place(reversed(list(traceback.walk_stack(frame))))
+            if place:  # else it is ours that takes so long
+                raise Overdue(f"{place}: this code still runs after {self.within_seconds:g} s.")
 
         def off() -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -314,6 +317,7 @@ def _settle(prints: int) -> None:
         os.dup2(source, target)
     os.close(null)
     os.close(prints)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -322,7 +326,7 @@ def _settle(prints: int) -> None:
 
 def _show(printed: bytes, room: int) -> int:
     """Pass on what was printed, as far as there is room for it; returns what room is left."""
-    if room > 0:
+    if room >= 0:
         sys.stderr.write(printed[:room].decode(errors="replace"))
         if len(printed) > room:
             sys.stderr.write(f"\n(more than {PRINTED_BYTES:,} bytes were printed)\n")
@@ -346,6 +350,6 @@ def _decoded(told: Mapping[str, Any]) -> BaseException:
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, TestbedError)):
         return KeyboardInterrupt(message)
-    if "problems" in told:
+    if issubclass(kind, ScenarioError):
         return kind([Problem(**one) for one in told["problems"]])
     return kind(message, hint=told["hint"])

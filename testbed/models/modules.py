@@ -51,7 +51,7 @@ class ModuleNetwork(Network):
 
     def bind(self, parameters: Vector) -> Bound:
         module = self._same(self._construct(STRUCTURE_SEED))
-        return _ModuleBound(module, self._code, self.layout, parameters)
+        return _ModuleBound(module, self._code, self._classes, self.layout, parameters)
 
     def _same(self, module: nn.Module) -> nn.Module:
         """The module, if it has the layout that the first one had."""
@@ -102,10 +102,16 @@ class ModuleNetwork(Network):
 
 class _ModuleBound(Bound):
     def __init__(
-        self, module: nn.Module, code: UserCode, layout: Layout, parameters: Vector
+        self,
+        module: nn.Module,
+        code: UserCode,
+        classes: int,
+        layout: Layout,
+        parameters: Vector,
     ) -> None:
         self._module = module
         self._code = code
+        self._classes = classes
         self._gradient = np.zeros(layout.size, np.float32)
         values, gradients = torch.from_numpy(parameters), torch.from_numpy(self._gradient)
         parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
@@ -117,7 +123,7 @@ class _ModuleBound(Bound):
         self._module.train()
         self._gradient.fill(0)
         with _faults(self._code):
-            scores = self._module(torch.tensor(images))
+            scores = self._scores(images)
             loss = nn.functional.cross_entropy(scores, torch.tensor(labels))
             loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
             return loss.item(), self._gradient
@@ -126,7 +132,21 @@ class _ModuleBound(Bound):
     def scores(self, images: Images) -> NDArray[np.float32]:
         self._module.eval()
         with _faults(self._code):
-            return cast("NDArray[np.float32]", self._module(torch.tensor(images)).numpy())
+            return cast("NDArray[np.float32]", self._scores(images).numpy())
+
+    def _scores(self, images: Images) -> Tensor:
+        """The module's output, if it is still what the first one was.
+
+        Raises:
+            UserCodeError: it is no tensor, or has another shape or type.
+        """
+        out = self._module(torch.tensor(images))
+        shape = (len(images), self._classes)
+        if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
+            found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
+            place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
+            raise UserCodeError(f"{place} gave {found}, expected {shape}, torch.float32.")
+        return out
 
 
 @contextmanager

@@ -5,6 +5,7 @@ With code of the user's own it is simulated in a process beside this one, which 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from testbed.errors import TestbedError, UserCodeError
 from testbed.experiment import Experiment
-from testbed.host.apart import Opened, beside
+from testbed.host.apart import LOADING_SECONDS, Opened, beside
 from testbed.run.audience import Audience, concluded
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import SIGNALS, Interrupts
@@ -26,8 +27,12 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 
 
-def up_simulated(request: RunRequest, audience: Audience) -> bool:
+def up_simulated(
+    request: RunRequest, audience: Audience, *, loading_seconds: float = LOADING_SECONDS
+) -> bool:
     """Simulate a run into a folder of its own; returns whether what it measured is valid.
+
+    The user's own files are to be read within ``loading_seconds``.
 
     Raises:
         TestbedError: it could not be begun, or failed; then its folder says so too.
@@ -46,6 +51,7 @@ def up_simulated(request: RunRequest, audience: Audience) -> bool:
                     beside(
                         lambda opened: _simulate(request, folder, data, audience, opened),
                         whose=files,
+                        within_seconds=loading_seconds,
                     )
             else:
                 _simulate(request, folder, data, audience, lambda: None)
@@ -84,9 +90,11 @@ def _as_before(files: str) -> Iterator[None]:
     Raises:
         UserCodeError: threads were left, and the processes of a simulation are forked without them.
     """
-    threads = set(threading.enumerate())
+    threads, process = set(threading.enumerate()), os.getpid()
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     yield
+    if os.getpid() != process:
+        os._exit(0)  # a copy that this code has forked: one simulation is enough
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -29,9 +29,7 @@ FAILURES: dict[int, type[TestbedError]] = {
 }
 """A run ends with the status of a node that an algorithm's mistake or a user's has ended."""
 
-TOLD = frozenset(
-    kind.exit_code for kind in (TestbedError, *TestbedError.__subclasses__(), UserCodeError)
-)
+TOLD = frozenset((TestbedError.exit_code, *(k.exit_code for k in TestbedError.__subclasses__())))
 """With one of these a role ends that has said why."""
 
 FAULTS = frozenset(
@@ -148,7 +146,8 @@ class Watch:
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
         """What a node's end means to a run that cannot go on without it."""
-        what, kind = describe_exit(node, ended), NodeError
+        what = describe_exit(node, ended)
+        kind: type[TestbedError] = NodeError
         if role_of(node).entry:  # a program's statuses have other meanings
             kind = FAILURES.get(ended.status, NodeError)
             if self.own_files and _untold(ended):

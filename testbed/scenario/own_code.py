@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -65,7 +64,7 @@ def apply_own_code(
             raise
         except ScenarioError as error:
             return scenario, [*problems, *error.problems]
-        algorithm = CustomAlgorithm.model_validate(written)
+        algorithm = _filled(member, written)
         return scenario.model_copy(update={"algorithm": algorithm}), problems
     return scenario, problems
 
@@ -101,8 +100,8 @@ def _unknown_keywords(
     return problems
 
 
-def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> Mapping[str, Any]:
-    """The member with the defaults of its options, as plain data.
+def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> str:
+    """The options that the member's class makes of those that are given, as JSON.
 
     Raises:
         ScenarioError: the file, the class, an option or a half is wrong.
@@ -121,13 +120,11 @@ def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> 
         told = [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
         raise ScenarioError(told) from None
     check_halves(config, code)
-    return _written_out(member, config, code).model_dump(mode="json", by_alias=True)
+    return _written_out(member, config, code)
 
 
-def _written_out(
-    member: CustomAlgorithm, config: AlgorithmConfig, code: UserCode
-) -> CustomAlgorithm:
-    """The member with the defaults of its options.
+def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCode) -> str:
+    """The options of a config, as JSON.
 
     Raises:
         ScenarioError: they would not be read again as they are.
@@ -138,15 +135,21 @@ def _written_out(
         return json.dumps(config.model_dump(mode="json", by_alias=True, exclude={"name"}))
 
     text = code.call(dump, doing=doing, expected=expected)
-    written, problems = parse_value(text, code.name)
-    full = CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
+    _, problems = parse_value(text, code.name)
     try:
+        full = _filled(member, text)
         survives = not problems and configured(code, type(config), full.options) == config
     except ValidationError:
         survives = False
     if not survives:
         raise code.error(f"options that are read otherwise: {text}", expected, line=code.line())
-    return full
+    return text
+
+
+def _filled(member: CustomAlgorithm, options: str) -> CustomAlgorithm:
+    """The member with the defaults of its options, out of all of them as JSON."""
+    written, _ = parse_value(options, member.class_name)
+    return CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
 
 
 def _place(document: Document, family: str) -> Keys:

@@ -270,6 +270,7 @@ def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int
 
 
 def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
+    process = os.getpid()
     examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
     with own_failures(f"w{number}"):
         simulated, learner = build(number, bound)
@@ -282,13 +283,21 @@ def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: in
         if isinstance(tasks, Examine):
             with own_failures("evaluator"):
                 evaluation = learner.evaluate(examined, tasks.images)
+            _end_copies(process)
             pipe.send_bytes(messages.answers_bytes(evaluation))
             continue
         answers = []
         for task in tasks:
             with own_failures(f"w{task.worker}"):
                 answers.append(_carry_out(task, simulated[task.worker], rows, learner))
+        _end_copies(process)
         pipe.send_bytes(messages.answers_bytes(answers))
+
+
+def _end_copies(process: int) -> None:
+    """End this process if it is another, a copy that the user's code has forked."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:

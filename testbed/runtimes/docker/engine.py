@@ -41,11 +41,12 @@ GPU_RUNTIME = "nvidia"
 REMOVE = "or remove it from the scenario"
 
 
-def connect(address: str | None = None) -> APIClient:
+def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECONDS) -> APIClient:
     """A client of the engine; up to THREADS threads may use it at once. To be closed.
 
     Args:
         address: of its socket, ``unix://...``; by default what DOCKER_HOST says, or the usual one.
+        patience_seconds: how long it may take to say what it is.
 
     Raises:
         HostError: no engine answers there, or runs cannot live in that one; says what to do.
@@ -56,7 +57,10 @@ def connect(address: str | None = None) -> APIClient:
     _reach(path)
     with engine_faults("connecting"):
         engine = APIClient(
-            base_url=f"{SCHEME}{path}", version="auto", timeout=PROBE_SECONDS, max_pool_size=THREADS
+            base_url=f"{SCHEME}{path}",
+            version="auto",
+            timeout=patience_seconds,
+            max_pool_size=THREADS,
         )
     try:
         refuse(describe(engine))
@@ -150,7 +154,7 @@ def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
     return any(node.gpus for node in nodes)
 
 
-def _start_or_install(path: str | None = None) -> str:
+def start_or_install(path: str | None = None) -> str:
     """What makes an engine answer on this machine, whose programs are looked for in ``path``."""
     where = BASE["PATH"] if path is None else path
     installed = any(shutil.which(name, path=where) for name in ("dockerd", "docker"))
@@ -171,7 +175,7 @@ def _reach(path: str) -> None:
             ) from None
         except OSError as error:
             absent = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
-            cure = _start_or_install() if absent else "See `docker version`"
+            cure = start_or_install() if absent else "See `docker version`"
             raise HostError(
                 f"No Docker engine answers at {path}: {error.strerror or error}.",
                 hint=f"{cure}, or {NATIVE}.",
