@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 - here, so that no process apart has to
 
 from testbed.errors import TestbedError
 from testbed.events.sink import Sink
