@@ -152,7 +152,6 @@ IN_USE = (
     ),
     Hostile("use-nan", use="return scores * float('nan')"),
     Hostile("use-thread", use=THREAD.format(", daemon=True")),
-    Hostile("use-fork", use="os.fork()"),
 )
 MODELS = (*AT_IMPORT, *IN_THE_MAKING, *IN_USE)
 QUICK = ("leave", "base", "make-by-process", "use-leave")
