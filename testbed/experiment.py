@@ -26,6 +26,7 @@ from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
+from testbed.values.laws import Law
 from testbed.values.units import Duration
 
 
@@ -81,10 +82,13 @@ class Experiment:
     def schedule(self) -> Schedule:
         """When the model is evaluated during training."""
         every = self.scenario.evaluate.every
-        if isinstance(every, Duration):
-            return Schedule(updates=None, seconds=float(every))
         assert every is not None, "the scenario has filled it in"
-        return Schedule(updates=every, seconds=None)
+        return _schedule(every)
+
+    def checkpoints(self) -> Schedule | None:
+        """When all that the training is at is saved; None for never."""
+        checkpoint = self.scenario.checkpoint
+        return None if checkpoint is None else _schedule(checkpoint.every)
 
     def service_queue(self) -> ServiceQueue:
         """The queue at the parameter server, empty."""
@@ -98,10 +102,11 @@ class Experiment:
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
         )
+        own = (shards or self.shards())[index]
         return Worker(
             half,
-            stream=Stream(scenario.workers.batch_size),
-            source=Shard((shards or self.shards())[index], stream(scenario.seed, name, "order")),
+            stream=Stream(scenario.workers.batch_size, own=len(own)),
+            source=Shard(own, stream(scenario.seed, name, "order")),
             think=self.think(index),
         )
 
@@ -109,7 +114,9 @@ class Experiment:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
         think = self.scenario.workers.think
         draws = stream(self.scenario.seed, f"w{index}", "think")
-        return lambda: 0.0 if think is None else think.law.draw(draws) * think.mean
+        if think is None:
+            return ThinkTime(None, 0.0, draws)
+        return ThinkTime(think.law, think.mean, draws)
 
     def device_class(self, index: int) -> DeviceClass:
         """The class of worker ``index``."""
@@ -130,6 +137,24 @@ class Experiment:
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
         return np.sort(draws.choice(images, count, replace=False))
+
+
+def _schedule(every: int | Duration) -> Schedule:
+    if isinstance(every, Duration):
+        return Schedule(updates=None, seconds=float(every))
+    return Schedule(updates=every, seconds=None)
+
+
+@dataclass(frozen=True)
+class ThinkTime:
+    """Draws waits of a law and a mean, in emulated seconds; none without a law."""
+
+    law: Law | None
+    mean: float
+    rng: np.random.Generator
+
+    def __call__(self) -> float:
+        return 0.0 if self.law is None else self.law.draw(self.rng) * self.mean
 
 
 def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:

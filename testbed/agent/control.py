@@ -10,7 +10,9 @@ import asyncio
 import json
 import os
 import secrets
+import sys
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -23,7 +25,12 @@ from testbed.agent.settings import AGENT_SOCKET, AGENT_TOKEN, CONTROL_LIMITS
 from testbed.errors import RejectedError, TestbedError
 from testbed.host.reports import encode_error
 from testbed.rpc.addresses import unix_address
-from testbed.rpc.service import Behaviour, Call, Gate, serving
+from testbed.rpc.service import Behaviour, Call, Gate, Refusal, serving
+from testbed.rpc.tokens import CONTROLLER, token_of
+
+FIRST_REFUSALS = 100
+MOST_CALLS = 256
+"""At a time: every command that looks at the run is the controller too."""
 
 
 def serve_control(loop: Loop, control: Path) -> None:
@@ -32,7 +39,7 @@ def serve_control(loop: Loop, control: Path) -> None:
     Raises:
         HostError, OSError: nothing can listen there; the token cannot be written.
     """
-    token = secrets.token_hex(16)
+    token = token_of(secrets.token_hex(16), CONTROLLER)
     listening: Future[None] = Future()
     others_cannot = os.umask(0o177)
     try:
@@ -46,10 +53,11 @@ def serve_control(loop: Loop, control: Path) -> None:
 
 async def _serve(loop: Loop, place: Path, *, token: str, listening: Future[None]) -> None:
     gate = Gate(
-        token=token,
+        tokens={CONTROLLER: token},
+        most_calls=MOST_CALLS,
         behaviours={method: _behaviour(loop, one) for method, one in OPERATIONS.items()},
         limits=CONTROL_LIMITS,
-        refused=lambda refusal: None,  # the caller, who has the token, is told
+        refused=Refusals().add,
         failed=partial(_end, loop),
     )
     try:
@@ -61,6 +69,22 @@ async def _serve(loop: Loop, place: Path, *, token: str, listening: Future[None]
         if listening.done():
             raise
         listening.set_exception(error)
+
+
+@dataclass
+class Refusals:
+    """Counts what was refused; the first are said in the agent's log, then every so many."""
+
+    count: int = 0
+
+    def add(self, refusal: Refusal) -> None:
+        """One more; the caller is told by itself."""
+        self.count += 1
+        if self.count <= FIRST_REFUSALS or self.count % FIRST_REFUSALS == 0:
+            method, reason = refusal.call.method[:100], refusal.reason[:200]
+            text = f"refused: {method!r}: {refusal.code}: {reason!r} ({self.count} so far)"
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
 
 def _end(loop: Loop, failure: BaseException) -> None:

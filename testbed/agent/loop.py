@@ -14,6 +14,9 @@ from queue import Empty, SimpleQueue
 from testbed.agent.nodes import Nodes
 from testbed.errors import TestbedError
 
+LONGEST_WAIT_SECONDS = 86_400.0
+"""epoll takes no more than 24 days; a change of links may be for longer."""
+
 Asked = tuple[Callable[[Nodes], bytes], Future[bytes]]
 
 
@@ -67,7 +70,9 @@ class Loop:
     def run(self) -> None:
         """React, until ``stop`` is called."""
         while self._running:
-            for key, _ in self._selector.select(self._nodes.due_in_seconds()):
+            due = self._nodes.due_in_seconds()
+            wait = None if due is None else min(due, LONGEST_WAIT_SECONDS)
+            for key, _ in self._selector.select(wait):
                 if key.fd in self._selector.get_map():  # an earlier reaction may have closed it
                     key.data(key.fd)
             self._nodes.do_due()

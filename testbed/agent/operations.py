@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from testbed.agent.loop import NothingYet
 from testbed.agent.nodes import Nodes
 from testbed.agent.settings import SERVICE
 from testbed.errors import NodeError, TestbedError
+from testbed.host.reports import MESSAGE_CHARACTERS
 from testbed.rpc._pb import agent_pb2 as pb
 from testbed.rpc.wire import MalformedError
 
@@ -40,15 +42,21 @@ class Operation:
 
         Raises:
             NothingYet: it is to be asked again once a node has ended.
-            MalformedError: it is no such request, or holds what nobody can mean.
+            MalformedError: it is no such request, or holds what nobody can mean, foreseen or not.
             OSError, TestbedError: it could not be done; names the node.
         """
         try:
             request = self.request.FromString(message)
             with _naming(getattr(request, "node", "")):
                 reply = self.act(nodes, request)
+        except (OSError, TestbedError, NothingYet):
+            raise
         except (DecodeError, ValueError) as error:
-            raise MalformedError(str(error)) from None
+            raise MalformedError(str(error)[:MESSAGE_CHARACTERS]) from None
+        except Exception as error:  # noqa: BLE001 - no request may end the run
+            traceback.print_exc()  # in the agent's log
+            what = f"the agent met {error!r}"[:MESSAGE_CHARACTERS]
+            raise MalformedError(f"{what}; its log has more") from None
         if isinstance(reply, bytes):
             reply = pb.Document(json=reply.decode())
         return (pb.Done() if reply is None else reply).SerializeToString()

@@ -5,19 +5,35 @@ from typing import Annotated
 
 from pydantic import Field
 
+from testbed.algorithms.adacomm import Adacomm
 from testbed.algorithms.adacomp import AdaComp
+from testbed.algorithms.adsp import Adsp
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.bsp import Bsp
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.custom import CustomAlgorithm
+from testbed.algorithms.fedavg import FedAvg
+from testbed.algorithms.fedbuff import FedBuff
 from testbed.algorithms.fixed_adacomm import FixedAdacomm
 from testbed.algorithms.ssp import Ssp
+from testbed.algorithms.tap import Tap
 from testbed.values.family import Named
 
 Algorithm = Annotated[
     Annotated[
-        Asgd | CompAsgd | AdaComp | Bsp | Ssp | FixedAdacomm | CustomAlgorithm,
+        Asgd
+        | CompAsgd
+        | AdaComp
+        | Bsp
+        | Ssp
+        | Tap
+        | FixedAdacomm
+        | Adacomm
+        | Adsp
+        | FedAvg
+        | FedBuff
+        | CustomAlgorithm,
         Field(discriminator="name"),
     ],
     Named(),
@@ -39,12 +55,17 @@ def configured(algorithm: Algorithm, folder: Path) -> AlgorithmConfig:
 
 __all__ = [
     "AdaComp",
+    "Adacomm",
+    "Adsp",
     "Algorithm",
     "Asgd",
     "Bsp",
     "CompAsgd",
     "CustomAlgorithm",
+    "FedAvg",
+    "FedBuff",
     "FixedAdacomm",
     "Ssp",
+    "Tap",
     "configured",
 ]

@@ -27,6 +27,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from testbed.algorithms.state import own_state, set_own_state
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Vector
 from testbed.payloads.layout import Layout
@@ -146,17 +147,35 @@ class Stream:
     """Where a worker's samples come from.
 
     Attributes:
+        own: how many training samples the worker has; None where it is not known.
         rate: samples a second that arrive, measured; None where they are all there.
         buffered: samples that wait to be taken; None likewise.
     """
 
     batch_size: int
+    own: int | None = None
     rate: float | None = None
     buffered: int | None = None
 
 
+class Half:
+    """What both halves have: a state that a checkpoint holds."""
+
+    def state(self) -> Mapping[str, Any]:
+        """What this half has made itself and changes: everything but functions, by default.
+
+        Model, version, orders and random stream are saved beside it. It may hold numbers, text,
+        arrays, containers, numpy's generators, and objects of classes in this half's file.
+        """
+        return own_state(self)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned; this half is new, and of the same scenario."""
+        set_own_state(self, state)
+
+
 @dataclass(eq=False)
-class WorkerHalf(ABC, Generic[C]):
+class WorkerHalf(Half, ABC, Generic[C]):
     """What one worker does with replies, samples and gradients.
 
     Attributes:
@@ -215,7 +234,7 @@ class WorkerHalf(ABC, Generic[C]):
 
 
 @dataclass(eq=False)
-class ServerHalf(ABC, Generic[C]):
+class ServerHalf(Half, ABC, Generic[C]):
     """What the parameter server does; called by one thread. See also WorkerHalf.
 
     Attributes:
@@ -302,6 +321,8 @@ class AlgorithmConfig(BaseModel, ABC):
         OBEYS: fields of Orders that its worker half enforces. Others may not be ordered.
         SENDS_ORDERS: whether its server half sends orders between replies.
         SENDS_MESSAGES: whether its worker half sends updates without a step.
+        THINKS: whether a wait between computing and pushing is part of its experiments; a scenario
+            may not ask for one where it is not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -309,6 +330,7 @@ class AlgorithmConfig(BaseModel, ABC):
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
     SENDS_ORDERS: ClassVar[bool] = False
     SENDS_MESSAGES: ClassVar[bool] = False
+    THINKS: ClassVar[bool] = True
 
     @abstractmethod
     def halves(self) -> Halves:

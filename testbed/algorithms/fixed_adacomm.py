@@ -22,13 +22,12 @@ counts it. τ = 1 is BSP.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from testbed.algorithms.base import AlgorithmConfig, Halves, Update, WorkerHalf
-from testbed.algorithms.parts.accumulation import Accumulation
+from testbed.algorithms.base import AlgorithmConfig, Halves
+from testbed.algorithms.parts.accumulation import LocalStepsWorker
 from testbed.algorithms.parts.barrier import AveragingServer
 from testbed.algorithms.parts.options import LearningRate, Steps
-from testbed.payloads import Vector
 
 
 class FixedAdacomm(AlgorithmConfig):
@@ -39,25 +38,12 @@ class FixedAdacomm(AlgorithmConfig):
         local_steps: τ.
     """
 
+    THINKS: ClassVar[bool] = False
+
     name: Literal["fixed-adacomm"]
     learning_rate: LearningRate = 0.1
     local_steps: Steps = 40
 
     def halves(self) -> Halves:
-        """See base; the server's is that of all barriers."""
-        return FixedAdacommWorker, AveragingServer
-
-
-class FixedAdacommWorker(WorkerHalf[FixedAdacomm]):
-    """Trains its copy of the model, and pushes what it has changed there."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._update = Accumulation(self.parameters)
-
-    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
-        """U ← U + η' g; W_i ← W_i - η' g; after τ steps push U."""
-        self._update.add(gradient, samples, rate=self.config.learning_rate)
-        if self._update.steps < self.config.local_steps:
-            return None
-        return self._update.take(self.version)
+        """See base; both are also ADACOMM's."""
+        return LocalStepsWorker, AveragingServer

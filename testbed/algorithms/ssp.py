@@ -25,7 +25,7 @@ s is Ho's plus 1.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class Ssp(AlgorithmConfig):
         learning_rate: η'.
         slack: s.
     """
+
+    THINKS: ClassVar[bool] = False
 
     name: Literal["ssp"]
     learning_rate: LearningRate = 0.1

@@ -18,6 +18,7 @@ VERBS = {
     "init": "Write a scenario to begin with.",
     "up": "Run a scenario: bring its containers up, train, measure, tear down.",
     "down": "End runs and remove what they left, also after a crash.",
+    "resume": "Go on with a simulated run that was broken off, from its checkpoint.",
     "wait": "Wait for a run's end, and exit as it did.",
     "ps": "List runs, or the nodes of one run.",
     "net": "Show, measure and change the links of a run that goes on.",

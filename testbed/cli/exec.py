@@ -28,5 +28,6 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
 
     require_linux("exec")
     folder = find(run, runs)
+    folder.check_owner()
     plan = read_plan(folder)
     return driver_for(folder, plan).exec(folder, find_node(node, plan).name, words)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from testbed.cli.console import Console
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, Exited, Phase, Rejected, Started
+from testbed.events.kinds import Evaluated, Exited, Phase, Rejected, Restored, Started
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
 
@@ -53,6 +53,10 @@ class Progress:
         self._recent.append((elapsed, len(rows), float(np.sum(rows["staleness"]))))
         while len(self._recent) > 1 and self._recent[0][0] < elapsed - WINDOW_SECONDS:
             self._recent.popleft()
+
+    def go_back(self, updates: int) -> None:
+        """Only so many updates are left: those after them were lost."""
+        self._updates = updates
 
     def add_evaluation(self, top1: float) -> None:
         """An evaluation that the evaluator reported."""
@@ -114,6 +118,11 @@ class LiveDisplay(Sink):
                 self.progress.add_evaluation(accuracy)
             case Rejected(node, reason):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
+            case Exited(restarted=True, how=how):
+                self.notice(f"{how}; it is started again from its checkpoint")
+            case Restored(version, _, lost):
+                self.progress.go_back(version)
+                self.notice(f"goes on from update {version:,}: {lost:,} updates are lost")
             case Exited(ends_run=False, how=how) if how:
                 self.notice(f"{how}; the others go on")
 

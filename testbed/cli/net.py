@@ -11,6 +11,7 @@ from testbed.cli.complete import class_option, nodes_argument, run_argument
 from testbed.cli.options import find, json_option, print_json, runs_option
 
 Rows = list[dict[str, Any]]
+UNMEASURED = "not measured: the host could not send that fast"
 
 
 @click.group("net")
@@ -128,8 +129,10 @@ def _print_probes(rows: Rows) -> None:
     for row in rows:
         name = row["class"]
         for direction in ("up", "down"):
-            fields = (f"{direction}_configured_bits_per_second", f"{direction}_bits_per_second")
-            shown.add_row(name, f"rate {direction}", *(_megabits(row[field]) for field in fields))
+            asked = row[f"{direction}_configured_bits_per_second"]
+            found = row[f"{direction}_bits_per_second"]
+            told = UNMEASURED if asked is not None and found is None else _megabits(found)
+            shown.add_row(name, f"rate {direction}", _megabits(asked), told)
         trips = (row["round_trip_configured_seconds"], row["round_trip_seconds"])
         shown.add_row(name, "round trip", *(_milliseconds(trip) for trip in trips))
         for direction in ("up", "down"):

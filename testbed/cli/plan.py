@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from testbed.simulation.outline import Outline
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
-DATA, TOKEN = Path("/prepared by up"), "drawn by up"
+DATA, SECRET = Path("/prepared by up"), "drawn by up"
 """Stand for what `up` finds, and draws, when it begins."""
 
 
@@ -120,7 +120,7 @@ def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     if not isinstance(scenario.runtime, Real):
         return ()
     folder = RunFolder((Path("runs") / made.run).absolute())
-    setup = Setup(scenario, made, folder, DATA, TOKEN, Users("root"))
+    setup = Setup(scenario, made, folder, DATA, SECRET, Users("root"))
     return setup.requests(scenario.runtime.driver())
 
 

@@ -29,7 +29,9 @@ def command(run: str | None, everything: bool, runs: Path, as_json: bool) -> Non
     from testbed.telemetry.registry import Registry, list_runs
 
     if run is not None:
-        rows = _nodes(find(run, runs))
+        folder = find(run, runs)
+        folder.check_owner()
+        rows = _nodes(folder)
     else:
         known = list_runs(runs, Registry.of_user(os.environ, Path.home()))
         rows = _runs(known, everything=everything)
@@ -53,9 +55,10 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         try:
             state = folder.state()
         except TestbedError as error:  # one that cannot be read does not hide the others
-            if not (everything or _is_mine(path)):
+            if not (everything or folder.is_yours()):
                 continue
-            shown = _shortened(error.message)
+            yours = folder.is_yours()
+            shown = _shortened(error.message) if yours else "not yours, and cannot be read"
         else:
             ended = state.state in ENDED
             if ended and not alive and not everything:
@@ -65,16 +68,6 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         row = {"run": path.name, "state": shown, "workers": workers, "created": created}
         rows.append({**row, "folder": str(path)})
     return rows
-
-
-def _is_mine(path: Path) -> bool:
-    """Whether a folder is this user's, who can mend or remove it."""
-    import os
-
-    try:
-        return path.stat().st_uid == os.geteuid()
-    except OSError:
-        return False
 
 
 def _shortened(message: str) -> str:

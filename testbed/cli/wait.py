@@ -32,6 +32,7 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
     from testbed.run.follow import wait_for_end
 
     folder = find(run, runs)
+    folder.check_owner()
     state = wait_for_end(folder, timeout_seconds=timeout)
     if state is None:
         click.echo(f"{folder.name} still goes on", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -12,11 +13,15 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.events.kinds import EVENTS, Event, Unknown
+from testbed.events.kinds import EVENTS, PS, Evaluated, Event, Unknown
 
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"
 STAMP = ("time", "elapsed_seconds", "event", "source")
+LARGEST_NUMBER = 2**63 - 1  # what tables have room for
+LATEST = 253_402_300_799.0  # the last second of the year 9999
+_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What no text for a terminal or a file has in it: control characters, and halves of characters."""
 
 Kind = TypeVar("Kind", bound=Event)
 
@@ -59,7 +64,7 @@ class Entry:
         """
         try:
             content = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict) or not isinstance(content.get("event"), str):
             raise ValueError("expected an event")
@@ -78,6 +83,38 @@ class Entry:
 def only(entries: Iterable[Entry], kind: type[Kind]) -> list[Kind]:
     """The events of one kind, in order."""
     return [entry.event for entry in entries if type(entry.event) is kind]
+
+
+def check_from_ps(entry: Entry) -> None:
+    """Refuse what the parameter server cannot have meant: any code of its node can write there.
+
+    Raises:
+        ValueError: the event is the controller's, or a field is out of range; says which.
+    """
+    event = entry.event
+    if type(event) not in (*PS.values(), Unknown):
+        raise ValueError("expected an event of the parameter server's")
+    if not 0 <= entry.time <= LATEST:
+        raise ValueError("its time is none")
+    for name, value in {**vars(event), "elapsed_seconds": entry.elapsed_seconds}.items():
+        if not all(map(_is_sound, value if isinstance(value, tuple) else (value,))):
+            raise ValueError(f"its {name} is out of range")
+    if isinstance(event, Evaluated):
+        if not 0 <= event.top1 <= 1 or not 0 <= event.top5 <= 1:
+            raise ValueError("its top1 and top5 are no shares")
+        if event.images < 1 or event.time_seconds < 0:
+            raise ValueError("its images or time_seconds are out of range")
+
+
+def _is_sound(value: Any) -> bool:
+    match value:
+        case int():
+            return 0 <= value <= LARGEST_NUMBER
+        case float():
+            return math.isfinite(value)
+        case str():
+            return _UNFIT.search(value) is None
+    return True
 
 
 def plain(value: Any) -> Any:

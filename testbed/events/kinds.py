@@ -91,7 +91,9 @@ class RateMeasured(Event):
 
     link: Annotated[str, "whose, and the direction"]
     configured_bits_per_second: Annotated[float, "as the plan has it"]
-    measured_bits_per_second: Annotated[float, "what came out"]
+    measured_bits_per_second: Annotated[
+        float | None, "what came out; null if the host could not send that fast"
+    ]
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,15 @@ class Exited(Event):
     planned: Annotated[bool, "whether it was to end then"] = False
     how: Annotated[str, "how it ended, in a sentence; of an end that is told"] = ""
     ends_run: Annotated[bool, "whether the run cannot go on without it"] = False
+    restarted: Annotated[bool, "whether it is started again, from its checkpoint"] = False
+
+
+@dataclass(frozen=True)
+class Resumed(Event):
+    """A simulation that was broken off goes on from its checkpoint."""
+
+    version: Annotated[int, "updates in the model"]
+    time_seconds: Annotated[float, "when that was, emulated"]
 
 
 @dataclass(frozen=True)
@@ -182,6 +193,14 @@ class Silent(Event):
 
 
 @dataclass(frozen=True)
+class Gap(Event):
+    """A node's own time stood still: it was stopped or frozen, or got no CPU."""
+
+    node: Annotated[str, "its name"]
+    seconds: Annotated[float, "for how long, real; less than a second is not told"]
+
+
+@dataclass(frozen=True)
 class Started(Event):
     """The training has started: all workers have joined."""
 
@@ -220,6 +239,15 @@ class Incomplete(_Refusal):
 
 
 @dataclass(frozen=True)
+class Omitted(Event):
+    """Events that were only counted: the node had caused too many of their kind before."""
+
+    node: Annotated[str | None, "whose; null for unknown peers"]
+    kind: Annotated[str, "their name"]
+    count: Annotated[int, "how many"]
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """The training has ended."""
 
@@ -236,6 +264,25 @@ class Drained(Event):
 
 
 @dataclass(frozen=True)
+class Saved(Event):
+    """A checkpoint is on the disk."""
+
+    version: Annotated[int, "updates in the model"]
+    size_bytes: Annotated[int, "of the file"]
+    held_seconds: Annotated[float, "real seconds for which no update was taken: a copy was made"]
+    seconds: Annotated[float, "until it was written, the updates going on"]
+
+
+@dataclass(frozen=True)
+class Restored(Event):
+    """The parameter server was started again, and goes on from its newest checkpoint."""
+
+    version: Annotated[int, "updates in the model"]
+    time_seconds: Annotated[float, "when the checkpoint was made, emulated"]
+    lost_updates: Annotated[int, "updates on record that are in the model no more"]
+
+
+@dataclass(frozen=True)
 class Done(Event):
     """The parameter server has nothing left to do: the final model is evaluated."""
 
@@ -249,8 +296,13 @@ class Done(Event):
         "pushes that are in no model, as they came after the end or in a round that did not close",
     ] = 0
     dropped_bytes: Annotated[int, "their payload"] = 0
+    lost: Annotated[int, "pushes whose model, or they themselves, were lost with a server"] = 0
+    lost_bytes: Annotated[int, "payload of those of them that came again"] = 0
     served: Annotated[int, "requests that took their turn at a server with a `service`"] = 0
     served_late: Annotated[int, "those of them that had to wait for the host too"] = 0
+    largest_gap_seconds: Annotated[
+        float | None, "the longest that a node's own time stood still, real"
+    ] = None
 
 
 CONTROLLER: Mapping[str, type[Event]] = {
@@ -266,6 +318,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "messages_timed": MessagesTimed,
     "link_changed": LinkChanged,
     "exited": Exited,
+    "resumed": Resumed,
     "memory": MemoryRead,
 }
 """The controller's events, by the names that they have in the file."""
@@ -275,12 +328,16 @@ PS: Mapping[str, type[Event]] = {
     "joined": Joined,
     "left": Left,
     "silent": Silent,
+    "gap": Gap,
     "started": Started,
     "evaluated": Evaluated,
     "rejected": Rejected,
     "incomplete": Incomplete,
+    "omitted": Omitted,
     "finished": Finished,
     "drained": Drained,
+    "saved": Saved,
+    "restored": Restored,
     "done": Done,
 }
 """The parameter server's."""

@@ -153,6 +153,15 @@ class TrafficRow(NamedTuple):
     host_available_bytes: Annotated[
         int | None, Column("Int64", "memory that could still be had", HOST)
     ]
+    host_pressure_ratio: Annotated[
+        float | None,
+        Column(
+            "float64",
+            "share of the time since the row before in which a process waited for a CPU; empty in "
+            "older folders, and where the kernel does not say",
+            HOST,
+        ),
+    ] = None
 
 
 Rows = NDArray[np.void]

@@ -24,5 +24,8 @@ class Sink:
     def time_passed(self, emulated: float) -> None:
         """So many emulated seconds of the training are over: a moment to show how it goes."""
 
+    def commit(self) -> None:
+        """Put in its place what was told so far: a checkpoint is made of this moment."""
+
     def close(self) -> None:
         """Nothing more will come. Doing it twice is harmless."""

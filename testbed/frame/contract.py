@@ -168,6 +168,23 @@ def check_streams(config: AlgorithmConfig) -> None:
         raise breach(half, "step", "a second time it sent another update: draw from `rng` only")
 
 
+def check_restored(config: AlgorithmConfig) -> None:
+    """A half that is restored from its state goes on alike, as after a checkpoint."""
+    whole = Trial.of(config)
+    whole.run()
+    for renew in (Trial.renew_server, Trial.renew_workers):
+        trial = Trial.of(config)
+        trial.run(renew)
+        of_server = renew is Trial.renew_server
+        half: WorkerHalf[Any] | ServerHalf[Any] = trial.server.half
+        if not of_server:
+            half = trial.workers[0].half
+        same = whole.now == trial.now and _equal(_models(whole), _models(trial))
+        if not same:
+            lacks = "restored from its state, it went on otherwise than the half that had it"
+            raise breach(half, "state", lacks)
+
+
 CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
     check_training,
     check_aliases,
@@ -177,12 +194,18 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
     check_repeats,
     check_waits,
     check_streams,
+    check_restored,
 )
 
 
 def _hopes(server: ServerHalf[Any]) -> bool:
     """Whether time or a measurement may end a wait."""
     return server.next_tick(0.0) < inf or server.wants_loss()
+
+
+def _models(trial: Trial) -> list[NDArray[Any]]:
+    """Everybody's."""
+    return [trial.server.half.parameters, *(one.half.parameters for one in trial.workers)]
 
 
 def _changes(half: WorkerHalf[Any] | ServerHalf[Any]) -> str:

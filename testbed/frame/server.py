@@ -25,11 +25,19 @@ from testbed.algorithms.base import (
     Ticked,
     Update,
 )
+from testbed.algorithms.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.frame.seat import NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
+from testbed.values.state import PlainState, pack, unpack
+
+SUCCESSION = 2**20
+"""More orders than a server sends one worker between two checkpoints."""
+
+_NONE = {"no standing": NO_STANDING}
+"""Is told apart from other orders by being this very object."""
 
 
 @dataclass
@@ -54,6 +62,7 @@ class Server:
     _named: float = field(default=inf, init=False)  # the tick that the half wanted last
     _measuring: float | None = field(default=None, init=False)  # the moment whose loss is wanted
     _diverged: set[int] = field(default_factory=set, init=False)  # pushed what is not finite
+    _unheard: set[int] = field(default_factory=set, init=False)  # since a server before this died
 
     @property
     def sends_orders(self) -> bool:
@@ -64,6 +73,37 @@ class Server:
     def version(self) -> int:
         """Updates in the model."""
         return self.half.version
+
+    def state(self) -> PlainState:
+        """All of it: the half, seats, who waits.
+
+        Raises:
+            AlgorithmError: the half holds something that no checkpoint can hold; names it.
+        """
+        own = {name: value for name, value in vars(self).items() if name not in ("half", "stop")}
+        return pack({"half": pack_half(self.half), "own": own}, _NONE)
+
+    def restore(self, packed: PlainState) -> None:
+        """Go on where another server of the same scenario was.
+
+        Raises:
+            StateError: this is another scenario's state.
+        """
+        whole = unpack(packed, _NONE)
+        restore_half(self.half, whole["half"])
+        vars(self).update(whole["own"])
+
+    def succeed(self) -> None:
+        """The server whose state was restored has died; what it did since is lost.
+
+        Workers may have pushed to it, and pulled models that this one never had. Their orders are
+        numbered anew, far above all that they may have heard.
+        """
+        self._unheard = set(self._seats)
+        self._measuring = None  # whoever was asked has nobody to answer to
+        for seat in self._seats.values():
+            number = seat.standing.number + SUCCESSION
+            seat.standing = StandingOrders(number, seat.standing.orders)
 
     def begin(self, now: float) -> None:
         """The training begins: all workers have joined."""
@@ -133,6 +173,12 @@ class Server:
             RejectedError: see ``check``; nothing was accepted.
             AlgorithmError: the algorithm broke its contract.
         """
+        if lost := self._lost(worker, sequence, update):
+            seat = self._seat(worker)
+            seat.sequence, seat.pulled, seat.silent = sequence, None, False
+            self._watch_clock(now)
+            self._waiting[worker] = None
+            return self._effects(now, lost=lost)
         try:
             self.check(worker, sequence, update)
         except NotFiniteError:
@@ -154,6 +200,19 @@ class Server:
         seat.silent = False
         self._waiting[worker] = None
         return self._effects(now, applied=applied, accepted=accepted)
+
+    def _lost(self, worker: int, sequence: int, update: Update) -> int:
+        """How many pushes were lost that a worker made to the server before this one.
+
+        The first push that comes here is one of them, unless it builds on a model of before the
+        checkpoint, as the worker's only one since.
+        """
+        if worker not in self._unheard:
+            return 0
+        self._unheard.discard(worker)
+        seat = self._seat(worker)
+        goes_on = sequence == seat.sequence + 1 and update.version == seat.pulled
+        return 0 if goes_on else max(0, sequence - seat.sequence)
 
     def next_tick(self, now: float) -> float:
         """When ``tick`` is to be called; infinite for never."""
@@ -193,6 +252,7 @@ class Server:
         *,
         applied: Sequence[Applied] = (),
         accepted: bool = False,
+        lost: int = 0,
         orders: Mapping[int, StandingOrders] | None = None,
     ) -> Effects:
         """What came of a call, once the stop rule and the progress have been looked at."""
@@ -210,6 +270,7 @@ class Server:
             releases += self._releases(now)
         return Effects(
             accepted=accepted,
+            lost=lost,
             applied=applied,
             releases=releases,
             orders={} if orders is None or self.finished else orders,

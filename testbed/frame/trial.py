@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -16,6 +18,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
+from testbed.algorithms.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import Effects
@@ -24,10 +27,12 @@ from testbed.frame.stop import StopRule
 from testbed.frame.worker import Action, Arrived, Computed, Push, Shard, Step, Worker
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
+from testbed.values.state import PlainState
 
 LAYOUT = Layout(("weight", "bias"), ((30, 4), (4,)))
 WORKERS = 3
 UPDATES = 60
+STREAM = Stream(batch_size=10, own=10)
 MOST_STEPS = 10_000
 """Of all workers together, until the updates are there; or local steps, until one pushes."""
 
@@ -44,6 +49,7 @@ class Trial:
 
     server: Server
     workers: list[Worker]
+    config: AlgorithmConfig
     now: float = 0.0
     _arrived: dict[int, Arrived] = field(default_factory=dict)
     _applied: int = 0
@@ -56,16 +62,16 @@ class Trial:
         workers = [
             Worker(
                 worker_half(config, index),
-                Stream(batch_size=10),
+                STREAM,
                 Shard(np.arange(10), np.random.default_rng(index)),
                 think=lambda: 0.0,
             )
             for index in range(WORKERS)
         ]
-        return cls(server, workers)
+        return cls(server, workers, config)
 
-    def run(self) -> None:
-        """Train until the server has finished.
+    def run(self, renew: Callable[[Trial], None] | None = None) -> None:
+        """Train until the server has finished; ``renew`` is called when half of it is done.
 
         Raises:
             AlgorithmError: a half broke the contract, or nothing came of very many steps.
@@ -85,6 +91,22 @@ class Trial:
                 while isinstance(action, Step):
                     action = loops[index].send(self._computed())
                 self._push(index, action)
+            if renew is not None and 2 * self.server.version >= UPDATES:
+                renew(self)
+                renew = None
+
+    def renew_server(self) -> None:
+        """Put a new server half in the place of the one there is, with its state."""
+        fresh = server_half(self.config)
+        restore_half(fresh, as_written(pack_half(self.server.half)))
+        self.server.half = fresh
+
+    def renew_workers(self) -> None:
+        """Put new worker halves in the places of those there are, with their states."""
+        for index, worker in enumerate(self.workers):
+            fresh = worker_half(self.config, index)
+            restore_half(fresh, as_written(pack_half(worker.half)))
+            worker.half = fresh
 
     def _pass_time(self) -> None:
         """To the next tick, if nobody could do anything before it."""
@@ -138,6 +160,11 @@ class Trial:
             self._take(self.server.measured(measured, accuracy=0.5, now=self.now))
 
 
+def as_written(state: PlainState) -> PlainState:
+    """A state as a checkpoint gives it back."""
+    return PlainState(json.loads(json.dumps(state.tree)), state.arrays)
+
+
 def server_half(config: AlgorithmConfig) -> ServerHalf[Any]:
     """A server half with a model drawn from a normal law."""
     rng = np.random.default_rng(0)
@@ -167,7 +194,7 @@ def next_update(half: WorkerHalf[Any], *, seed: int, bad: float | None = None) -
         lent = gradient(seed + local_step)
         if bad is not None:
             lent[77] = bad
-        update = half.step(lent, 10, float(local_step))
+        update = half.step(lent, half.demand(STREAM, float(local_step)), float(local_step))
         if isinstance(update, Update):
             lent[:] = np.nan
             return update

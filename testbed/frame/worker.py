@@ -22,9 +22,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf
+from testbed.algorithms.state import pack_half, restore_half
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.payloads import Vector
+from testbed.values.state import PlainState, pack, unpack
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,33 @@ class Worker:
     _sequence: int = 0
     _obeyed: int = 0
     _orders: list[tuple[float, StandingOrders]] = field(default_factory=list)
+    _samples: Samples | None = None  # taken, and no gradient of theirs was used yet
+    _stepping: bool = False  # whether that gradient is being computed
+
+    def state(self) -> PlainState:
+        """Where the worker is: at a step that was not computed, or waiting for a reply.
+
+        Raises:
+            AlgorithmError: its half holds something that no checkpoint can hold; names it.
+        """
+        given = ("half", "stream", "source", "think")
+        own = {name: value for name, value in vars(self).items() if name not in given}
+        whole = {"half": pack_half(self.half), "own": own, "source": self.source}
+        return pack(whole, self._given())
+
+    def restore(self, packed: PlainState) -> None:
+        """Be where another worker was; a new ``loop`` goes on from there.
+
+        Raises:
+            StateError: this is the state of a worker of another scenario.
+        """
+        whole = unpack(packed, self._given())
+        restore_half(self.half, whole["half"])
+        self.source = whole["source"]
+        vars(self).update(whole["own"])
+
+    def _given(self) -> dict[str, object]:
+        return {} if self.source is None else {"samples": self.source.samples}
 
     def order(self, standing: StandingOrders, at: float) -> None:
         """Orders have come between replies, at emulated time ``at``, or will come then.
@@ -153,18 +182,25 @@ class Worker:
         self._orders.append((at, standing))
 
     def loop(self) -> Loop:
-        """The life of a worker; see the module's table for what it yields and is sent."""
-        going_on = yield from self._exchange(Pull())
+        """The life of a worker; see the module's table for what it yields and is sent.
+
+        That of a restored one begins with the step that was not computed, or else with a Pull, and
+        goes on with the reply that was waited for.
+        """
+        going_on = self._stepping or (yield from self._exchange(Pull()))
         while going_on:
             update = None
             while update is None:
-                samples = yield from self._take()
-                message = self.half.taken(samples, self._now)
-                if message is not None and not (yield from self._send(message, "taken")):
-                    return
-                computed = yield from _ask(Step(samples), Computed)
+                if self._samples is None:
+                    self._samples = yield from self._take()
+                    message = self.half.taken(self._samples, self._now)
+                    if message is not None and not (yield from self._send(message, "taken")):
+                        return
+                self._stepping = True
+                computed = yield from _ask(Step(self._samples), Computed)
+                self._stepping, samples, self._samples = False, len(self._samples), None
                 self._pass_to(computed.now)
-                update = self.half.step(computed.gradient, len(samples), self._now)
+                update = self.half.step(computed.gradient, samples, self._now)
             seconds = self.think()
             if seconds > 0:
                 yield from _ask(Think(seconds), Passed)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import HostError, NodeError, TestbedError
+from testbed.telemetry.files import read_tail
 
 MESSAGE_CHARACTERS = 1500
 """Of an error; a line must fit into PIPE_BUF, so that lines of two writers never mix."""
@@ -88,7 +89,7 @@ class ReportPipe:
 def last_lines(log: Path) -> str:
     """What a log ends with, as the end of a message."""
     try:
-        lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        lines = read_tail(log, lines=LOG_LINES)
     except FileNotFoundError:
         return ""
     if not lines:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -30,11 +29,14 @@ from testbed.models.base import Bound, Evaluation, ImageShape, Network
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.telemetry.files import replacing
+from testbed.telemetry.untrusted import read_untrusted
 
 Which = Literal["best", "final"]
 
 FORMAT = 1
 KEY = "testbed"
+LARGEST_FILE = 2**28
+"""Bytes: four times the largest model that can be sent, and its names."""
 
 
 @dataclass(frozen=True)
@@ -191,27 +193,24 @@ def _file(folder: Path, which: Which) -> Path:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The file, which a node has written: no link is followed, no pipe waited for."""
+    """A copy of the file, which a node has written and may cut short while it is read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        content = read_untrusted(path, node="evaluator", most=LARGEST_FILE)
     except (FileNotFoundError, NotADirectoryError):
         raise TestbedError(
             f"There is no model {path}.",
             hint="The final model is there when a run has come to its end, the best one from its "
             "first evaluation on.",
         ) from None
-    except OSError as error:
+    except PermissionError as error:
         raise _damaged(path, str(error.strerror)) from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _damaged(path, "it is no ordinary file")
+    with os.fdopen(os.memfd_create("model", os.MFD_CLOEXEC), "wb", buffering=0) as copy:
+        copy.write(content)
         try:
-            with safe_open(f"/proc/self/fd/{descriptor}", framework="numpy") as file:
+            with safe_open(f"/proc/self/fd/{copy.fileno()}", framework="numpy") as file:
                 yield file
         except SafetensorError as error:
             raise _damaged(path, f"no safetensors, or cut short ({error})") from None
-    finally:
-        os.close(descriptor)
 
 
 def _damaged(path: Path, what: str) -> TestbedError:

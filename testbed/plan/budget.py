@@ -20,6 +20,8 @@ AGENT_BYTES = 250_000_000
 """The agent's template: what all warm workers share."""
 
 BYTES_PER_PARAMETER = 4
+CHECKPOINT_COPIES = 3
+"""What a server has of its vectors while it saves them: its own, a copy, and the file's bytes."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,15 @@ def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
     """The budget of a plan for a model with so many parameters (None: unknown, counted as 0)."""
     container = scenario.runtime.capabilities.container_bytes
     vector = BYTES_PER_PARAMETER * (parameters or 0)
+    saved = 1 if scenario.checkpoint is None else CHECKPOINT_COPIES
     each = [
-        (node.role, container + role_of(node).memory_bytes(node, plan, vector=vector))
+        (
+            node.role,
+            container
+            + role_of(node).memory_bytes(
+                node, plan, vector=vector * (saved if node.part == "server" else 1)
+            ),
+        )
         for node in plan.nodes
     ]
     agent = container + (AGENT_BYTES if plan.launch == "warm" else 0)

@@ -18,13 +18,13 @@ from testbed.reports.verdict import Verdict
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader, read_json
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
-from testbed.telemetry.parts import read_rows
-from testbed.telemetry.recovery import spooled_rows
+from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.registry import Registry, find_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from testbed.models.saved import LoadedModel, Which
     from testbed.scenario.schema import Scenario
 
 
@@ -95,9 +95,22 @@ class Run:
     def verdict(self) -> Verdict:
         """Whether what it measured can be trusted, and if not, why."""
         verdict = self.summary["verdict"]
-        return Verdict(
-            verdict["valid"], tuple(verdict["reasons"]), tuple(verdict.get("unchecked", ()))
-        )
+        told = (tuple(verdict.get(name, ())) for name in ("reasons", "unchecked", "warnings"))
+        return Verdict(verdict["valid"], *told)
+
+    def model(self, which: Which = "best") -> LoadedModel:
+        """The trained model in its network: ``run.model().bound.scores(images)``.
+
+        Args:
+            which: ``best`` of all evaluations during the training, or ``final``.
+
+        Raises:
+            TestbedError: there is no such model yet, or it is damaged.
+            ScenarioError: the user's own model file in the run's folder is wrong.
+        """
+        from testbed.experiment import load_model
+
+        return load_model(self.folder.path, which)
 
     @cached_property
     def updates(self) -> pd.DataFrame:
@@ -107,9 +120,7 @@ class Run:
         """
         import pandas as pd
 
-        rows = read_rows(self.folder.updates)
-        missing = spooled_rows(self.folder)[len(rows) :]
-        table = pd.DataFrame(np.concatenate([rows, missing]))
+        table = pd.DataFrame(read_updates(self.folder))
         classes = np.array([*self.state.classes, ""], dtype=object)
         index = table["worker"].to_numpy()
         known = np.where(index < len(self.state.classes), index, len(self.state.classes))
@@ -121,10 +132,11 @@ class Run:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """A row for every evaluation, in order, with the ``samples`` trained on until then."""
+        """A row for every evaluation, in order, with the ``samples`` and ``steps`` until then."""
         table = read_csv(self.folder.evaluations, EVALUATIONS)
-        trained = np.concatenate([[0], self.updates["samples"].to_numpy().cumsum(dtype=np.int64)])
-        table["samples"] = trained[np.minimum(table["version"].to_numpy(), len(trained) - 1)]
+        for name in ("samples", "steps"):
+            done = np.concatenate([[0], self.updates[name].to_numpy().cumsum(dtype=np.int64)])
+            table[name] = done[np.minimum(table["version"].to_numpy(), len(done) - 1)]
         return table
 
     @cached_property

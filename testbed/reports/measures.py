@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,18 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.events.entry import Entry, only
+from testbed.events.entry import NAMES, Entry, only
 from testbed.events.kinds import (
     Done,
     Event,
     Exited,
     Finished,
+    Gap,
     Left,
     MemoryRead,
+    Omitted,
     Rejected,
+    Restored,
     StateChanged,
 )
-from testbed.reports.verdict import BUSY_LIMIT_RATIO, Flow
+from testbed.reports.verdict import BUSY_LIMIT_RATIO, Flow, Pace
 from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
@@ -70,11 +74,89 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
     }
 
 
+def cycle(updates: pd.DataFrame) -> dict[str, float | None]:
+    """The emulated time between two pushes of a worker, by when they were applied.
+
+    Its mean over all workers, how far it varies around each worker's own mean (standard deviation,
+    relative to that mean), and the share of it that was think time; None without two pushes.
+    """
+    by_worker = updates.groupby("worker")["time_seconds"]
+    between = by_worker.diff().dropna()
+    if not between.sum():
+        return dict.fromkeys(("mean_seconds", "deviation_ratio", "think_ratio"))
+    relative = between / between.groupby(updates["worker"]).transform("mean")
+    think = updates.loc[between.index, "think_seconds"]
+    return {
+        "mean_seconds": number(between.mean()),
+        "deviation_ratio": number(relative.std(ddof=0)),
+        "think_ratio": number(think.sum() / between.sum()),
+    }
+
+
+def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
+    """Computing and thinking for an update, as asked for and as measured, in real seconds.
+
+    None where the scenario asks for neither, or there are no two updates of whoever has a pace.
+    Think times are drawn, so that their mean has a standard error.
+    """
+    speeds = {name: kind.speed for name, kind in scenario.workers.classes.items()}
+    speed = updates["device_class"].astype(object).map(speeds).astype("float64")
+    asked = speed * updates["steps"]
+    taken = updates["compute_seconds"].where(speed.notna())
+    if (think := scenario.workers.think) is not None:  # then everybody has a pace
+        asked = asked.fillna(0.0) + float(think.mean)
+        taken = taken.fillna(0.0) + updates["think_seconds"]
+    paced = asked.notna()
+    if (count := int(paced.sum())) < 2:
+        return None
+    error = updates.loc[paced, "think_seconds"].std(ddof=0) / count**0.5
+    asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
+    scale = scenario.time_scale
+    return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
+
+
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
     """Share of late steps among those of classes that have a speed; None if none has one."""
+    return number((_late_steps(updates, scenario)["late_seconds"] > 0).mean())
+
+
+def latest_class(updates: pd.DataFrame, scenario: Scenario) -> str:
+    """The class with the largest share of late steps; empty if none has a speed."""
+    late = _late_steps(updates, scenario)
+    if late.empty:
+        return ""
+    return str((late["late_seconds"] > 0).groupby(late["device_class"].astype(str)).mean().idxmax())
+
+
+def _late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:
+    """The updates of classes that have a speed."""
     paced = [name for name, kind in scenario.workers.classes.items() if kind.speed is not None]
-    late = updates.loc[updates["device_class"].isin(paced), "late_seconds"]
-    return number((late > 0).mean())
+    return updates[updates["device_class"].isin(paced)]
+
+
+def gaps(
+    events: Sequence[Entry], *, planned: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """For how long (real seconds) nodes stood still that were not to, the longest gap of each.
+
+    Args:
+        planned: the longest that each node was asked to stand still for, by a fault of the scenario
+            or a command; nodes that are not in it were to go on all the time. What a node stood
+            still beyond that is a gap.
+    """
+    found: dict[str, float] = {}
+    for gap in only(events, Gap):
+        beyond = gap.seconds - (planned or {}).get(gap.node, 0.0)
+        if beyond > 0:
+            found[gap.node] = max(beyond, found.get(gap.node, 0.0))
+    return found
+
+
+def largest_gap_seconds(events: Sequence[Entry]) -> float | None:
+    """The longest that any node stood still; None where nobody looked."""
+    known = [event.largest_gap_seconds for event in only(events, Done)]
+    found = [event.seconds for event in only(events, Gap)]
+    return max([*found, *(seconds for seconds in known if seconds is not None)], default=None)
 
 
 def late_requests_ratio(events: Sequence[Entry]) -> float | None:
@@ -124,23 +206,36 @@ def busyness(traffic: pd.DataFrame, seconds: float | None) -> dict[str, float | 
     The share of its CPU time that was used, on the mean and at most between two readings, and the
     share of the time during which that was above the verdict's limit.
     """
-    rows = traffic[traffic["wall_seconds"].notna() & traffic["host_busy_ratio"].notna()]
-    unknown: dict[str, float | None] = dict.fromkeys(("mean", "max", "share_above_limit"))
-    if seconds is None or rows.empty:
-        return unknown
-    until: NDArray[np.float64] = rows["wall_seconds"].clip(upper=seconds).to_numpy()
-    weights = np.diff(until, prepend=0.0)
-    ratios = rows["host_busy_ratio"].to_numpy()[weights > 0]
-    weights = weights[weights > 0]
-    if not len(weights):
-        return unknown
-    shares = weights / weights.sum()
+    ratios, shares = _during(traffic, "host_busy_ratio", seconds)
+    if not len(shares):
+        return dict.fromkeys(("mean", "max", "share_above_limit"))
     above = float(shares[ratios > BUSY_LIMIT_RATIO].sum())
     return {
         "mean": float(shares @ ratios),
         "max": float(ratios.max()),
         "share_above_limit": above,
     }
+
+
+def pressure(traffic: pd.DataFrame, seconds: float | None) -> float | None:
+    """Share of the first ``seconds`` (real) of the training in which a process waited for a CPU."""
+    ratios, shares = _during(traffic, "host_pressure_ratio", seconds)
+    return float(shares @ ratios) if len(shares) else None
+
+
+def _during(
+    traffic: pd.DataFrame, column: str, seconds: float | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What was measured in the training, and the share of its time that each value stands for."""
+    nothing = np.empty(0)
+    rows = traffic[traffic["wall_seconds"].notna() & traffic[column].notna()]
+    if seconds is None or rows.empty:
+        return nothing, nothing
+    until: NDArray[np.float64] = rows["wall_seconds"].clip(upper=seconds).to_numpy()
+    weights = np.diff(until, prepend=0.0)
+    values: NDArray[np.float64] = rows[column].to_numpy()[weights > 0]
+    weights = weights[weights > 0]
+    return (values, weights / weights.sum()) if len(weights) else (nothing, nothing)
 
 
 def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | None:
@@ -159,8 +254,20 @@ def private_bytes_median(events: Sequence[Entry]) -> float | None:
 
 
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Nodes whose push was refused, and why."""
-    return [(event.node or "an unknown peer", event.reason) for event in only(events, Rejected)]
+    """Each node whose pushes or calls were refused, and why the first was, and how many more."""
+    reasons: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for rejected in only(events, Rejected):
+        node = rejected.node or "an unknown peer"
+        reasons.setdefault(node, rejected.reason)
+        counts[node] += 1
+    for omitted in only(events, Omitted):
+        if omitted.kind == NAMES[Rejected]:
+            counts[omitted.node or "an unknown peer"] += omitted.count
+    more = {
+        node: f", and {counts[node] - 1:,} more" if counts[node] > 1 else "" for node in reasons
+    }
+    return [(node, f"{reason}{more[node]}") for node, reason in reasons.items()]
 
 
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -174,6 +281,9 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
             case Exited(node, status, planned=False) if node not in explained:
                 how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
                 lost[node] = how
+            case Restored(version, _, updates):
+                went_on = f"it went on from its checkpoint at update {version:,}"
+                lost["ps"] = f"{lost['ps']}; {went_on}, and {updates:,} updates were lost"
     return list(lost.items())
 
 

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from testbed.errors import Unfit
 from testbed.reports.measures import final, moving_average
 from testbed.reports.table import NOTHING, describe_bytes
+from testbed.reports.waiting import (
+    convergence_time,
+    heterogeneity,
+    settling_time,
+    time_to_loss,
+    workers_times,
+)
 from testbed.values.written import Written
 
 if TYPE_CHECKING:
@@ -28,14 +35,32 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     "time": lambda run: run.updates["time_seconds"].max(),
     "staleness": lambda run: run.updates["staleness"].mean(),
     "damping": lambda run: (1 / run.updates["staleness"].clip(lower=1)).mean(),
+    "steps": lambda run: run.updates["steps"].sum(),
+    "waiting": lambda run: workers_times(run.updates)["waiting_ratio"].mean(),
+    "computation": lambda run: workers_times(run.updates)["computation_seconds"].mean(),
+    "communication": lambda run: workers_times(run.updates)["communication_seconds"].mean(),
+    "blocked": lambda run: workers_times(run.updates)["blocked_seconds"].mean(),
+    "heterogeneity": lambda run: heterogeneity(workers_times(run.updates)),
+    "ingress_rate": lambda run: _rate(run, "payload_up_bytes"),
+    "egress_rate": lambda run: _rate(run, "payload_down_bytes"),
 }
 _BEST = ("best_accuracy", "lowest_loss")
 _COLUMNS = {
     "updates_to": "version",
     "ingress_to": "payload_up_bytes",
     "time_to": "time_seconds",
+    "steps_to": "steps",
 }
 """What is read where an accuracy is first reached."""
+
+_TO_LOSS: Mapping[str, Callable[..., float]] = {
+    "convergence_time": convergence_time,
+    "settling_time": settling_time,
+    "time_to_loss": time_to_loss,
+}
+"""What is known of a loss that is to be reached."""
+
+_SECONDS = {"time", "time_to", "computation", "communication", "blocked", *_TO_LOSS}
 
 _WORDS = {
     "final_accuracy": "final accuracy, all test images",
@@ -50,12 +75,24 @@ _WORDS = {
     "updates_to": "updates to",
     "ingress_to": "ingress to",
     "time_to": "emulated time to",
+    "steps_to": "training steps to",
+    "steps": "training steps",
+    "waiting": "waiting, share of a worker's time",
+    "computation": "computation of a worker",
+    "communication": "communication of a worker",
+    "blocked": "blocked time of a worker",
+    "ingress_rate": "ingress a second",
+    "egress_rate": "egress a second",
+    "convergence_time": "convergence: tenth evaluation with a loss below",
+    "settling_time": "convergence: variance of ten losses below 1e-5 near",
+    "time_to_loss": "emulated time to a loss below",
 }
 _NUMBER = r"\s*[0-9]*\.?[0-9]+\s*"
 _MEASURE = re.compile(
     rf"\s*(?:({'|'.join(_WHOLE_RUN)})"
     rf"|({'|'.join(_BEST)})(?:\((\s*[0-9]+\s*)\))?"
-    rf"|({'|'.join(_COLUMNS)})\(({_NUMBER})(?:,(\s*[0-9]+\s*))?\))\s*"
+    rf"|({'|'.join(_COLUMNS)})\(({_NUMBER})(?:,(\s*[0-9]+\s*))?\)"
+    rf"|({'|'.join(_TO_LOSS)})\(({_NUMBER})\))\s*"
 )
 
 
@@ -65,13 +102,16 @@ class Measure(Written):
 
     Attributes:
         name: what is measured.
-        accuracy: of ``updates_to``, ``ingress_to`` and ``time_to``: the top-1 share to be reached.
+        accuracy: of ``updates_to``, ``ingress_to``, ``time_to`` and ``steps_to``: the top-1 share
+            to be reached.
         window: so many evaluations in a row are averaged before they are looked at.
+        loss: of ``convergence_time``, ``settling_time`` and ``time_to_loss``: that to be reached.
     """
 
     WANTED: ClassVar[str] = (
         f"a measure: {', '.join((*_WHOLE_RUN, *_BEST))}, best_accuracy(10), "
-        "updates_to(0.9), ingress_to(0.9) or time_to(0.9), updates_to(0.9,10)"
+        "updates_to(0.9), ingress_to(0.9), time_to(0.9) or steps_to(0.9), updates_to(0.9,10), "
+        "convergence_time(0.5), settling_time(0.5) or time_to_loss(0.5)"
     )
     PATTERN: ClassVar[str] = f"^{_MEASURE.pattern}$"
     DESCRIPTION: ClassVar[str] = f"One number of a run: {WANTED.removeprefix('a measure: ')}."
@@ -79,6 +119,7 @@ class Measure(Written):
     name: str
     accuracy: float | None = None
     window: int = 1
+    loss: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -90,7 +131,11 @@ class Measure(Written):
         found = _MEASURE.fullmatch(text)
         if found is None:
             raise Unfit(shortened(text), cls.WANTED)
-        whole, best, best_window, to, accuracy, window = found.groups()
+        whole, best, best_window, to, accuracy, window, to_loss, loss = found.groups()
+        if to_loss is not None:
+            if not float(loss) > 0:
+                raise Unfit(shortened(text), "a loss above 0, like convergence_time(0.5)")
+            return cls(to_loss, loss=float(loss))
         if accuracy is not None and not 0 < float(accuracy) <= 1:
             raise Unfit(shortened(text), "an accuracy above 0 and at most 1, like updates_to(0.9)")
         count = int(best_window or window or 1)
@@ -99,7 +144,7 @@ class Measure(Written):
         return cls(whole or best or to, None if accuracy is None else float(accuracy), count)
 
     def __str__(self) -> str:
-        parts = [] if self.accuracy is None else [f"{self.accuracy:g}"]
+        parts = [f"{given:g}" for given in (self.accuracy, self.loss) if given is not None]
         if self.window > 1:
             parts.append(str(self.window))
         return f"{self.name}({','.join(parts)})" if parts else self.name
@@ -109,6 +154,8 @@ class Measure(Written):
         """What a column of it is headed with."""
         words = _WORDS.get(self.name, self.name)
         reached = "" if self.accuracy is None else f" {100 * self.accuracy:g} %"
+        if self.loss is not None:
+            reached = f" {self.loss:g}"
         averaged = f", mean of {self.window}" if self.window > 1 else ""
         return f"{words}{reached}{averaged}"
 
@@ -120,6 +167,8 @@ class Measure(Written):
         during = run.evaluations[~run.evaluations["final"]]
         if during.empty:
             return nan
+        if self.name in _TO_LOSS:
+            return _TO_LOSS[self.name](run.evaluations, loss=self.loss)
         if self.name == "lowest_loss":
             return float(moving_average(during["loss"], window=self.window).min())
         accuracies = moving_average(during["top1"], window=self.window)
@@ -138,23 +187,28 @@ class Measure(Written):
         if not isfinite(value):
             return "never" if isinf(value) else NOTHING
         match self.name:
-            case "final_accuracy" | "best_accuracy":
+            case "final_accuracy" | "best_accuracy" | "waiting":
                 return f"{value:.2%}"
-            case "ingress" | "egress" | "ingress_to":
-                return describe_bytes(value)
-            case "time" | "time_to":
+            case "ingress" | "egress" | "ingress_to" | "ingress_rate" | "egress_rate":
+                return describe_bytes(value) + ("/s" if self.name.endswith("_rate") else "")
+            case name if name in _SECONDS:
                 return f"{value:,.1f} s"
-            case "updates" | "updates_to":
+            case "updates" | "updates_to" | "steps" | "steps_to":
                 return f"{value:,.0f}"
             case _:
                 return f"{value:.4g}"
+
+
+def _rate(run: Run, column: str) -> float:
+    """Payload bytes an emulated second, up to the last update."""
+    return float(run.updates[column].sum() / run.updates["time_seconds"].max())
 
 
 SIDE_BY_SIDE = tuple(
     Measure(name)
     for name in (
         *("final_accuracy", "best_accuracy", "final_loss", "updates", "time", "ingress", "egress"),
-        *("staleness", "damping"),
+        *("staleness", "damping", "steps", "waiting"),
     )
 )
 """What several runs are shown beside each other with."""

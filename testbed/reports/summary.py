@@ -13,12 +13,14 @@ from testbed.events.kinds import (
     Finished,
     LinksRead,
     RateMeasured,
+    Restored,
     RoundTripMeasured,
     StateChanged,
     TornDown,
 )
 from testbed.reports import measures
 from testbed.reports.verdict import Flow, Measurements, judge
+from testbed.reports.waiting import waiting
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
@@ -54,14 +56,19 @@ def summarise(run: Run) -> dict[str, Any]:
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
         "loss": {"final": measures.final(run.evaluations, "loss")},
-        "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
-        "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
+        "ingress": _direction(run, measured.ingress, "payload_up_bytes", seconds=seconds),
+        "egress": _direction(run, measured.egress, "payload_down_bytes", seconds=seconds),
         "staleness": measures.staleness(run.updates),
+        "waiting": waiting(run.updates),
+        "cycle": measures.cycle(run.updates),
         "lateness": {
             "late_steps_ratio": measured.late_steps_ratio,
             "late_requests_ratio": measured.late_requests_ratio,
+            "pace_excess_ratio": None if measured.pace is None else measured.pace.excess_ratio,
+            "largest_gap_seconds": measures.largest_gap_seconds(events),
         },
         "host": _host(run, seconds=seconds),
+        "restarts": _restarts(events),
         "memory": {"worker_private_bytes_median": measures.private_bytes_median(events)},
     }
 
@@ -95,13 +102,17 @@ def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
+def _direction(run: Run, flow: Flow, column: str, *, seconds: float | None) -> dict[str, Any]:
+    payload = int(run.updates[column].sum())
     expected = flow.expected_wire_bytes
     difference = None
     if expected is not None and flow.wire_bytes:
         difference = (flow.wire_bytes - expected) / flow.wire_bytes
     return {
-        "payload_bytes": int(payload_bytes),
+        "payload_bytes": payload,
+        "payload_bytes_per_second": (
+            payload / (seconds * run.scenario.time_scale) if seconds else None
+        ),
         "tcp_bytes": flow.tcp_bytes,
         "wire_bytes": flow.wire_bytes,
         "retransmitted_bytes": flow.retransmitted_bytes,
@@ -113,6 +124,7 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
     available = run.traffic["host_available_bytes"].dropna()
     return {
         "busy_ratio": measures.busyness(run.traffic, seconds),
+        "pressure_ratio": measures.pressure(run.traffic, seconds),
         "available_bytes_min": int(available.min()) if len(available) else None,
     }
 
@@ -123,6 +135,7 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
     links = only(events, LinksRead)
     left_out = [*run.environment.get("left_out", ())]
     left_out += [what for event in links for what in event.left_out]
+    looked = measures.largest_gap_seconds(events) is not None
     return Measurements(
         state=run.state.state,
         alive=run.alive,
@@ -132,7 +145,11 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
         updates=len(run.updates),
         paced=run.scenario.is_paced,
         busy_share_ratio=measures.busyness(run.traffic, seconds)["share_above_limit"],
+        pressure_ratio=measures.pressure(run.traffic, seconds),
+        gaps=measures.gaps(events) if looked else None,
+        pace=None if run.scenario.simulated else measures.pace(run.updates, run.scenario),
         late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
+        latest_class=measures.latest_class(run.updates, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),
@@ -143,6 +160,13 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
         ingress=measures.flow(run.updates, reading, side="in"),
         egress=measures.flow(run.updates, reading, side="out"),
     )
+
+
+def _restarts(events: Sequence[Entry]) -> dict[str, int]:
+    """How often the parameter server went on from its checkpoint, and what that cost."""
+    restored = only(events, Restored)
+    lost = sum(event.lost_updates for event in restored)
+    return {"total": len(restored), "lost_updates": lost}
 
 
 def _last_seconds(events: Sequence[BroughtUp | TornDown]) -> float | None:

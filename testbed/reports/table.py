@@ -42,6 +42,8 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
         text = Text("NOT VALID", style="bold red")
         for reason in verdict["reasons"]:
             text.append(f"\n{reason}", style="not bold red")
+    for warning in verdict.get("warnings", ()):
+        text.append(f"\n{warning}", style="not bold yellow")
     if verdict["unchecked"]:
         text.append(f"\nnot measured: {', '.join(verdict['unchecked'])}", style="not bold yellow")
     return text
@@ -62,10 +64,14 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"mean {_number(age['mean'], '.2f')}, max {_number(age['max'], ',')}, "
         f"step scale {_number(age['mean_step_scale'], '.4f')}",
     )
+    if "waiting" in summary:  # summaries of older versions have none
+        yield "workers' time", _waiting(summary["waiting"])
     late = summary["lateness"]
     yield "late steps", _percent(late["late_steps_ratio"])
     if late.get("late_requests_ratio") is not None:
         yield "late requests", _percent(late["late_requests_ratio"])
+    if late.get("largest_gap_seconds") is not None:
+        yield "largest gap", f"{late['largest_gap_seconds']:.1f} s"
     yield "host busy", _percent(summary["host"]["busy_ratio"]["mean"])
     median = summary["memory"]["worker_private_bytes_median"]
     mebibytes = None if median is None else median / 2**20
@@ -84,6 +90,17 @@ def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int) -> str:
 def _flow(flow: Mapping[str, Any]) -> str:
     names = ("payload", "tcp", "wire", "retransmitted")
     return ", ".join(f"{name} {describe_bytes(flow[f'{name}_bytes'])}" for name in names)
+
+
+def _waiting(waiting: Mapping[str, Any]) -> str:
+    """The share of waiting, what of it was communication and what blocked, and what came of it."""
+    total = waiting["total_seconds_mean"]
+    parts = [f"waiting {_percent(waiting['waiting_ratio'])}"]
+    for name in ("communication", "blocked"):
+        seconds = waiting[f"{name}_seconds_mean"]
+        parts.append(f"{name} {_percent(seconds / total if total else None)}")
+    parts.append(f"{waiting['steps']:,} steps in {waiting['commits']:,} pushes")
+    return ", ".join(parts)
 
 
 def _times(summary: Mapping[str, Any]) -> str:
@@ -130,7 +147,9 @@ def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
     name = options.pop("name")
     if name == "custom":
         name = f"{options.pop('class')} in {options.pop('file')}"
-    words = [f"{key.replace('_', ' ')} {value}" for key, value in options.items()]
+    words = [
+        f"{key.replace('_', ' ')} {value}" for key, value in options.items() if value is not None
+    ]
     return f"{name} ({', '.join(words)})" if words else str(name)
 
 

@@ -1,15 +1,24 @@
-"""Was the emulation faithful? A verdict over what was measured, with the reasons in sentences."""
+"""Was the emulation faithful? A verdict over what was measured, with the reasons in sentences.
+
+What decides are effects on the run: who stood still, what was late, what the links let through. A
+full host is none by itself. Every reason says what would mend it. docs/run-folder.md has the limits
+and why they are what they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.events.kinds import RateMeasured, RoundTripMeasured
 
 BUSY_LIMIT_RATIO = 0.9
 BUSY_SHARE_LIMIT_RATIO = 0.1
+PRESSURE_LIMIT_RATIO = 0.5
+GAP_LIMIT_SECONDS = 1.5
 LATE_LIMIT_RATIO = 0.05
+PACE_LIMIT_RATIO = 0.05
+PACE_LIMIT_SECONDS = 0.002
 RATE_LIMIT_RATIO = 0.05
 ROUND_TRIP_LIMIT_RATIO = 0.05
 ROUND_TRIP_LIMIT_SECONDS = 0.001
@@ -30,6 +39,20 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """What computing and thinking take for an update on the mean, in real seconds."""
+
+    asked_seconds: float  # by the scenario
+    measured_seconds: float
+    error_seconds: float = 0.0  # standard error of it, as think times are drawn
+
+    @property
+    def excess_ratio(self) -> float:
+        """How much longer it took than it was to, as a share; negative if less."""
+        return self.measured_seconds / self.asked_seconds - 1
+
+
+@dataclass(frozen=True)
 class Measurements:
     """What the verdict is about; None for what was not measured."""
 
@@ -41,7 +64,11 @@ class Measurements:
     updates: int | None = None  # how many were applied
     paced: bool = True  # whether think times or speeds pace the workers; else the host may be full
     busy_share_ratio: float | None = None  # of the training, with the host over 90 % busy
+    pressure_ratio: float | None = None  # of the training, with a process that waited for a CPU
+    gaps: Mapping[str, float] | None = None  # seconds for which nodes stood still, unplanned
+    pace: Pace | None = None  # of the workers; None if nothing paces them
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
+    latest_class: str = ""  # the one with the largest share of them
     late_requests_ratio: float | None = None  # of the requests that the PS served late
     differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
     rates: Sequence[RateMeasured] = ()
@@ -60,53 +87,91 @@ class Verdict:
     valid: bool  # no rule speaks against it
     reasons: tuple[str, ...]  # what does; measured and allowed
     unchecked: tuple[str, ...]  # rules for which nothing was measured
+    warnings: tuple[str, ...] = ()  # what does not speak against it, and is good to know
 
 
 def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
-    rules = (_end, _nodes, _links, _busy, _lateness, _traffic)
+    rules = (_end, _nodes, _gaps, _links, _lateness, _pressure, _traffic)
     reasons = tuple(sentence for rule in rules for sentence in rule(measured))
-    return Verdict(not reasons, reasons, tuple(_unchecked(measured)))
+    warnings = () if tuple(_pressure(measured)) else tuple(_busy(measured))
+    return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
 
 
 def _end(measured: Measurements) -> Iterator[str]:
     why = f": {measured.reason}" if measured.reason else ""
     if measured.state in ("failed", "interrupted"):
         how = "failed" if measured.state == "failed" else "was interrupted"
-        yield f"The run {how} before its end{why}."
+        yield f"The run {how} before its end{why}. Run it again once that is mended."
     elif measured.alive:
         yield "The run is still going on."
     elif measured.state != "finished":
-        yield f"The run did not come to its end: its controller died in the state {measured.state}."
+        yield (
+            f"The run did not come to its end: its controller died in the state {measured.state}. "
+            "Run it again."
+        )
     elif not measured.attended:
         yield (
             "The run came to its end without its controller, which had died: what happened to "
-            "nodes, links and host from then on is not on record."
+            "nodes, links and host from then on is not on record. Run it again."
         )
     elif measured.updates == 0:
-        yield f"No update was applied{why}."
+        yield f"No update was applied{why}. A later `stop` or a smaller learning rate mends that."
     if measured.stalled:
-        yield f"The training {measured.stalled}."
+        yield (
+            f"The training {measured.stalled}. An algorithm that waits for everybody needs "
+            "everybody to go on."
+        )
 
 
 def _nodes(measured: Measurements) -> Iterator[str]:
     for node, why in measured.rejected:
         yield f"A push of {node} was rejected: {why}."
     for node, how in measured.lost:
-        yield f"{node} was lost before the end: {how}."
+        yield f"{node} was lost before the end: {how}. What it printed says why: logs/{node}.log."
+
+
+def _gaps(measured: Measurements) -> Iterator[str]:
+    mend = (
+        "If somebody stopped or paused it, run again without that; if the host had no time or "
+        "memory for it, take fewer workers or a host with less to do."
+    )
+    found = dict(measured.gaps or {})
+    allowed = f"({GAP_LIMIT_SECONDS:g} s are allowed)"
+    server = found.pop("ps", 0.0)
+    if server > GAP_LIMIT_SECONDS:
+        yield f"The parameter server stood still for {server:.1f} s, unplanned {allowed}. {mend}"
+    still = sorted(
+        ((seconds, node) for node, seconds in found.items() if seconds > GAP_LIMIT_SECONDS),
+        reverse=True,
+    )
+    if len(still) == 1:
+        ((seconds, node),) = still
+        yield f"{node} stood still for {seconds:.1f} s, unplanned {allowed}. {mend}"
+    elif still:
+        seconds, node = still[0]
+        yield (
+            f"{len(still)} workers stood still, unplanned, {node} for the longest: {seconds:.1f} s "
+            f"{allowed}. {mend}"
+        )
 
 
 def _links(measured: Measurements) -> Iterator[str]:
     for difference in measured.differences or ():
-        yield f"A link is not as configured: {difference}."
+        yield (
+            f"A link is not as configured: {difference}. If another program changes qdiscs, keep "
+            "it from the run; else set that field to what the kernel can do."
+        )
     for rate in measured.rates:
         asked, found = rate.configured_bits_per_second, rate.measured_bits_per_second
+        if found is None:
+            continue
         off = abs(found - asked) / asked
         if off > RATE_LIMIT_RATIO:
             yield (
                 f"{rate.link}: the rate measured {_bits(found)}, "
                 f"{off:.2%} off the configured {_bits(asked)} "
-                f"({RATE_LIMIT_RATIO:.0%} is allowed)."
+                f"({RATE_LIMIT_RATIO:.0%} is allowed). {_mend_rate(rate.link, found < asked)}"
             )
     for trip in measured.round_trips:
         away = abs(trip.measured_seconds - trip.configured_seconds)
@@ -115,34 +180,99 @@ def _links(measured: Measurements) -> Iterator[str]:
             yield (
                 f"{trip.link}: the round trip measured {trip.measured_seconds * 1e3:.2f} ms, "
                 f"{away * 1e3:.2f} ms off the configured {trip.configured_seconds * 1e3:.2f} ms "
-                f"({limit * 1e3:.2f} ms and what the jitter explains are allowed)."
+                f"({limit * 1e3:.2f} ms and what the jitter explains are allowed). Where the host "
+                "was too busy for its timers, run again; else give the links a longer `delay`, or "
+                "lower time_scale, which makes delays longer."
             )
     for what in measured.left_out:
-        yield f"The network ran without what the kernel lacks (missing: warn): {what}."
-
-
-def _busy(measured: Measurements) -> Iterator[str]:
-    share = measured.busy_share_ratio
-    if measured.paced and share is not None and share > BUSY_SHARE_LIMIT_RATIO:
         yield (
-            f"The host was more than {BUSY_LIMIT_RATIO:.0%} busy during {share:.2%} of the run "
-            f"({BUSY_SHARE_LIMIT_RATIO:.0%} is allowed)."
+            f"The network ran without what the kernel lacks (missing: warn): {what}. Take a kernel "
+            "with netem, or leave that out of the scenario."
         )
+
+
+def _mend_rate(link: str, slow: bool) -> str:
+    *_, name, direction = link.split()
+    field = f"workers.classes.{name}.link.{direction}.rate"
+    cure = f"else lower {field}, or time_scale, which multiplies it"
+    if not slow:
+        cure = f"else {field} is more than the kernel's timer can hold back: lower it or time_scale"
+    return f"Where the host was too busy to measure it, run again; {cure}."
 
 
 def _lateness(measured: Measurements) -> Iterator[str]:
     ratio = measured.late_steps_ratio
     if ratio is not None and ratio > LATE_LIMIT_RATIO:
+        slower = f"workers.classes.{measured.latest_class or 'NAME'}.speed"
         yield (
             f"{ratio:.2%} of the steps took longer than their class's speed "
-            f"({LATE_LIMIT_RATIO:.0%} is allowed)."
+            f"({LATE_LIMIT_RATIO:.0%} is allowed). Give them more time with {slower}, lower "
+            "time_scale, or take fewer workers."
         )
     ratio = measured.late_requests_ratio
     if ratio is not None and ratio > LATE_LIMIT_RATIO:
         yield (
             f"The parameter server was late for {ratio:.2%} of the requests, by its service "
-            f"({LATE_LIMIT_RATIO:.0%} is allowed)."
+            f"({LATE_LIMIT_RATIO:.0%} is allowed). Raise ps.service, lower time_scale, or take "
+            "fewer workers."
         )
+    yield from _slower(measured)
+
+
+def _slower(measured: Measurements) -> Iterator[str]:
+    """Workers went through their cycles more slowly than the scenario says."""
+    pace = measured.pace
+    if pace is None or not measured.paced:
+        return
+    beyond = pace.measured_seconds - pace.asked_seconds
+    limit = max(PACE_LIMIT_RATIO * pace.asked_seconds, PACE_LIMIT_SECONDS)
+    if beyond > limit + STANDARD_ERRORS * pace.error_seconds:
+        yield (
+            f"Computing and thinking took {pace.measured_seconds * 1e3:.1f} ms an update, "
+            f"{pace.excess_ratio:.2%} more than the {pace.asked_seconds * 1e3:.1f} ms asked for "
+            f"({limit * 1e3:.1f} ms more and what the law of thinking explains are allowed). Lower "
+            "time_scale, raise the classes' speed or workers.think.mean, or take fewer workers."
+        )
+
+
+def _crowded(measured: Measurements) -> bool:
+    """Whether the host was full, in a run that something else than the host is to pace."""
+    share = measured.busy_share_ratio
+    return measured.paced and share is not None and share > BUSY_SHARE_LIMIT_RATIO
+
+
+def _pressure(measured: Measurements) -> Iterator[str]:
+    """Steps without a speed take as long as the host lets them: nothing else says what it did."""
+    waited = measured.pressure_ratio
+    blind = measured.late_steps_ratio is None and measured.late_requests_ratio is None
+    if blind and _crowded(measured) and waited is not None and waited > PRESSURE_LIMIT_RATIO:
+        yield (
+            f"No class has a speed, and processes waited for a CPU during {waited:.2%} of the run "
+            f"({PRESSURE_LIMIT_RATIO:.0%} is allowed): how long the steps took was up to the host. "
+            "Give the classes a speed, lower time_scale, take fewer workers, or say paced: false."
+        )
+
+
+def _busy(measured: Measurements) -> Iterator[str]:
+    if not _crowded(measured):
+        return
+    waited = measured.pressure_ratio
+    also = "" if waited is None else f", and processes waited for a CPU during {waited:.2%} of it"
+    yield (
+        f"The host was more than {BUSY_LIMIT_RATIO:.0%} busy during "
+        f"{measured.busy_share_ratio:.2%} of the run{also}. That alone says nothing against the "
+        "run: what was late because of it would be a reason of its own."
+    )
+
+
+_MEND_LOSSES = {
+    name: f"Give {first} or {second} a longer `queue` or a higher `rate`, take fewer workers, or "
+    "configure less `loss`."
+    for name, first, second in (
+        ("ingress", "workers.classes.NAME.link.up", "ps.link.down"),
+        ("egress", "ps.link.up", "workers.classes.NAME.link.down"),
+    )
+}
 
 
 def _traffic(measured: Measurements) -> Iterator[str]:
@@ -154,12 +284,12 @@ def _traffic(measured: Measurements) -> Iterator[str]:
         if ratio > RETRANSMITTED_LIMIT_RATIO:
             yield (
                 f"{name}: {again:,} of {flow.tcp_bytes:,} tcp bytes were retransmitted, "
-                f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed)."
+                f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed). {_MEND_LOSSES[name]}"
             )
         if payload > flow.tcp_bytes:
             yield (
                 f"{name}: {payload:,} payload bytes do not fit into the {flow.tcp_bytes:,} bytes "
-                "that the sockets carried."
+                "that the sockets carried. A count of this run is wrong: run it again."
             )
     yield from _reconciliation(measured.ingress)
 
@@ -175,7 +305,8 @@ def _reconciliation(flow: Flow) -> Iterator[str]:
         yield (
             f"ingress: the interface counted {flow.wire_bytes:,} bytes where the sockets account "
             f"for {flow.expected_wire_bytes:,}, {ratio:.2%} off "
-            f"({RECONCILIATION_LIMIT_RATIO:.0%} is allowed)."
+            f"({RECONCILIATION_LIMIT_RATIO:.0%} is allowed). Keep other traffic, of programs or "
+            "`testbed exec`, off the parameter server's link."
         )
 
 
@@ -184,8 +315,13 @@ def _unchecked(measured: Measurements) -> Iterator[str]:
         yield "how busy the host was"
     if measured.differences is None:
         yield "the links' qdiscs"
+    for rate in measured.rates:
+        if rate.measured_bits_per_second is None:
+            yield f"the rate of {rate.link}, as the host could not send that fast"
     if measured.ingress.tcp_bytes is None:
         yield "the PS's traffic"
+    if measured.gaps is None:
+        yield "the nodes' own time"
 
 
 def _bits(rate: float) -> str:

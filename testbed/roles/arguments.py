@@ -22,7 +22,7 @@ class Arguments:
         index: number of a worker, 0 for the others.
         folder: holds ``scenario.yaml``, ``data``, ``ps`` and, if used, ``custom``.
         server: ``address:port`` at which the parameter server answers workers.
-        token: of the run.
+        token: what it shows the parameter server; of that one itself, the run's secret.
         patience_seconds: real time for which a peer that went silent is waited for.
     """
 

@@ -46,6 +46,7 @@ class Device:
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
             which come meanwhile are seen before that; else selection counts as part of the step.
         sleep: lets real seconds pass.
+        gap: the longest that this process stood still since this was last called, real seconds.
     """
 
     index: int
@@ -58,6 +59,7 @@ class Device:
     clock: EmulatedClock
     paced_first: bool = False
     sleep: Callable[[float], None] = time.sleep
+    gap: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
         self._compute = self._late = self._think = 0.0  # since the last push went out, emulated
@@ -115,7 +117,10 @@ class Device:
                 timing = Timing(
                     self._compute, self._late, self._think, self._transfer, self._blocked
                 )
-                push = messages.PushMessage(self.index, sequence, self.fingerprint, update, timing)
+                push = messages.PushMessage(
+                    *(self.index, sequence, self.fingerprint, update, timing),
+                    gap_seconds=self.gap(),
+                )
                 message = encode_push(push).data
                 self._compute = self._late = self._think = 0.0
                 return self._fetch(methods.EXCHANGE, message)
@@ -155,6 +160,7 @@ class Device:
         self._transfer = max(0.0, taken - delivery.blocked)
         if not self.clock.started:
             self.clock.start(delivery.time)
+            self.gap()  # what was before the training is nobody's loss
         if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
             raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
         return Arrived(self.clock.now, delivery.reply, delivery.standing)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from statistics import median
 
 from testbed.host.sockets import connect
+from testbed.roles.fast_probing import FastStream
 from testbed.roles.probing import ProbeStream, datagrams, receive
 
 PORT = 5001
@@ -30,12 +31,12 @@ PATIENCE_SECONDS = 2.0
 CONNECT_SECONDS = 10.0
 CALL_SECONDS = 60.0
 
-FASTEST = 200e6
-"""Above this many bits a second Python does not fill a link with datagrams."""
+SLOW = 200e6
+"""Up to so many bits a second Python fills a link with datagrams one by one."""
 
 PUSH, PULL, FILL_UP, FILL_DOWN = b"u", b"d", b"r", b"b"
+HOLES, FILLED = b"h", b"f"
 PORTS = struct.Struct("!H")
-STREAM = struct.Struct("!ddH")
 RATE = struct.Struct("!d")
 
 
@@ -128,16 +129,25 @@ def _fill(
     *,
     peer: tuple[str, int] | None,
 ) -> float | None:
-    """Fill the way up to ``peer``, or the way down; returns what came through a second."""
-    if rate is None or rate > FASTEST:
+    """Fill the way up to ``peer``, or the way down; returns what came through a second.
+
+    None if the host could not send that fast, or too little came.
+    """
+    if rate is None:
         return None
-    stream = ProbeStream.through(rate)
-    control.sendall((FILL_DOWN if peer is None else FILL_UP) + STREAM.pack(*stream))
+    stream = _stream_through(rate)
+    control.sendall((FILL_DOWN if peer is None else FILL_UP) + RATE.pack(rate))
     if peer is None:
-        return stream.receive(connection)
-    stream.send(connection, peer)
-    found: float = RATE.unpack(_take(control, RATE.size))[0]
-    return found or None
+        found = stream.receive(connection)
+        filled = _take(control, 1) == FILLED
+    else:
+        filled = stream.send(connection, peer)
+        (found,) = RATE.unpack(_take(control, RATE.size))
+    return (found or None) if filled else None
+
+
+def _stream_through(rate: float) -> ProbeStream | FastStream:
+    return ProbeStream.through(rate) if rate <= SLOW else FastStream(rate)
 
 
 def _echo(echoes: socket.socket) -> None:
@@ -166,10 +176,12 @@ def _answer(control: socket.socket, connection: socket.socket, peer: tuple[str, 
         case b"d":
             control.sendall(bytes(MESSAGE_BYTES))
         case b"r":
-            stream = ProbeStream(*STREAM.unpack(_take(control, STREAM.size)))
+            stream = _stream_through(*RATE.unpack(_take(control, RATE.size)))
             control.sendall(RATE.pack(stream.receive(connection) or 0.0))
         case _:
-            ProbeStream(*STREAM.unpack(_take(control, STREAM.size))).send(connection, peer)
+            stream = _stream_through(*RATE.unpack(_take(control, RATE.size)))
+            filled = stream.send(connection, peer)
+            control.sendall(FILLED if filled else HOLES)
 
 
 def _take(stream: socket.socket, count: int) -> bytes:

@@ -55,10 +55,11 @@ class ProbeStream(NamedTuple):
         """What may come faster than the link at first: a tick at 100 Hz, and two frames."""
         return self.link / 8 / 100 + 2 * (LARGEST_PAYLOAD + HEADER_BYTES)
 
-    def send(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+    def send(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
         """Send it all, in steps of a few milliseconds; first at once what the bucket holds.
 
-        At its own pace the stream would need several times the bucket's size to empty it.
+        At its own pace the stream would need several times the bucket's size to empty it. Returns
+        True: a link this slow always has something to send.
         """
         packet_seconds = (self.payload + HEADER_BYTES) * 8 / (self.link * EXCESS)
         in_bucket = round(self.burst_bytes / (self.payload + HEADER_BYTES))
@@ -68,6 +69,7 @@ class ProbeStream(NamedTuple):
                 connection.sendto(data, peer)
                 sent += 1
             time.sleep(max(packet_seconds, STEP_SECONDS))  # the stream's pace, no wait for anyone
+        return True
 
     def receive(self, connection: socket.socket) -> float | None:
         """Take one in; bits per second of Ethernet frames, None if too few came."""

@@ -6,14 +6,16 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 
 from testbed.events.kinds import Drained, Listening
 from testbed.experiment import Experiment
 from testbed.roles.arguments import Arguments, limits
+from testbed.roles.checkpoints import Checkpoints
 from testbed.roles.clock import EmulatedClock, wait
+from testbed.roles.heartbeat import BEAT_SECONDS, Heartbeat
 from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
 from testbed.roles.servicer import Servicer
@@ -21,11 +23,15 @@ from testbed.roles.training import Training
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
+from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 
 FLUSH_SECONDS = 0.1
 """How often new rows are handed to the kernel."""
+
+MOST_EVENTS = 200
+"""Of one kind and one node, written down one by one: a node cannot fill the disk with them."""
 
 DRAIN_SECONDS = 5.0
 """How long after the end workers may still come for their last reply before they count as lost."""
@@ -46,19 +52,24 @@ def _main(arguments: Arguments) -> None:
     experiment = Experiment.open(arguments.folder)
     folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
     folder.mkdir(exist_ok=True)
+    checkpoints = Checkpoints.of(experiment, arguments.folder)
+    newest = checkpoints.newest(folder / "updates.bin") if checkpoints else None
     training = Training(
         server=experiment.server(),
         queue=experiment.service_queue(),
         workers=experiment.scenario.workers.count,
         fingerprint=experiment.network.layout.fingerprint,
         clock=clock,
-        log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed),
+        log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
         record=Record(SpoolWriter(folder / "updates.bin"), clock),
     )
+    if newest is not None:
+        newest.restore(training)
     server = ParameterServer(
         training,
+        checkpoints=checkpoints,
         limits=limits(experiment),
-        token=arguments.token,
+        secret=arguments.token,
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
     )
     asyncio.run(_serve_until_sigterm(server, arguments))
@@ -73,22 +84,32 @@ async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) ->
 
 @dataclass(eq=False, repr=False)
 class ParameterServer:
-    """Lets workers and the evaluator, each behind a gate, take part in a training."""
+    """Lets workers and the evaluator, each behind a gate, take part in a training.
+
+    Attributes:
+        secret: of the run, with which it knows the tokens of all who may call.
+    """
 
     training: Training
     _: KW_ONLY
+    checkpoints: Checkpoints | None = None
     limits: MessageLimits
-    token: str
+    secret: str
     drain_seconds: float = DRAIN_SECONDS
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
     def __post_init__(self) -> None:
         servicer = Servicer(self.training)
-        gate = partial(
-            Gate, self.token, limits=self.limits, refused=servicer.refused, failed=self.end
-        )
+        gate = partial(Gate, limits=self.limits, refused=servicer.refused, failed=self.end)
+        workers = (f"w{index}" for index in range(self.training.workers))
+        others = (EVALUATOR, CONTROLLER)
         self.gates = (
-            gate(servicer.for_workers, streams=servicer.streams_for_workers),
-            gate(servicer.for_management),
+            gate(
+                tokens_of(self.secret, workers),
+                servicer.for_workers,
+                streams=servicer.streams_for_workers,
+            ),
+            gate(tokens_of(self.secret, others), servicer.for_management),
         )
         self._over: asyncio.Future[None] | None = None
         self._unattended = False
@@ -111,7 +132,11 @@ class ParameterServer:
             await stack.enter_async_context(serving(listening, self.gates[1]))
             socket.chmod(0o666)  # the evaluator has another uid; the token is what guards
             self.training.log.write(Listening(port))
-            duties = self.training.keep_time(), self._flush(), self._shrink(), self._conclude()
+            stack.enter_context(self.heartbeat.beating())
+            duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]
+            duties += [self._shrink(), self._conclude()]
+            if self.checkpoints is not None:
+                duties.append(self.checkpoints.keep(self.training))
             tasks = [asyncio.create_task(duty) for duty in duties]
             try:
                 await asyncio.gather(self._over, *tasks)
@@ -144,6 +169,15 @@ class ParameterServer:
             await asyncio.sleep(FLUSH_SECONDS)
         return_free_memory()
 
+    async def _watch_own_time(self) -> None:
+        """Write down when this process stood still, from the training's start to its end."""
+        training = self.training
+        await training.started.wait()
+        self.heartbeat.take()  # what was before the training is nobody's loss
+        while not await wait(training.ended, BEAT_SECONDS):
+            training.stood_still("ps", self.heartbeat.take())
+        training.stood_still("ps", self.heartbeat.take())
+
     async def _conclude(self) -> None:
         """See the run to its end: the workers know, and the final model is evaluated."""
         training, snapshots = self.training, self.training.snapshots
@@ -152,6 +186,7 @@ class ParameterServer:
         training.log.write(Drained(tuple(f"w{worker}" for worker in training.untold)))
         if await wait(snapshots.final_taken, EVALUATOR_SECONDS):
             await wait(snapshots.concluded, FINAL_SECONDS)
+        training.log.summarise()
         training.log.write(training.record.done(evaluated=snapshots.concluded.is_set()))
         self._done = True
         if self._unattended:

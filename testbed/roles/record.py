@@ -21,11 +21,13 @@ class Record:
     Attributes:
         spool: where the rows go.
         tally: pushes that are no rows, and how requests were served; by the names in ``Done``.
+        largest_gap_seconds: the longest that a node's own time stood still, real.
     """
 
     spool: SpoolWriter
     clock: EmulatedClock
     tally: Counter[str] = field(default_factory=Counter)
+    largest_gap_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.updates = UpdateRecord(self.spool.append)
@@ -52,6 +54,11 @@ class Record:
         self.tally[what] += 1
         self.tally[f"{what}_bytes"] += push.payload_bytes
 
+    def lost(self, push: PushMessage, updates: int) -> None:
+        """A push was built on a model that was lost, after so many others of its worker's."""
+        self.tally["lost"] += updates
+        self.tally["lost_bytes"] += push.payload_bytes
+
     def served(self, *, late: bool) -> None:
         """A request has had its turn; late if the host was not fast enough for it."""
         self.tally["served"] += 1
@@ -61,4 +68,10 @@ class Record:
         """All sums; what no round was complete for at the end counts as dropped."""
         updates = self.updates
         sums = self.tally + Counter(dropped=updates.pending, dropped_bytes=updates.pending_bytes)
-        return Done(evaluated, updates.applied, updates.applied_bytes, **sums)
+        return Done(
+            evaluated,
+            updates.applied,
+            updates.applied_bytes,
+            largest_gap_seconds=self.largest_gap_seconds,
+            **sums,
+        )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from testbed.algorithms.base import Measured
 from testbed.events.kinds import Evaluated, Incomplete, Rejected
@@ -13,10 +12,17 @@ from testbed.roles.training import Training
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import LARGEST_COUNT, LARGEST_NUMBER, decode_push, parse
-from testbed.rpc.service import INCOMPLETE, Behaviour, Call, Refusal, Streaming
+from testbed.rpc.service import (
+    INCOMPLETE,
+    Behaviour,
+    Call,
+    ImpersonationError,
+    Refusal,
+    Streaming,
+)
+from testbed.rpc.tokens import CONTROLLER, EVALUATOR
 from testbed.rpc.wire import MalformedError
 
-MOST_REFUSALS = 1000  # of one node, written one by one; beyond it they are only counted
 LONGEST_REASON = 1000  # characters
 
 
@@ -25,8 +31,6 @@ class Servicer:
     """Answers every method of the contract; refusals and evaluations go to the training's log."""
 
     training: Training
-    _nodes: dict[str, str] = field(default_factory=dict)  # by peer
-    _refusals: Counter[str | None] = field(default_factory=Counter)
 
     @property
     def for_workers(self) -> Mapping[str, Behaviour]:
@@ -56,37 +60,35 @@ class Servicer:
 
     async def _join(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.JoinRequest, message)
-        self._name(call, request.worker)
+        _speaks_for(call, request.worker)
         version = self.training.join(request.worker, request.fingerprint)
-        if call.node is not None:
-            self._nodes[call.peer] = call.node
         return ps_pb2.JoinReply(version=version).SerializeToString()
 
     async def _pull(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.PullRequest, message)
-        self._name(call, request.worker)
+        _speaks_for(call, request.worker)
         return await self.training.pull(request.worker, request.attempt)
 
     async def _exchange(self, message: bytes, call: Call) -> bytes:
         push = decode_push(message)
-        self._name(call, push.worker)
+        _speaks_for(call, push.worker)
         return await self.training.exchange(push)
 
     async def _follow_orders(self, message: bytes, call: Call) -> AsyncIterator[bytes]:
         request = parse(ps_pb2.FollowOrdersRequest, message)
-        self._name(call, request.worker)
+        _speaks_for(call, request.worker)
         async for orders in self.training.follow_orders(request.worker, request.after):
             yield orders
 
     async def _leave(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.LeaveRequest, message)
-        self._name(call, request.worker)
+        _speaks_for(call, request.worker)
         self.training.leave(request.worker)
         return ps_pb2.LeaveReply().SerializeToString()
 
     async def _snapshot(self, message: bytes, call: Call) -> bytes:
+        _is(call, EVALUATOR)
         request = parse(ps_pb2.SnapshotRequest, message)
-        call.node = "evaluator"
         if math.isnan(request.least_seconds):
             raise MalformedError("least_seconds is not a number")
         snapshots = self.training.snapshots
@@ -98,15 +100,15 @@ class Servicer:
             snapshots.withdraw(answer)
 
     async def _report(self, message: bytes, call: Call) -> bytes:
+        _is(call, EVALUATOR)
         report = parse(ps_pb2.ReportRequest, message)
-        call.node = "evaluator"
         if not (0 <= report.top1 <= 1 and 0 <= report.top5 <= 1):
             raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected shares")
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
         taken, first = snapshots.reported(report.version, final=report.final)
-        if first:
+        if first and taken is not None:
             evaluated = Evaluated(
                 time_seconds=taken.time,
                 version=report.version,
@@ -126,29 +128,41 @@ class Servicer:
         return ps_pb2.ReportReply().SerializeToString()
 
     async def _remove(self, message: bytes, call: Call) -> bytes:
+        _is(call, CONTROLLER)
         request = parse(ps_pb2.RemoveRequest, message)
-        call.node = "controller"
         if (length := len(request.reason)) > LONGEST_REASON:
             raise MalformedError(f"a reason of {length} characters, above {LONGEST_REASON}")
         self.training.remove(request.worker, request.reason)
         return ps_pb2.RemoveReply().SerializeToString()
 
     async def _silence(self, message: bytes, call: Call) -> bytes:
+        _is(call, CONTROLLER)
         request = parse(ps_pb2.SilenceRequest, message)
-        call.node = "controller"
         self.training.silence(request.worker, silent=request.silent)
         return ps_pb2.SilenceReply().SerializeToString()
 
     def refused(self, refusal: Refusal) -> None:
         """Write down a refusal, with the node's name if it is known."""
         call = refusal.call
-        node = call.node or self._nodes.get(call.peer)
-        self._refusals[node] += 1
-        if self._refusals[node] > MOST_REFUSALS:
-            return
         kind = Incomplete if refusal.code == INCOMPLETE else Rejected
-        method = call.method.rpartition("/")[2]
-        self.training.log.write(kind(node, refusal.reason, call.peer, method, refusal.code))
+        reason, peer = _printable(refusal.reason), _printable(call.peer)
+        method = _printable(call.method.rpartition("/")[2])
+        self.training.log.write(kind(call.node, reason, peer, method, refusal.code))
 
-    def _name(self, call: Call, worker: int) -> None:
-        call.node = self.training.node(worker)
+
+def _speaks_for(call: Call, worker: int) -> None:
+    """Refuse a call in the name of another worker than the caller."""
+    if call.node != f"w{worker}":
+        raise ImpersonationError(f"{call.node} calls as worker {worker}, expected its own number")
+
+
+def _is(call: Call, node: str) -> None:
+    """Refuse a call that is another's to make."""
+    if call.node != node:
+        method = call.method.rpartition("/")[2]
+        raise ImpersonationError(f"{call.node} calls {method}, which is for the {node} alone")
+
+
+def _printable(text: str) -> str:
+    """What a peer has sent, fit for a file and a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_REASON])

@@ -68,6 +68,11 @@ class Snapshots:
         self._taken: OrderedDict[tuple[int, bool], TakenSnapshot] = OrderedDict()
         self._reported: set[tuple[int, bool]] = set()
         self._wanted: deque[bytes] = deque()
+        self._succeeds = False
+
+    def succeed(self) -> None:
+        """Reports may come of snapshots that a server before this one has taken, and died."""
+        self._succeeds = True
 
     @property
     def waiting(self) -> bool:
@@ -109,14 +114,18 @@ class Snapshots:
             self._polls.remove(poll)
             poll.answer.set_result(answer)
 
-    def reported(self, version: int, *, final: bool) -> tuple[TakenSnapshot, bool]:
+    def reported(self, version: int, *, final: bool) -> tuple[TakenSnapshot | None, bool]:
         """The snapshot that a report is about, and whether it is the first report on it.
+
+        It is None if a server before this one took it: that model is lost.
 
         Raises:
             RejectedError: no such snapshot was taken.
         """
         key = (version, final)
         taken = self._taken.get(key)
+        if taken is None and self._succeeds and not final:
+            return None, False
         if taken is None:
             kind = "final snapshot" if final else "snapshot"
             raise RejectedError(f"a report on a {kind} of version {version}, which was not taken")

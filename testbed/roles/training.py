@@ -15,11 +15,12 @@ from typing import Never
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
-from testbed.events.kinds import Finished, Joined, Left, Silent, Started
+from testbed.events.kinds import Finished, Gap, Joined, Left, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.roles.clock import EmulatedClock, wait
+from testbed.roles.heartbeat import TOLD_SECONDS
 from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Moment, Snapshots
@@ -27,6 +28,7 @@ from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
 from testbed.telemetry.events import EventLog
+from testbed.values.state import PlainState, pack, unpack
 
 SILENT_SECONDS = 10.0
 """A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
@@ -73,18 +75,47 @@ class Training:
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
         self._orders = OrderStreams(self.server)
         self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
+        self._standing: dict[int, float] = {}  # likewise, those that count as silent too
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
+
+    def state(self) -> PlainState:
+        """All that a training after this one needs to go on, but the streams of calls."""
+        kept = {
+            name: {one: getattr(part, one) for one in names}
+            for name, (part, names) in self._parts.items()
+        }
+        return pack({"server": self.server.state(), **kept})
+
+    def restore(self, packed: PlainState) -> None:
+        """Go on where a training was whose process has died; time has gone on meanwhile."""
+        whole = unpack(packed)
+        self.server.restore(whole.pop("server"))
+        self.server.succeed()
+        for name, values in whole.items():
+            vars(self._parts[name][0]).update(values)
+        self.snapshots.succeed()
+        self.started.set()
+
+    @property
+    def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
+        """What is kept of a training beside its server, by name."""
+        return {
+            "training": (self, ("_present", "_removed")),
+            "queue": (self.queue, ("_free_at",)),
+            "clock": (self.clock, ("_start",)),
+            "record": (self.record, ("tally",)),
+            "updates": (
+                self.record.updates,
+                ("applied", "applied_bytes", "_traffic", "_pending"),
+            ),
+        }
 
     @property
     def untold(self) -> list[int]:
         """Workers that could be told that the training has ended, and were not."""
         left = self._present - self._told
         return sorted(worker for worker in left if not self.server.is_silent(worker))
-
-    def node(self, worker: int) -> str | None:
-        """A worker's name; None if the scenario has no such worker."""
-        return f"w{worker}" if worker < self.workers else None
 
     def join(self, worker: int, fingerprint: int) -> int:
         """A worker takes part; the last one starts the training. Returns the version.
@@ -138,6 +169,7 @@ class Training:
         came, call = self.clock.steady(), (push.sequence, push.attempt)
         self._check_fingerprint(push.worker, push.fingerprint)
         self._check_order(push.worker, call)
+        self.stood_still(f"w{push.worker}", push.gap_seconds)
         await self._take_turn()
         self._check_order(push.worker, call)
         self._catch_up()
@@ -147,6 +179,8 @@ class Training:
         self._latest[push.worker] = call
         if effects.accepted:
             self.record.accepted(push)
+        elif effects.lost:
+            self.record.lost(push, effects.lost)
         else:
             self.record.ignored(push, late=bool(self.server.finished))
         with self._wait(push.worker, since=came) as answer:
@@ -171,6 +205,7 @@ class Training:
         effects = self.server.leave(worker, self.clock.now)
         self._orders.end(worker)
         self._stopped.pop(worker, None)
+        self._standing.pop(worker, None)
         self._supersede(worker)
         self._latest.pop(worker, None)
         if worker in self._present:
@@ -198,11 +233,20 @@ class Training:
         """
         self._check_number(worker)
         if silent:
-            self._stopped.setdefault(worker, self.clock.steady())
+            now = self.clock.steady()
+            self._stopped.setdefault(worker, now)
+            self._standing.setdefault(worker, now)
         else:
             self._stopped.pop(worker, None)
+            self._standing.pop(worker, None)
             self._carry_out(self.server.wake(worker, self.clock.now))
         self._rescheduled.set()
+
+    def stood_still(self, node: str, seconds: float) -> None:
+        """A node's own time stood still for so long (real) at most since this was last said."""
+        self.record.largest_gap_seconds = max(self.record.largest_gap_seconds, seconds)
+        if seconds >= TOLD_SECONDS:
+            self.log.write(Gap(node, seconds))
 
     def measured(self, measured: Measured, *, accuracy: float) -> None:
         """The evaluator has measured a snapshot."""
@@ -260,6 +304,8 @@ class Training:
         if final and not self.ended.is_set():
             self.record.spool.flush()
             self._end = self.clock.now
+            for worker, since in self._standing.items():  # they will not say so themselves
+                self.stood_still(f"w{worker}", self.clock.steady() - since)
             server = self.server
             self.log.write(Finished(server.finished, server.version, stalled=server.stalled))
             self._orders.end()

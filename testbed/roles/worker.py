@@ -12,6 +12,7 @@ from testbed.frame.worker import Loop, Worker
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
+from testbed.roles.heartbeat import Heartbeat
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
@@ -34,7 +35,8 @@ def _main(arguments: Arguments) -> None:
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
-    with connect(address, arguments, experiment=experiment) as connection:
+    heartbeat = Heartbeat()
+    with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(
             index=arguments.index,
             bound=experiment.network.bind(worker.half.parameters),
@@ -45,6 +47,7 @@ def _main(arguments: Arguments) -> None:
             connection=connection,
             clock=clock,
             paced_first=follows,
+            gap=heartbeat.take,
         )
         _join(device, experiment)
         if follows:

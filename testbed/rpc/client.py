@@ -35,7 +35,7 @@ class Connection:
 
     Attributes:
         address: see ``addresses``.
-        token: of the run.
+        token: the caller's; see ``tokens``.
         patience_seconds: how long a call is repeated after the connection was lost.
         clock: steady seconds.
         pause: lets seconds pass between two attempts.

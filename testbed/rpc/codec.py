@@ -65,6 +65,7 @@ def encode_push(push: PushMessage) -> Encoded:
         note=push.update.note,
         attempt=push.attempt,
         timing=ps_pb2.Timing(**push.timing._asdict()),
+        gap_seconds=push.gap_seconds,
     )
     return _join(head, push.update.payload)
 
@@ -79,8 +80,9 @@ def decode_push(data: bytes) -> PushMessage:
     head = parse(ps_pb2.ExchangeRequest, rest)
     payload = _decode_payload(bulk)
     timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
-    if not all(0 <= seconds < math.inf for seconds in timing):
-        raise MalformedError(f"{timing}, expected seconds that are finite and not negative")
+    if not all(0 <= seconds < math.inf for seconds in (*timing, head.gap_seconds)):
+        found = f"{timing}, a gap of {head.gap_seconds} s"
+        raise MalformedError(f"{found}: expected seconds that are finite and not negative")
     if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
         raise MalformedError(
             f"worker {head.worker}, {head.samples} samples, {head.steps} steps: above "
@@ -100,6 +102,7 @@ def decode_push(data: bytes) -> PushMessage:
         timing=timing,
         attempt=head.attempt,
         payload_bytes=payload.size,
+        gap_seconds=head.gap_seconds,
     )
 
 

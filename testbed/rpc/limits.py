@@ -20,11 +20,17 @@ Options = list[tuple[str, int]]
 LARGEST_MODEL = Size.parse("64MiB")
 ENTRY_BYTES = 8  # an index and a value
 ENVELOPE_BYTES = 64 * 1024  # everything but the payload: far less is needed, newer fields may come
-HARD_LIMIT_BYTES = ENTRY_BYTES * int(LARGEST_MODEL) // 4 + ENVELOPE_BYTES
-"""What gRPC itself takes. It drops a longer message unseen, so a server's own limit lies below."""
+LARGEST_BYTES = ENTRY_BYTES * int(LARGEST_MODEL) // 4 + ENVELOPE_BYTES
+"""A message of the largest model: what a client takes of its server."""
+
+UNSEEN_ABOVE = 2
+"""gRPC drops a message of so many times a server's own limit unseen, before memory is taken for
+it. What lies between is refused by the gate, which can say who has sent it."""
 
 WINDOW_BYTES = 8 * 2**20
-"""What a peer may send ahead of being read: TCP's own windows are what a transfer depends on."""
+"""What a peer may send ahead of being read: TCP's own windows are what a transfer depends on. A
+server gives every call a whole message of its model at most, and this at the least:"""
+LEAST_WINDOW = 2**16
 
 PING_EVERY_SECONDS = 20.0
 PING_PATIENCE_SECONDS = 20.0
@@ -75,6 +81,11 @@ class MessageLimits:
         """For a server: pings are never punished, connections never idled out, no compression."""
         return [
             *self._common(),
+            ("grpc.max_receive_message_length", UNSEEN_ABOVE * self.message_bytes),
+            (
+                "grpc.http2.lookahead_bytes",
+                min(WINDOW_BYTES, max(LEAST_WINDOW, self.message_bytes)),
+            ),
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
             ("grpc.http2.max_ping_strikes", 0),
@@ -87,6 +98,8 @@ class MessageLimits:
         waits = _BACKOFF_MILLISECONDS.items()
         return [
             *self._common(),
+            ("grpc.max_receive_message_length", LARGEST_BYTES),
+            ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
             ("grpc.enable_http_proxy", 0),
             ("grpc.enable_retries", 0),  # which calls may be repeated is decided by the caller
             ("grpc.use_local_subchannel_pool", 1),
@@ -97,8 +110,7 @@ class MessageLimits:
     def _common(self) -> Options:
         patience = int(min(self.ping_patience_seconds * 1000, _NEVER))
         return [
-            ("grpc.max_receive_message_length", HARD_LIMIT_BYTES),
-            ("grpc.max_send_message_length", HARD_LIMIT_BYTES),
+            ("grpc.max_send_message_length", LARGEST_BYTES),
             ("grpc.keepalive_time_ms", int(PING_EVERY_SECONDS * 1000)),
             ("grpc.keepalive_timeout_ms", patience),
             ("grpc.http2.ping_timeout_ms", patience),  # of every ping; a minute by default
@@ -106,5 +118,4 @@ class MessageLimits:
             ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
             # Without these a window is found by pings beside the data, whose timers wake threads.
             ("grpc.http2.bdp_probe", 0),
-            ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
         ]

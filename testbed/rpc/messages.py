@@ -18,6 +18,7 @@ class PushMessage:
         sequence: 1 for a worker's first; a repeat keeps its number.
         fingerprint: of the layout of the worker's model.
         attempt: 0, then one more whenever the call is repeated.
+        gap_seconds: the longest that the worker's process stood still since its push before, real.
         payload_bytes: of the payload's arrays.
     """
 
@@ -28,6 +29,7 @@ class PushMessage:
     timing: Timing
     attempt: int = 0
     payload_bytes: int = 0
+    gap_seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -23,10 +23,29 @@ from testbed.rpc.wire import MalformedError, OversizedError
 
 GRACE_SECONDS = 0.2
 
+MOST_CALLS = 16
+"""Calls of one caller at a time. A worker makes two: its exchange, and that for its orders. Others
+of its may still stand here after their connections were lost."""
+
+MOST_READ = 2
+"""Messages of one caller that are taken in at a time; further ones wait."""
+
 INCOMPLETE = "INCOMPLETE"
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+class ImpersonationError(RejectedError):
+    """A call in the name of somebody else than the caller."""
+
+
+class BusyError(RejectedError):
+    """A call of one who has too many others open."""
+
+
 _CODES: Mapping[type[RejectedError], grpc.StatusCode] = {
+    ImpersonationError: grpc.StatusCode.PERMISSION_DENIED,
+    BusyError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     OversizedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
 }
@@ -42,7 +61,7 @@ class Call:
 
     Attributes:
         peer: the caller's address as gRPC writes it, such as ``ipv4:10.77.0.3:41234``.
-        node: the caller's name, once the one who answers knows it.
+        node: the caller's name, by its token; None of one without.
     """
 
     method: str
@@ -69,73 +88,115 @@ Streaming = Callable[[bytes, Call], AsyncIterator[bytes]]
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
 
+@dataclass(eq=False)
+class _Caller:
+    """One who may call, and what is open of its calls."""
+
+    name: str
+    token: bytes
+    most_calls: int
+    handlers: dict[str, Handler] = field(default_factory=dict)  # by method
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_READ))
+    calls: int = 0
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """One call more inside.
+
+        Raises:
+            BusyError: there are as many as there may be.
+        """
+        if self.calls >= self.most_calls:
+            raise BusyError(f"{self.name} has {self.calls} calls open already")
+        self.calls += 1
+        try:
+            yield
+        finally:
+            self.calls -= 1
+
+
 @dataclass
 class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Every call to a server comes through here.
 
     Attributes:
-        token: of the run; a call without it learns nothing.
+        tokens: of those who may call, by their names; a call without one learns nothing.
         behaviours: what answers each method, by its full name.
         refused: told of every refusal.
         failed: told of an error nobody foresaw; the server must not go on after it.
         streams: what answers those methods that send several messages.
+        most_calls: of one caller at a time.
         counts: answered calls as ``OK``, refusals by code.
     """
 
-    token: str
+    tokens: Mapping[str, str]
     behaviours: Mapping[str, Behaviour]
     limits: MessageLimits
     refused: Callable[[Refusal], None]
     failed: Callable[[BaseException], None]
     streams: Mapping[str, Streaming] = field(default_factory=dict)
+    most_calls: int = MOST_CALLS
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._handlers = {
-            **{name: self._answering(name, one) for name, one in self.behaviours.items()},
-            **{name: self._streaming(name, one) for name, one in self.streams.items()},
+        self._callers = {
+            name: _Caller(name, token.encode(), self.most_calls)
+            for name, token in self.tokens.items()
         }
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
         """What answers a call: an own behaviour, or a refusal that reads nothing."""
         method = handler_call_details.method
-        handler = self._handlers.get(method)
-        if not self._admits(handler_call_details.invocation_metadata):
+        caller = self._caller(handler_call_details.invocation_metadata)
+        if caller is None:
             code, reason = grpc.StatusCode.UNAUTHENTICATED, f"no valid {TOKEN_KEY} in the metadata"
-        elif handler is None:
-            code, reason = grpc.StatusCode.UNIMPLEMENTED, f"there is no method {method}"
-        else:
+            return self._refusing(method, None, code, reason)
+        handler = caller.handlers.get(method)
+        if handler is not None:
             return handler
-        return self._refusing(method, code, reason)
+        if method in self.behaviours:
+            handler = self._answering(method, caller, self.behaviours[method])
+        elif method in self.streams:
+            handler = self._streaming(method, caller, self.streams[method])
+        else:
+            code, reason = grpc.StatusCode.UNIMPLEMENTED, f"there is no method {method}"
+            return self._refusing(method, caller.name, code, reason)
+        caller.handlers[method] = handler
+        return handler
 
-    def _admits(self, metadata: Any) -> bool:
+    def _caller(self, metadata: Any) -> _Caller | None:
+        """Who shows its token, and no other beside it."""
         tokens = [value for key, value in metadata or () if key == TOKEN_KEY]
         if len(tokens) != 1:
-            return False
-        given = tokens[0]
-        given = given if isinstance(given, bytes) else given.encode()
-        return hmac.compare_digest(given, self.token.encode())
+            return None
+        given = tokens[0] if isinstance(tokens[0], bytes) else tokens[0].encode()
+        caller = self._callers.get(given.partition(b":")[0].decode(errors="replace"))
+        known = caller is not None and hmac.compare_digest(given, caller.token)
+        return caller if known else None
 
     # Handlers take a stream of requests, of which they read one: the only way in which a refusal
     # can go out before the message was read, and in which a message that never comes is noticed.
 
-    def _answering(self, method: str, behaviour: Behaviour) -> Handler:
+    def _answering(self, method: str, caller: _Caller, behaviour: Behaviour) -> Handler:
         async def answer(_: Any, context: Any) -> bytes:
-            call = Call(method, context.peer())
+            call = Call(method, context.peer(), caller.name)
             async with self._watching(call, context):
-                data = await behaviour(await self._read(context, call), call)
+                with caller.calling():
+                    data = await behaviour(await self._read(context, call, caller), call)
                 self.counts["OK"] += 1
                 return data
             raise AssertionError  # a refusal has ended the call
 
         return grpc.stream_unary_rpc_method_handler(answer)
 
-    def _streaming(self, method: str, streaming: Streaming) -> Handler:
+    def _streaming(self, method: str, caller: _Caller, streaming: Streaming) -> Handler:
         async def answer(_: Any, context: Any) -> AsyncIterator[bytes]:
-            call = Call(method, context.peer())
+            call = Call(method, context.peer(), caller.name)
             async with self._watching(call, context):
-                async for data in streaming(await self._read(context, call), call):
-                    yield data
+                with caller.calling():
+                    message = await self._read(context, call, caller)
+                    async for data in streaming(message, call):
+                        yield data
                 self.counts["OK"] += 1
 
         return grpc.stream_stream_rpc_method_handler(answer)
@@ -155,14 +216,17 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 await context.abort(code, str(error))
         except (asyncio.CancelledError, grpc.aio.AbortError):
             raise
+        except grpc.aio.InternalError:  # the call has ended while it was read or refused
+            raise
         except BaseException as error:  # gRPC would answer UNKNOWN and go on
             self.failed(error)
             raise
 
-    async def _read(self, context: Any, call: Call) -> bytes:
+    async def _read(self, context: Any, call: Call, caller: _Caller) -> bytes:
         message = _END
         try:
-            message = await context.read()
+            async with caller.reading:
+                message = await context.read()
         finally:
             if message is _END:
                 self._note(call, INCOMPLETE, "the message did not come whole")
@@ -171,9 +235,11 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self.limits.check(cast(bytes, message))
         return cast(bytes, message)
 
-    def _refusing(self, method: str, code: grpc.StatusCode, reason: str) -> Handler:
+    def _refusing(
+        self, method: str, node: str | None, code: grpc.StatusCode, reason: str
+    ) -> Handler:
         async def refuse(_: Any, context: Any) -> bytes:
-            self._note(Call(method, context.peer()), code.name, reason)
+            self._note(Call(method, context.peer(), node), code.name, reason)
             await context.abort(code, reason)
             raise AssertionError  # abort has raised
 

@@ -80,10 +80,13 @@ class Deployment:
         specs = [self.setup.container(node) for node in plan.nodes]
         self._containers = self.driver.contain(plan, self.setup.folder, specs)
 
-    def _start(self, node: NodeSpec) -> None:
+    def launch(self, node: NodeSpec) -> int | None:
+        """Let the agent launch a node; returns its pid, None if it has ended since."""
         launch = replace(self.setup.launch(node), container=self._containers.get(node.name))
-        pid = self.agent.launch(launch)
-        self.watch.recorder.event(Launched(node.name, pid))
+        return self.agent.launch(launch)
+
+    def _start(self, node: NodeSpec) -> None:
+        self.watch.recorder.event(Launched(node.name, self.launch(node)))
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
         """Those that are not ready yet."""

@@ -13,9 +13,10 @@ from testbed.events.kinds import Done, Finished, State
 from testbed.run.runtime import is_simulated
 from testbed.runtimes.base import RuntimeDriver
 from testbed.runtimes.lock import end_holder
-from testbed.telemetry.events import read_events
+from testbed.telemetry.events import follow_ps_events
 from testbed.telemetry.folder import ENDED, RunFolder
 from testbed.telemetry.registry import Registry, list_runs
+from testbed.telemetry.untrusted import SpoiledError
 
 BY_DOWN = "ended by `testbed down`"
 SIMULATION_SECONDS = 30.0
@@ -54,8 +55,9 @@ def end_all(
 
     The drivers are those of every runtime, by the name that ``runtime_of`` tells of a run.
     """
-    folders = [RunFolder(path) for path in list_runs(runs, registry)]
-    known = {folder.name for folder in folders}
+    listed = [RunFolder(path) for path in list_runs(runs, registry)]
+    known = {folder.name for folder in listed}
+    folders = [folder for folder in listed if folder.is_yours()]
     ended: list[Ended] = []
     whose: dict[str, list[RunFolder]] = defaultdict(list)
     for folder in folders:
@@ -94,6 +96,7 @@ def _ended(folder: RunFolder, end: Callable[[], bool], *, exists: bool = True) -
 
 
 def _end(folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]) -> bool:
+    folder.check_owner()
     acted = _stop(folder, driver)
     if folder.state().state in ENDED:  # an attached controller has written it by now
         return acted
@@ -108,7 +111,10 @@ def own_end(folder: RunFolder) -> str | None:
 
     Its controller may have died on the way: to its end a run needs the parameter server alone.
     """
-    said = read_events(folder.ps_events)
+    try:
+        said = follow_ps_events(folder.ps_events).read()
+    except SpoiledError:  # what a node has put there says nothing
+        return None
     return only(said, Finished)[-1].reason if only(said, Done) else None
 
 

@@ -131,8 +131,10 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
 
     Raises:
         ScenarioError: it is simulated.
+        HostError: it is another user's.
         NodeError: the run does not go on.
     """
+    folder.check_owner()
     plan = read_plan(folder)
     driver = driver_for(folder, plan)
     ended = NodeError(

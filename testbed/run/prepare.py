@@ -13,7 +13,7 @@ from secrets import token_hex
 
 import testbed
 from testbed import datasets
-from testbed.datasets import CustomDataset, user_cache
+from testbed.datasets import CustomDataset, DatasetConfig, user_cache
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.experiment import deal
 from testbed.host.apart import Opened, apart
@@ -59,17 +59,7 @@ def prepare_data(request: RunRequest) -> Path:
         ScenarioError: it has too few samples for the workers, or for a batch.
         UserFileError, UserCodeError: the user's own code failed.
     """
-    cache = user_cache(request.environment)
-    dataset = request.scenario.dataset
-    if isinstance(dataset, CustomDataset):
-        own = dataset
-
-        def make(opened: Opened) -> str:
-            return str(own.prepare_own(cache, folder=request.beside, opened=opened))
-
-        folder = Path(apart(make, whose=own.file))
-    else:
-        folder = dataset.prepare(cache, environment=request.environment, folder=request.beside)
+    folder = _prepared(request.scenario.dataset, request.environment, request.beside)
     deal(request.scenario, datasets.load(folder))
     return folder
 
@@ -105,6 +95,32 @@ def model_size(request: RunRequest, data: Path) -> int | None:
     return size
 
 
+def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping[str, str]) -> Path:
+    """The prepared data set of a run that has its folder: files of the user's own lie in there.
+
+    Raises:
+        DataError: the data set is missing or damaged.
+        UserFileError, UserCodeError: the user's own code failed.
+    """
+    dataset = scenario.dataset
+    if isinstance(dataset, CustomDataset):
+        dataset = dataset.model_copy(update={"file": Path(dataset.file).name})
+    return _prepared(dataset, environment, folder.custom)
+
+
+def _prepared(dataset: DatasetConfig, environment: Mapping[str, str], folder: Path) -> Path:
+    """The prepared data set; the user's own code makes it in a process apart."""
+    cache = user_cache(environment)
+    if not isinstance(dataset, CustomDataset):
+        return dataset.prepare(cache, environment=environment, folder=folder)
+    own = dataset
+
+    def make(opened: Opened) -> str:
+        return str(own.prepare_own(cache, folder=folder, opened=opened))
+
+    return Path(apart(make, whose=own.file))
+
+
 def prepare(
     request: RunRequest, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
 ) -> Setup:
@@ -121,7 +137,7 @@ def prepare(
     left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
     folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(
-        scenario=scenario, plan=made, folder=folder, data=data, token=token_hex(16), users=users
+        scenario=scenario, plan=made, folder=folder, data=data, secret=token_hex(16), users=users
     )
 
 

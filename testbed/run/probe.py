@@ -42,7 +42,7 @@ class ClassProbe:
     device_class: str
     up: Shape  # configured, from the node
     down: Shape  # configured, to the node
-    up_bits_per_second: float | None  # measured, of Ethernet frames
+    up_bits_per_second: float | None  # measured, of Ethernet frames; None if the host was too slow
     down_bits_per_second: float | None  # likewise
     round_trip_seconds: float | None  # median
     round_trips: int  # of how many
@@ -173,7 +173,7 @@ def record_probe(recorder: Recorder, found: ClassProbe) -> None:
     name = f"class {found.device_class}"
     up, down = (found.up, found.up_bits_per_second), (found.down, found.down_bits_per_second)
     for direction, (shape, measured) in {"up": up, "down": down}.items():
-        if shape.rate is not None and measured is not None:
+        if shape.rate is not None:
             recorder.event(RateMeasured(f"{name} {direction}", float(shape.rate), measured))
     if found.round_trip_seconds is not None:
         trip = RoundTripMeasured(

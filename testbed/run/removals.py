@@ -24,9 +24,10 @@ class Removals:
     """What has become of workers' processes, and the parameter server does not know yet."""
 
     socket: Path  # where it answers whoever controls the run
-    token: str
+    token: str  # the controller's
     answer_seconds: float = ANSWER_SECONDS  # how long to wait for an answer
     _untold: dict[int, str] = field(default_factory=dict)
+    _told: dict[int, str] = field(default_factory=dict)
     _frozen: set[int] = field(default_factory=set)
     _changed: dict[int, bool] = field(default_factory=dict)
 
@@ -38,6 +39,11 @@ class Removals:
         """These workers stand still, and no others do."""
         self._changed |= {worker: worker in workers for worker in workers ^ self._frozen}
         self._frozen = workers
+
+    def tell_again(self) -> None:
+        """A parameter server has been started that knows nothing of what was told."""
+        self._untold = self._told | self._untold
+        self._changed = dict.fromkeys(self._frozen, True) | self._changed
 
     def tell(self) -> None:
         """Report all of them; what does not get through is reported the next time.
@@ -63,7 +69,7 @@ class Removals:
             for worker, reason in list(self._untold.items()):
                 request = ps_pb2.RemoveRequest(worker=worker, reason=reason)
                 self._call(connection, methods.REMOVE, request.SerializeToString())
-                del self._untold[worker]
+                self._told[worker] = self._untold.pop(worker)
             for worker, silent in list(self._changed.items()):
                 change = ps_pb2.SilenceRequest(worker=worker, silent=silent)
                 self._call(connection, methods.SILENCE, change.SerializeToString())

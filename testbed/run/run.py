@@ -20,16 +20,19 @@ from testbed.events.kinds import (
     StateChanged,
     TornDown,
 )
+from testbed.rpc.tokens import CONTROLLER, token_of
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.removals import Removals
+from testbed.run.revival import Revival
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
 from testbed.scenario.own_code import own_files
 from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
 from testbed.telemetry.record import Recorder
+from testbed.telemetry.untrusted import SpoiledError
 
 FINAL_SECONDS = 720.0
 """Once training has ended, longer than the PS itself waits for the last worker and evaluation."""
@@ -112,11 +115,13 @@ class Execution:
         setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
         with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
-            removals = Removals(folder.ps_socket, setup.token)
+            removals = Removals(folder.ps_socket, token_of(setup.secret, CONTROLLER))
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
             watch.own_files = own_files(setup.scenario)
             self._followed = watch
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
+            if setup.scenario.checkpoint is not None:
+                watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is no part of bringing nodes up
@@ -157,12 +162,15 @@ class Execution:
 
         Raises:
             NotTornDown: something was left.
+            SpoiledError: the run had come to its end, and then the PS's node spoiled its record.
         """
         left: NotTornDown | None = None
+        spoiled: SpoiledError | None = None
         try:
             kept = self.keep and state != "interrupted" and _keep(lifeline)
-            if not kept:
-                self._tear_down(lifeline)
+            spoiled = None if kept else self._tear_down(lifeline)
+            if spoiled is not None and state == "finished":
+                state, reason, exit_code = "failed", first_line(spoiled), spoiled.exit_code
         except TestbedError as failure:
             left = NotTornDown(self.setup.folder.name, state, reason, failure)
             exit_code = left.exit_code if state == "failed" else exit_code
@@ -174,6 +182,8 @@ class Execution:
                     lifeline.close()
         if left is not None:
             raise left from None
+        if spoiled is not None and reason == first_line(spoiled):
+            raise spoiled
 
     def _write_down(self, state: State, reason: str, exit_code: int | None) -> None:
         """The last records; of a failure they may not come about, and it is told all the same.
@@ -201,15 +211,19 @@ class Execution:
         hint = f"{found.hint} {error.hint}".strip()  # what was done to the run from outside
         return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
 
-    def _tear_down(self, lifeline: Lifeline | None) -> None:
+    def _tear_down(self, lifeline: Lifeline | None) -> SpoiledError | None:
+        """End all nodes; returns what is wrong with what the PS wrote down to the last."""
         begun = self.clock()
         try:
             if lifeline is not None:
                 lifeline.stop()
             if self._followed is not None:  # nobody writes any more
                 self._followed.catch_up()
+        except SpoiledError as spoiled:
+            return spoiled
         finally:
             self.recorder.event(TornDown(self.clock() - begun))
+        return None
 
 
 def _keep(lifeline: Lifeline | None) -> bool:

@@ -13,6 +13,7 @@ from testbed.network.offloads import network_for
 from testbed.nodes import role_of
 from testbed.nodes.base import INSIDE, Inputs
 from testbed.nodes.ps import PORT
+from testbed.rpc.tokens import token_of
 from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
 from testbed.scenario.own_code import own_code
 from testbed.scenario.schema import Scenario
@@ -30,7 +31,7 @@ class Setup:
     plan: Plan
     folder: RunFolder
     data: Path  # folder of the prepared data set
-    token: str  # what every message to the PS must carry
+    secret: str  # of the run: the nodes' tokens are made with it
     users: Users  # where the nodes' uids come from
 
     def start(self) -> Start:
@@ -52,7 +53,7 @@ class Setup:
             "index": str(node.index),
             "folder": str(INSIDE),
             "server": f"{self.plan.ps.link.address}:{PORT}",
-            "token": self.token,
+            "token": self.secret if node.part == "server" else token_of(self.secret, node.name),
         }
         return LaunchSpec(
             node=node,

@@ -11,12 +11,25 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
-from testbed.events.kinds import Event, Exited, Finished, Joined, LinkChanged, Phase, Started
+from testbed.events.kinds import (
+    Event,
+    Exited,
+    Finished,
+    Joined,
+    Launched,
+    LinkChanged,
+    Phase,
+    Restored,
+    Saved,
+    Started,
+)
 from testbed.nodes import role_of
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
+from testbed.run.revival import Revival
 from testbed.telemetry.breakage import deletion, find_gone
-from testbed.telemetry.events import EventReader
+from testbed.telemetry.events import follow_ps_events
+from testbed.telemetry.files import read_tail
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
@@ -53,18 +66,20 @@ class Watch:
     agent: AgentClient
     removals: Removals
     clock: Callable[[], float]  # monotonic seconds
+    revival: Revival | None = None  # starts a parameter server again; None: it ends the run
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
     ending: str = ""  # why the training has ended, in the PS's words
     own_files: str = ""  # names of the user's own files; empty for none
     _failed: TestbedError | None = None  # what an algorithm or the user's code did to a worker
+    saved: int | None = None  # the version of the PS's newest checkpoint
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 
     def __post_init__(self) -> None:
-        self._events = EventReader(self.folder.ps_events)
-        self._spool = SpoolReader(self.folder.spool)
+        self._events = follow_ps_events(self.folder.ps_events)
+        self._spool = SpoolReader(self.folder.spool, workers=len(self.plan.workers))
 
     def look(self) -> None:
         """Take in what has happened since the last look.
@@ -77,7 +92,7 @@ class Watch:
         if gone is not None:  # what the nodes write then is nowhere to be seen
             raise deletion(gone)
         ended = self.agent.exits()  # asked first: what they wrote before is in the files by now
-        self._read_spool()
+        self._read_ps()
         self._take_exits(ended)
         self.removals.tell()
         if Started in self.seen and self.clock() - self._counted >= COUNT_INTERVAL_SECONDS:
@@ -89,8 +104,12 @@ class Watch:
 
         Workers that have been told of the end leave one by one, as their turn comes; and a training
         that is broken off goes on until the PS is ended.
+
+        Raises:
+            SpoiledError: what the PS's node has left is no record of its.
         """
-        self._read_spool()
+        while self._read_ps():
+            pass
 
     def count(self) -> None:
         """Read the kernel's counters and the host's load into the traffic record."""
@@ -104,7 +123,8 @@ class Watch:
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
 
-    def _read_spool(self) -> None:
+    def _read_ps(self) -> bool:
+        """Take in what the PS wrote down; returns whether there may be more."""
         for entry in self._events.read():
             self.recorder.from_ps(entry)
             self.seen.add(type(entry.event))
@@ -113,8 +133,13 @@ class Watch:
                     self.joined.add(node)
                 case Finished(reason):
                     self.ending = reason
-        if self.folder.spool.exists():
-            self.recorder.updates(self._spool.read())
+                case Saved(version):
+                    self.saved = version
+                case Restored(version):
+                    self._spool.rewind(rows=version)
+        rows = self._spool.read()
+        self.recorder.updates(rows)
+        return bool(len(rows))
 
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}
@@ -123,6 +148,8 @@ class Watch:
                 continue
             node = self.plan.node(ended.node)
             means = meaning(node, ended.status, seen=self.seen)
+            if means == "fatal" and self._revive(node, ended):
+                continue
             planned = means == "expected" or (means == "noticed" and node.part == "aside")
             what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
@@ -143,6 +170,22 @@ class Watch:
                     raise self._failed
                 log = quote_log(self.folder.log(node.name))
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
+
+    def _revive(self, node: NodeSpec, ended: Exit) -> bool:
+        """Start a parameter server again that was killed; returns whether it was.
+
+        Raises:
+            NodeError: that was done in vain, or it cannot be started.
+        """
+        killed = node.part == "server" and ended.status < 0 and not ended.container_ended
+        if self.revival is None or not killed or Finished in self.seen or self.saved is None:
+            return False
+        how = describe_exit(node, ended)
+        self.revival.check(how, saved=self.saved, log=quote_log(self.folder.log(node.name)))
+        self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
+        self.recorder.event(Launched(node.name, self.revival.launch(node)))
+        self.removals.tell_again()
+        return True
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
         """What a node's end means to a run that cannot go on without it."""
@@ -184,7 +227,7 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
 def quote_log(path: Path) -> str:
     """The last lines of a node's log, to stand behind what happened to it."""
     try:
-        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        lines = read_tail(path, lines=LOG_LINES)
     except OSError:
         lines = []
     quoted = "".join(f"\n    {line}" for line in lines)

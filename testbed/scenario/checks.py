@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from testbed.algorithms import Adsp
+from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
 from testbed.network.qdiscs import qdiscs_of
 from testbed.rpc.limits import LARGEST_MODEL
@@ -56,10 +58,15 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
     yield from _check_programs(scenario, document)
-    every = scenario.evaluate.every
-    if isinstance(every, Duration) and every < LEAST_INTERVAL:
-        expected = f"{LEAST_INTERVAL} or more: evaluations would come one upon the other"
-        yield _problem(document, ("evaluate", "every"), found=str(every), expected=expected)
+    saved = None if scenario.checkpoint is None else scenario.checkpoint.every
+    for part, every, what in (
+        ("evaluate", scenario.evaluate.every, "evaluations"),
+        ("checkpoint", saved, "checkpoints"),
+    ):
+        if isinstance(every, Duration) and every < LEAST_INTERVAL:
+            expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
+            yield _problem(document, (part, "every"), found=str(every), expected=expected)
+    yield from _check_algorithm(scenario, document)
     images = scenario.dataset.images
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
@@ -87,6 +94,28 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
     size = parameters * PARAMETER_BYTES / 2**20
     found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
     return found, f"at most {most:,}, {LARGEST_MODEL}: a model is sent as one message"
+
+
+def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """What an algorithm has no use for, and a time of its own that evaluations must fit."""
+    algorithm, every = scenario.algorithm, scenario.evaluate.every
+    thinks = not isinstance(algorithm, AlgorithmConfig) or algorithm.THINKS
+    if scenario.workers.think is not None and not thinks:
+        expected = f"no think time with {algorithm.name}: a class's `speed` sets its pace"
+        yield _problem(document, ("workers", "think"), found="a think time", expected=expected)
+    if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
+        return
+    if isinstance(every, Duration) and not _divides(every, algorithm.check_period):
+        found = f"an evaluation every {every}"
+        expected = f"a part of a trial, algorithm.check_period, which is {algorithm.check_period}"
+        hint = "Trials are judged by evaluations, which are to come at equal intervals"
+        yield _problem(document, ("evaluate", "every"), found=found, expected=expected, hint=hint)
+
+
+def _divides(part: float, whole: float) -> bool:
+    """Whether a duration is a whole number of others, but for their rounding."""
+    count = round(whole / part)
+    return count >= 1 and abs(whole / part - count) < 1e-6
 
 
 def _check_simulation(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -16,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from testbed.algorithms import Algorithm
+from testbed.algorithms import Adsp, Algorithm
 from testbed.datasets import Dataset
 from testbed.errors import Unfit
 from testbed.models import Model
@@ -306,6 +307,16 @@ class Evaluate(Part):
     images: Count = 2000
 
 
+class Checkpoint(Part):
+    """Saves all that the training is at, so that it can go on after the parameter server's end.
+
+    Attributes:
+        every: so many updates, or so long in emulated time, lie between two checkpoints.
+    """
+
+    every: Count | PositiveDuration
+
+
 class Scenario(Part):
     """One experiment.
 
@@ -323,6 +334,7 @@ class Scenario(Part):
         network: what the links need of the kernel.
         stop: when training ends.
         evaluate: how often the model is evaluated during training.
+        checkpoint: how often all that the training is at is saved; never by default.
         launch: ``warm`` forks workers from one process that has imported everything, ``cold``
             starts each as a process of its own.
         time_scale: emulated seconds per real second.
@@ -343,6 +355,7 @@ class Scenario(Part):
     network: NetworkSettings = NetworkSettings()
     stop: Stop
     evaluate: Evaluate = Evaluate()
+    checkpoint: Checkpoint | None = None
     launch: LaunchMode = "warm"
     time_scale: Annotated[float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(not_auto)] = (
         1.0
@@ -353,7 +366,10 @@ class Scenario(Part):
     def _evaluates_often(self) -> Scenario:
         if self.evaluate.every is not None:
             return self
-        every = self.stop.twentieth(getattr(self.algorithm, "local_steps", 1))
+        every = self.stop.twentieth(getattr(self.algorithm, "local_steps", None) or 1)
+        if isinstance(every, Duration) and isinstance(self.algorithm, Adsp):
+            trial = self.algorithm.check_period  # which is to be a whole number of these
+            every = Duration(trial / max(1, ceil(trial / every)))
         evaluate = self.evaluate.model_copy(update={"every": every})
         return self.model_copy(update={"evaluate": evaluate})
 

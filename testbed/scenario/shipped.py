@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import testbed
 
 DISTRIBUTION = "edge-testbed"
-STUDY = "study.yaml"
-"""What a study's file is called, in a folder that has its name."""
+STUDY = re.compile(r"^scenario:", re.MULTILINE)
+"""Where this is found in a file, it is a study of a scenario."""
 
 FOLDER = f"share/{DISTRIBUTION}/scenarios/"
 """Where an installation has them; a clone has them beside the package."""
@@ -20,7 +21,7 @@ FOLDER = f"share/{DISTRIBUTION}/scenarios/"
 def shipped() -> Mapping[str, Path]:
     """The scenario files by name, in order; none where only a part of testbed is installed."""
     found = sorted((name, file) for name, file in _files() if name and file.is_file())
-    return {name: file for name, file in found if file.name != STUDY}
+    return {name: file for name, file in found if not _is_study(file)}
 
 
 def find_scenario(path: Path, *, name: str = "") -> Path:
@@ -33,6 +34,10 @@ def find_scenario(path: Path, *, name: str = "") -> Path:
     if path.suffix or os.path.lexists(path):
         return path
     return shipped().get(name or path.as_posix(), path)
+
+
+def _is_study(file: Path) -> bool:
+    return STUDY.search(file.read_text(encoding="utf-8")) is not None
 
 
 def _files() -> Iterator[tuple[str, Path]]:

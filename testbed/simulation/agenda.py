@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 
 Happening = Callable[[float], None]
 
@@ -27,12 +26,13 @@ class Agenda:
 
     now: float = 0.0
     _heap: list[tuple[float, int, Planned]] = field(default_factory=list)
-    _order: count[int] = field(default_factory=count)
+    _made: int = 0
 
     def at(self, time: float, happening: Happening) -> Planned:
         """Let something happen at ``time``, after all that was put there before."""
         entry = Planned(happening)
-        heapq.heappush(self._heap, (max(time, self.now), next(self._order), entry))
+        heapq.heappush(self._heap, (max(time, self.now), self._made, entry))
+        self._made += 1
         return entry
 
     def advance(self) -> bool:

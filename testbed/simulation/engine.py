@@ -33,8 +33,18 @@ from testbed.simulation.model import Transfer
 from testbed.simulation.pool import Pool
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
+from testbed.values.state import PlainState, pack, unpack
 
 BUFFERED_ROWS = 200
+CHANGING = {
+    "engine": ("_due", "_tick_at", "_tick", "_save_at"),
+    "agenda": ("now", "_heap", "_made"),
+    "queue": ("_free_at",),
+    "uplink": ("_groups", "_settled", "_started", "_next"),
+    "downlink": ("_groups", "_settled", "_started", "_next"),
+    "record": ("applied", "applied_bytes", "_traffic", "_pending"),
+}
+"""What a checkpoint holds of each part of a simulation."""
 
 
 @dataclass
@@ -48,6 +58,7 @@ class Engine:
         images: indices of the test images looked at during the run.
         recorder: is told everything.
         keep: is lent every model that was evaluated.
+        checkpoints: when ``save`` is called, between two events; never if None.
     """
 
     server: Server
@@ -61,26 +72,93 @@ class Engine:
     images: Samples
     recorder: Recorder
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
+    checkpoints: Schedule | None = None
+    save: Callable[[Engine], None] = lambda engine: None
     _rows: list[UpdateRow] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
     _tick_at: float = inf
     _tick: Planned | None = None
+    _save_at: Due = field(default_factory=Due)
 
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
+        self.begin()
+        self.go_on()
+
+    def begin(self) -> None:
+        """All workers join and pull."""
         for worker in range(len(self.devices)):
             self.server.join(worker)
         self.server.begin(0.0)
         for worker in range(len(self.devices)):
             self._queue(partial(self._pull, worker), 0.0)
         self._carry_out(Effects())
+        if self.checkpoints is not None:
+            self._save_at = self.checkpoints.after(0, 0.0)
+
+    def go_on(self) -> None:
+        """To the last evaluation."""
         while not self.server.finished and self.agenda.advance():
             self.recorder.time_passed()
+            if self.checkpoints is not None and not self.server.finished:
+                self._save(self.checkpoints)
         self._flush()
         self._evaluate(None)
+
+    def state(self) -> PlainState:
+        """All of it, between two events: what is to happen, and what the parts are at.
+
+        Raises:
+            AlgorithmError: a half holds something that no checkpoint can hold; names it.
+        """
+        parts = {
+            name: {one: getattr(part, one) for one in CHANGING[name]}
+            for name, part in self._parts.items()
+        }
+        whole = {
+            "parts": parts,
+            "devices": [vars(device) for device in self.devices],
+            "server": self.server.state(),
+            "workers": self.workers.state(),
+        }
+        return pack(whole, self._parts)
+
+    def restore(self, packed: PlainState) -> None:
+        """Be where another engine of the same scenario was, before ``go_on``.
+
+        Raises:
+            StateError: this is another scenario's state.
+        """
+        whole = unpack(packed, self._parts)
+        self.server.restore(whole["server"])
+        self.workers.restore(whole["workers"])
+        for name, part in self._parts.items():
+            vars(part).update(whole["parts"][name])
+        for device, its in zip(self.devices, whole["devices"], strict=True):
+            vars(device).update(its)
+
+    @property
+    def _parts(self) -> dict[str, object]:
+        """The parts with a state of their own, to which others refer."""
+        return {
+            "engine": self,
+            "agenda": self.agenda,
+            "queue": self.queue,
+            "uplink": self.uplink,
+            "downlink": self.downlink,
+            "record": self._record,
+        }
+
+    def _save(self, schedule: Schedule) -> None:
+        """Save a checkpoint if one is due."""
+        version, now = self.server.version, self.agenda.now
+        if version >= self._save_at.version and now >= self._save_at.time:
+            self._save_at = schedule.after(version, now)
+            self._flush()
+            self.save(self)
 
     def silence(self, worker: int) -> None:
         """A worker's device stands still from now on, and nobody is told but the frame's books."""
@@ -201,11 +279,12 @@ class Engine:
     ) -> None:
         """Move bytes through the worker's link and the PS's, then let the latency pass."""
         delay = transfer.delay_seconds
+        sent = partial(self._sent, delay, done) if delay else done
+        bucket.send(transfer.wire_bytes, link=link, done=sent)
 
-        def sent(now: float) -> None:
-            self.agenda.at(now + delay, done)
-
-        bucket.send(transfer.wire_bytes, link=link, done=sent if delay else done)
+    def _sent(self, delay: float, done: Callable[[float], None], now: float) -> None:
+        """The last bytes are on their way."""
+        self.agenda.at(now + delay, done)
 
     def _horizon(self) -> float:
         """How far workers may be computed: to the next moment at which orders may be sent."""
@@ -237,6 +316,10 @@ class Engine:
             self.agenda.at(device.paused.step_ends, partial(self._finish, worker))
             device.paused = None
 
+    def _look(self, now: float) -> None:
+        """An evaluation may be due."""
+        self._carry_out(Effects())
+
     def _is_due(self, now: float) -> bool:
         return self.server.version >= self._due.version and now >= self._due.time
 
@@ -245,7 +328,7 @@ class Engine:
         if self._is_due(now):
             self._due = self.schedule.after(self.server.version, now)
             if self.schedule.seconds is not None:
-                self.agenda.at(self._due.time, lambda _: self._carry_out(Effects()))
+                self.agenda.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
         measured = Measured(now, version, evaluation.loss)
         self._carry_out(self.server.measured(measured, accuracy=evaluation.top1, now=now))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
 from math import inf
 
 from testbed.simulation.agenda import Agenda, Planned
@@ -43,7 +43,7 @@ class FairLink:
     capacity: float
     _groups: dict[float, Sharers] = field(default_factory=dict)
     _settled: float = 0.0
-    _order: count[int] = field(default_factory=count)
+    _started: int = 0
     _next: Planned | None = None
 
     def start(self, size: float, *, cap: float, done: Done) -> None:
@@ -56,7 +56,8 @@ class FairLink:
             return
         self._settle()
         group = self._groups.setdefault(cap, Sharers(cap))
-        heapq.heappush(group.ends, (group.served + size, next(self._order), done))
+        heapq.heappush(group.ends, (group.served + size, self._started, done))
+        self._started += 1
         self._share()
 
     def _settle(self) -> None:
@@ -125,14 +126,15 @@ class Bucket:
             link.start(size, cap=inf, done=done)
             return
 
-        def burst_sent(now: float) -> None:
-            link.start(size - at_once, cap=self.rate, done=all_sent)
+        # methods and no functions of this call's: a checkpoint can name them
+        link.start(at_once, cap=inf, done=partial(self._burst_sent, size - at_once, link, done))
 
-        def all_sent(now: float) -> None:
-            self._tokens, self._settled = 0.0, now
-            done(now)
+    def _burst_sent(self, rest: float, link: FairLink, done: Done, now: float) -> None:
+        link.start(rest, cap=self.rate, done=partial(self._all_sent, done))
 
-        link.start(at_once, cap=inf, done=burst_sent)
+    def _all_sent(self, done: Done, now: float) -> None:
+        self._tokens, self._settled = 0.0, now
+        done(now)
 
     def _take(self, size: float, now: float) -> float:
         """Take as many of the tokens as the message needs; returns how many."""

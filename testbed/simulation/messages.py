@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import KINDS, Payload, Vector
 from testbed.simulation.worker import Coming, Cycle, Paused
+from testbed.values.state import PlainState
 
 PICKLED = b"\xff"
 ALIGNMENT = 8
@@ -87,6 +88,22 @@ class Examine(NamedTuple):
     images: NDArray[np.int64] | None
 
 
+class Save(NamedTuple):
+    """Say where all workers of the process are."""
+
+
+class Restore(NamedTuple):
+    """Put workers where others of their numbers were."""
+
+    workers: Mapping[int, PlainState]
+
+
+class Saved(NamedTuple):
+    """Where the workers of one process are; of those that were restored, none."""
+
+    workers: Mapping[int, PlainState]
+
+
 class Unmoved(NamedTuple):
     """A worker that was to resume, and was not paused."""
 
@@ -109,22 +126,25 @@ class Result(NamedTuple):
 
 
 Task = Begin | Resume
+Special = Examine | Save | Restore
+"""Goes by itself, and so does its answer."""
+
 Answer = Result | Paused | Unmoved
 NOT_PACKED = Packed(0, 0, 0)
 
 
-def tasks_bytes(tasks: Sequence[Task] | Examine) -> bytes:
+def tasks_bytes(tasks: Sequence[Task] | Special) -> bytes:
     """Tasks as they go through the pipe."""
-    if isinstance(tasks, Examine) or not all(_is_plain(task) for task in tasks):
+    if isinstance(tasks, Special) or not all(_is_plain(task) for task in tasks):
         return PICKLED + pickle.dumps(tasks)
     begins = [one for one in tasks if isinstance(one, Begin)]
     return b"".join([_TASK.pack(*one[:3], *one.loan[:2], *one.loan.packed) for one in begins])
 
 
-def tasks_of(data: bytes) -> Sequence[Task] | Examine:
+def tasks_of(data: bytes) -> Sequence[Task] | Special:
     """What ``tasks_bytes`` made bytes of."""
     if data[:1] == PICKLED:
-        tasks: Sequence[Task] | Examine = pickle.loads(data[1:])
+        tasks: Sequence[Task] | Special = pickle.loads(data[1:])
         return tasks
     return [
         Begin(worker, now, think, Loan(row, version, Packed(*packed)))
@@ -132,9 +152,9 @@ def tasks_of(data: bytes) -> Sequence[Task] | Examine:
     ]
 
 
-def answers_bytes(answers: Sequence[Answer] | Evaluation | TestbedError) -> bytes:
+def answers_bytes(answers: Sequence[Answer] | Evaluation | Saved | TestbedError) -> bytes:
     """Answers as they go through the pipe, or the error that there is instead."""
-    if isinstance(answers, Evaluation | TestbedError) or not all(
+    if isinstance(answers, Evaluation | Saved | TestbedError) or not all(
         isinstance(one, Result) and one.apart is None for one in answers
     ):
         return PICKLED + pickle.dumps(answers)
@@ -143,14 +163,14 @@ def answers_bytes(answers: Sequence[Answer] | Evaluation | TestbedError) -> byte
     )
 
 
-def answers_of(data: bytes) -> Sequence[Answer] | Evaluation:
+def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
     """What ``answers_bytes`` made bytes of.
 
     Raises:
         TestbedError: the one that was sent.
     """
     if data[:1] == PICKLED:
-        answers: Sequence[Answer] | Evaluation | TestbedError = pickle.loads(data[1:])
+        answers: Sequence[Answer] | Evaluation | Saved | TestbedError = pickle.loads(data[1:])
         if isinstance(answers, TestbedError):
             raise answers
         return answers

@@ -43,9 +43,23 @@ from testbed.host.apart import CLOSED, early_end
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation import messages
-from testbed.simulation.messages import Answer, Begin, Examine, Loan, Result, Resume, Task, Unmoved
+from testbed.simulation.messages import (
+    Answer,
+    Begin,
+    Examine,
+    Loan,
+    Restore,
+    Result,
+    Resume,
+    Save,
+    Saved,
+    Special,
+    Task,
+    Unmoved,
+)
 from testbed.simulation.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
 from testbed.user_code import own_failures
+from testbed.values.state import PlainState, pack, unpack
 
 IN_FLIGHT = 64
 BATCH = 16
@@ -84,12 +98,12 @@ class Member:
             self._send(messages.tasks_bytes(tasks))
             self.in_flight += len(tasks)
 
-    def examine(self, images: NDArray[np.int64] | None) -> None:
-        """Let it evaluate the model in its row, after what it was sent."""
-        self._send(messages.tasks_bytes(Examine(images)))
+    def ask(self, special: Special) -> None:
+        """Let it do something else after what it was sent, such as evaluate its model."""
+        self._send(messages.tasks_bytes(special))
         self.in_flight += 1
 
-    def receive(self) -> Sequence[Answer] | Evaluation:
+    def receive(self) -> Sequence[Answer] | Evaluation | Saved:
         """The next answers; waits for them.
 
         Raises:
@@ -103,7 +117,7 @@ class Member:
         except (EOFError, ConnectionError):
             raise self._ended() from None
         answers = messages.answers_of(data)
-        self.in_flight -= 1 if isinstance(answers, Evaluation) else len(answers)
+        self.in_flight -= 1 if isinstance(answers, Evaluation | Saved) else len(answers)
         return answers
 
     def _send(self, data: bytes) -> None:
@@ -155,6 +169,7 @@ class Pool:
         self._latest: dict[int, Cycle | Paused | Result] = {}  # a Result is still in its row
         self._asked: Counter[int] = Counter()  # tasks of a worker's without an answer
         self._evaluations: deque[Evaluation] = deque()
+        self._saved: list[Saved] = []
         self._workers = workers
         self._frozen = not gc.get_freeze_count()  # else it is frozen already, and stays so
         gc.collect()
@@ -220,16 +235,57 @@ class Pool:
         """Evaluate a model on some test images (indices), or on all; waits for it."""
         member = min(self._members, key=lambda one: one.in_flight + len(one.queue))
         self._rows[self._workers + 2 * self._members.index(member)] = parameters
-        member.examine(images)
+        member.ask(Examine(images))
         while not self._evaluations:
             self._receive(member)
         return self._evaluations.popleft()
+
+    def state(self) -> PlainState:
+        """Where all workers are, and what is on its way to and from them; waits for them.
+
+        A worker is computed to its next push or its horizon, as it would be anyway.
+        """
+        saved = self._ask_all([Save()] * len(self._members))
+        for worker, latest in self._latest.items():
+            if isinstance(latest, Result):
+                self._latest[worker] = self._taken_out(latest)
+        lent = {
+            worker: (messages.borrowed(loan, self._rows[loan.row]), loan.standing)
+            for worker, loan in self._loans.items()
+        }
+        workers = {worker: state for one in saved for worker, state in one.workers.items()}
+        return pack({"lent": lent, "latest": self._latest, "workers": workers})
+
+    def restore(self, packed: PlainState) -> None:
+        """Go on where another pool was, which may have had more processes or fewer."""
+        whole = unpack(packed)
+        workers, count = whole["workers"], len(self._members)
+        parts: list[dict[int, PlainState]] = [{} for _ in self._members]
+        for worker, state in workers.items():
+            parts[worker % count][worker] = state
+        self._ask_all([Restore(part) for part in parts])
+        for worker, (reply, standing) in whole["lent"].items():
+            self.lend(worker, reply, standing)
+        self._latest = whole["latest"]
+
+    def _ask_all(self, specials: Sequence[Special]) -> list[Saved]:
+        """Ask every process, and wait until it has answered that and all before it."""
+        for member, special in zip(self._members, specials, strict=True):
+            while member.queue or member.in_flight:
+                self._receive(member)
+            member.ask(special)
+            self._receive(member)
+        answers, self._saved = self._saved, []
+        return answers
 
     def _receive(self, member: Member) -> None:
         """Take answers in. Small updates leave their rows now, large ones when they are due."""
         answers = member.receive()
         if isinstance(answers, Evaluation):
             self._evaluations.append(answers)
+            return
+        if isinstance(answers, Saved):
+            self._saved.append(answers)
             return
         for answer in answers:
             self._asked[answer.worker] -= 1
@@ -280,11 +336,10 @@ def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: in
             tasks = messages.tasks_of(pipe.recv_bytes())
         except EOFError:
             return
-        if isinstance(tasks, Examine):
-            with own_failures("evaluator"):
-                evaluation = learner.evaluate(examined, tasks.images)
+        if isinstance(tasks, Special):
+            answer = _answer_special(tasks, simulated, learner, examined)
             _end_copies(process)
-            pipe.send_bytes(messages.answers_bytes(evaluation))
+            pipe.send_bytes(messages.answers_bytes(answer))
             continue
         answers = []
         for task in tasks:
@@ -298,6 +353,26 @@ def _end_copies(process: int) -> None:
     """End this process if it is another, a copy that the user's code has forked."""
     if os.getpid() != process:
         os._exit(0)
+
+
+def _answer_special(
+    special: Special, workers: Mapping[int, SimulatedWorker], learner: Learner, examined: Vector
+) -> Evaluation | Saved:
+    match special:
+        case Examine(images):
+            with own_failures("evaluator"):
+                return learner.evaluate(examined, images)
+        case Save():
+            saved = {}
+            for number, worker in workers.items():
+                with own_failures(f"w{number}"):
+                    saved[number] = worker.state()
+            return Saved(saved)
+        case Restore(states):
+            for number, state in states.items():
+                with own_failures(f"w{number}"):
+                    workers[number].restore(state)
+            return Saved({})
 
 
 def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from testbed.errors import RunNotFound, TestbedError
-from testbed.events.kinds import Finished, Started, State, StateChanged
+from testbed.events.kinds import Finished, Resumed, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
 from testbed.seeds import stream
 from testbed.simulation.agenda import Agenda
+from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.links import FairLink
@@ -45,13 +46,20 @@ def record_simulation(
     agenda: Agenda,
     sinks: Sequence[Sink] = (),
     interrupted: Callable[[], str] = lambda: "interrupted",
+    resumes: bool = False,
 ) -> None:
     """Simulate an experiment into a run's folder, and say there how it ended, whatever happens.
 
-    The agenda is the virtual clock, at zero; the sinks are told beside the folder; of one that was
-    interrupted, ``interrupted`` says why.
+    Args:
+        experiment: what is run.
+        folder: the run's.
+        agenda: the virtual clock, at zero.
+        sinks: are told beside the folder.
+        interrupted: says why, of one that was interrupted.
+        resumes: whether it goes on from the checkpoint in the folder.
 
     Raises:
+        TestbedError: there is no checkpoint to go on from; nothing was changed.
         NodeError: the run failed: every worker's push was refused, say.
         HostError: its folder was deleted, or is full.
     """
@@ -59,12 +67,17 @@ def record_simulation(
     clock = virtual_clock(agenda, time_scale=time_scale)
     with (
         holding_lock(folder),
+        _opened(folder, resumes=resumes) as checkpoint,
         Recorder.into(folder, time_scale=time_scale, sinks=sinks, clock=clock) as recorder,
     ):
         try:
-            recorder.event(StateChanged("training"))
-            reason = simulate(experiment, recorder, agenda=agenda, folder=folder.path)
+            if checkpoint is None:
+                recorder.event(StateChanged("training"))
+            reason = simulate(
+                experiment, recorder, agenda=agenda, folder=folder.path, checkpoint=checkpoint
+            )
             recorder.event(StateChanged("finished", reason))
+            folder.checkpoint.unlink(missing_ok=True)
         except RunNotFound:
             raise deletion(folder.path) from None
         except TestbedError as error:
@@ -81,6 +94,22 @@ def record_simulation(
         except KeyboardInterrupt:
             _break_off(recorder, "interrupted", interrupted())
             raise
+
+
+@contextmanager
+def _opened(folder: RunFolder, *, resumes: bool) -> Iterator[Checkpoint | None]:
+    """The checkpoint that a run goes on from, with the records cut to it; None for none.
+
+    Raises:
+        TestbedError: it cannot be used; nothing was changed.
+    """
+    if not resumes:
+        yield None
+        return
+    checkpoint = Checkpoint.open(folder)
+    checkpoint.cut(folder)
+    folder.reopen()
+    yield checkpoint
 
 
 def log_trace(error: TestbedError, folder: RunFolder) -> None:
@@ -107,6 +136,7 @@ def simulate(
     agenda: Agenda,
     folder: Path,
     processes: int | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> str:
     """Run an experiment on a virtual clock; returns why it ended.
 
@@ -116,8 +146,9 @@ def simulate(
         agenda: the virtual clock, at zero.
         folder: the run's, where the best and the final model are saved.
         processes: how many compute gradients; by default one per core that may be used.
+        checkpoint: where the run goes on; None at its beginning.
     """
-    scenario = experiment.scenario
+    scenario, writer = experiment.scenario, experiment.model_writer(folder)
     count = processes or cpus()
     size = experiment.network.layout.size
     require_memory(scenario.workers.count, size, processes=count, available=available_bytes())
@@ -139,11 +170,19 @@ def simulate(
             schedule=experiment.schedule(),
             images=experiment.test_samples(),
             recorder=recorder,
-            keep=experiment.model_writer(folder).take,
+            keep=writer.take,
+            checkpoints=experiment.checkpoints(),
+            save=Saver.into(folder, writer).save,
         )
-        recorder.event(Started())
         with own_failures("ps"):
-            engine.run()
+            if checkpoint is None:
+                recorder.event(Started())
+                engine.begin()
+            else:
+                checkpoint.restore(engine, writer)
+                recorder.resume(0.0)
+                recorder.event(Resumed(engine.server.version, agenda.now))
+            engine.go_on()
         recorder.event(
             Finished(engine.server.finished, engine.server.version, stalled=engine.server.stalled)
         )

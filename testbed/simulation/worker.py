@@ -33,6 +33,7 @@ from testbed.frame.worker import (
 )
 from testbed.models import Bound, Evaluation
 from testbed.payloads import Vector
+from testbed.values.state import PlainState, pack, unpack
 
 Coming = tuple[float, StandingOrders]
 """Orders, and the emulated time at which they reach the worker."""
@@ -99,6 +100,28 @@ class SimulatedWorker:
 
     def __post_init__(self) -> None:
         self.worker.think = lambda: self.next_think
+
+    def state(self) -> PlainState:
+        """Where it is, between two calls."""
+        own = {
+            "begun": self._loop is not None,
+            "paused": self._paused is not None,
+            "next_think": self.next_think,
+            "now": self._now,
+            "compute": self._compute,
+        }
+        return pack({"worker": self.worker.state(), "own": own})
+
+    def restore(self, packed: PlainState) -> None:
+        """Be where another one was, of the same scenario."""
+        whole = unpack(packed)
+        self.worker.restore(whole["worker"])
+        own = whole["own"]
+        self.next_think, self._now, self._compute = own["next_think"], own["now"], own["compute"]
+        if own["begun"]:
+            self._loop = self.worker.loop()
+            action = next(self._loop)
+            self._paused = action if own["paused"] and isinstance(action, Step) else None
 
     def advance(
         self,

@@ -51,7 +51,7 @@ class Curves(Part):
 
     Attributes:
         show: what is drawn: accuracy (top-1) or loss of the evaluations during training.
-        against: what it is drawn against: updates, emulated time, or payload into the PS.
+        against: what it is drawn against: updates, steps, emulated time, or payload into the PS.
         where: which cases; all by default.
         panels: factors of which each combination of levels has a panel of its own.
         mean_of: so many evaluations in a row are averaged.
@@ -60,7 +60,7 @@ class Curves(Part):
     """
 
     show: Literal["accuracy", "loss"] = "accuracy"
-    against: Literal["updates", "time", "ingress"] = "updates"
+    against: Literal["updates", "steps", "time", "ingress"] = "updates"
     where: Selection = Field(default={})
     panels: tuple[str, ...] = ()
     mean_of: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1

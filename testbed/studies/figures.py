@@ -35,6 +35,7 @@ X = {
     "updates": ("version", 1.0, "updates"),
     "time": ("time_seconds", 1.0, "emulated time (s)"),
     "ingress": ("payload_up_bytes", 1e6, "ingress at the parameter server (MB)"),
+    "steps": ("steps", 1.0, "training steps of all workers"),
 }
 Y = {"accuracy": ("top1", 100.0, "accuracy (%)"), "loss": ("loss", 1.0, "loss")}
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from testbed.errors import TestbedError
-from testbed.events.entry import Entry
-from testbed.events.kinds import Event
+from testbed.events.entry import FROM_PS, NAMES, Entry, check_from_ps
+from testbed.events.kinds import Event, Omitted
 from testbed.telemetry.files import LineReader
+from testbed.telemetry.untrusted import SpoiledError
 
 
 class EventLog:
     """Appends to a file; every line is on disk before the next is written.
 
-    The clocks tell the real seconds since the training started (None before) and since 1970.
+    The clocks tell the real seconds since the training started (None before) and since 1970. Of the
+    events of one kind and one node ``most`` are written; all others are counted, and summarised.
     """
 
     def __init__(
@@ -24,29 +27,53 @@ class EventLog:
         *,
         elapsed: Callable[[], float | None] = lambda: None,
         wall: Callable[[], float] = time.time,
+        most: int | None = None,
     ) -> None:
         self._file = path.open("a", buffering=1, encoding="utf-8")
         self._elapsed = elapsed
         self._wall = wall
+        self._most = most
+        self._written: Counter[tuple[type[Event], str | None]] = Counter()
+        self._omitted: Counter[tuple[type[Event], str | None]] = Counter()
 
     def write(self, event: Event) -> None:
         """This happened just now."""
+        if self._most is not None and hasattr(event, "node"):
+            of_node = type(event), event.node
+            if self._written[of_node] >= self._most:
+                self._omitted[of_node] += 1
+                return
+            self._written[of_node] += 1
         self.append(Entry(self._wall(), self._elapsed(), event))
+
+    def summarise(self) -> None:
+        """Say how many events were not written since this was last said."""
+        omitted, self._omitted = self._omitted, Counter()
+        for (kind, node), count in omitted.items():
+            event = Omitted(node, NAMES[kind], count)
+            self.append(Entry(self._wall(), self._elapsed(), event))
 
     def append(self, entry: Entry) -> None:
         """This happened when it says."""
         self._file.write(entry.line())
 
     def close(self) -> None:
-        """Close the file; doing it twice is harmless."""
-        self._file.close()
+        """Summarise, and close the file; doing it twice is harmless."""
+        if not self._file.closed:
+            self.summarise()
+            self._file.close()
 
 
 class EventReader:
-    """Follows a file of events that may still grow, or that does not exist yet."""
+    """Follows a file of events that may still grow, or that does not exist yet.
 
-    def __init__(self, path: Path) -> None:
-        self._lines = LineReader(path)
+    Args:
+        path: the file.
+        node: who writes it, and is not trusted; empty for the controller.
+    """
+
+    def __init__(self, path: Path, *, node: str = "") -> None:
+        self._lines = LineReader(path, node)
         self._number = 0
 
     def read(self) -> list[Entry]:
@@ -54,14 +81,22 @@ class EventReader:
 
         Raises:
             TestbedError: a line is damaged; names it.
+            SpoiledError: what a node wrote is no record of its; names both.
         """
         return [self._parse(line) for line in self._lines.read()]
 
     def _parse(self, line: bytes) -> Entry:
         self._number += 1
+        node = self._lines.node
         try:
-            return Entry.parse(line)
+            entry = Entry.parse(line)
+            if node:
+                check_from_ps(entry)
+            return entry
         except ValueError as error:
+            if node:
+                what = f"{line[:60]!r} in line {self._number}, {error}"
+                raise SpoiledError(self._lines.path, node, what) from None
             raise TestbedError(
                 f"{self._lines.path}:{self._number}: found {line[:60]!r}, {error}.",
                 hint="The file is damaged; remove that line to read the rest.",
@@ -71,3 +106,8 @@ class EventReader:
 def read_events(path: Path) -> list[Entry]:
     """All entries of a file; none if it does not exist. See ``EventReader.read``."""
     return EventReader(path).read()
+
+
+def follow_ps_events(path: Path) -> EventReader:
+    """A reader of what the parameter server writes down, which is checked."""
+    return EventReader(path, node=FROM_PS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import TestbedError
+from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
+
+LARGEST_RECORD = 128 * 2**20
+"""Bytes in a file of lines that a node writes: some 500,000 events."""
+
+LONGEST_LINE = 2**18
+"""Bytes in one of them: the names of all workers that there can be, several times over."""
+
+TAIL_BYTES = 8192
+LARGEST_STATE = 2**24
+"""Bytes in a JSON file of a run folder, which may be another user's."""
 
 
 def moment(seconds: float) -> str:
@@ -22,9 +34,15 @@ def moment(seconds: float) -> str:
 
 @dataclass
 class LineReader:
-    """The lines of a file that only grows, as they come; it need not exist yet."""
+    """The lines of a file that only grows, as they come; it need not exist yet.
+
+    Attributes:
+        path: the file.
+        node: who writes it, and is not trusted; empty for the controller.
+    """
 
     path: Path
+    node: str = ""
     _offset: int = 0
     _rest: bytes = b""
 
@@ -32,19 +50,45 @@ class LineReader:
         """The complete lines that are new.
 
         A line still being written is kept for the next call; with ``whole`` it is returned too.
+
+        Raises:
+            SpoiledError: a node has written something else than lines, or too much; names it.
         """
         try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
+            data = self._read()
         except FileNotFoundError:
             return []
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if self.node:
+            self._check(lines)
         if whole and self._rest:
             lines.append(self._rest)
             self._rest = b""
         return lines
+
+    def _read(self) -> bytes:
+        if not self.node:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                return file.read()
+        with open_untrusted(self.path, node=self.node) as written:
+            written.seek(self._offset)
+            return read_on(written, self.path, node=self.node, most=LARGEST_RECORD)
+
+    def _check(self, lines: list[bytes]) -> None:
+        rest = self._rest.rstrip(b"\0")  # a power loss leaves these where lines were to stand
+        longest = max(map(len, [*lines, rest]))
+        if longest > LONGEST_LINE:
+            what = f"a line of {longest:,} bytes, expected at most {LONGEST_LINE:,}"
+            raise SpoiledError(self.path, self.node, what)
+
+
+def read_tail(path: Path, *, lines: int) -> list[str]:
+    """The last lines of a log, and of those at most the last TAIL_BYTES; it may be of any size."""
+    with path.open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return log.read(TAIL_BYTES).decode(errors="replace").splitlines()[-lines:]
 
 
 @contextmanager
@@ -83,11 +127,21 @@ def read_json(path: Path) -> dict[str, Any] | None:
         TestbedError: the file holds something else.
     """
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(_read_state(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TestbedError(f"{path}: not JSON ({error}).", hint="The file is damaged.") from None
     if not isinstance(content, dict):
         raise TestbedError(f"{path}: not a JSON object.", hint="The file is damaged.")
     return content
+
+
+def _read_state(path: Path) -> bytes:
+    """All of a file, which may be another user's; ValueError if it is a pipe, say, or too long."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_STATE:
+            raise ValueError(f"no ordinary file of at most {LARGEST_STATE:,} bytes")
+        return file.read(LARGEST_STATE)

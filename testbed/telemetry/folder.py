@@ -82,6 +82,7 @@ class RunFolder:
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them
     model = Inside("model")  # the best and the final model, which the evaluator saves
+    checkpoint = Inside("ps/checkpoint.safetensors")  # the newest one, while it may be needed
     ps_events = Inside("ps/events.jsonl")
     ps_socket = Inside("ps/ps.sock")  # where it answers the evaluator and the controller
     control = Inside("control")  # the agent's pid, its socket, and the lock
@@ -154,6 +155,22 @@ class RunFolder:
         """The folders within it, which are there from its beginning on."""
         return (self.updates, self.logs, self.ps, self.model, self.control)
 
+    def is_yours(self) -> bool:
+        """Whether this user may do something with the run: its owner may, and root."""
+        try:
+            return os.geteuid() in (0, self.path.stat().st_uid)
+        except FileNotFoundError:  # whose it was does not matter any more
+            return True
+
+    def check_owner(self) -> None:
+        """Refuse to do something with another user's run.
+
+        Raises:
+            HostError: it is one.
+        """
+        if not self.is_yours():
+            raise self._not_yours()
+
     def log(self, node: str) -> Path:
         """What one node printed."""
         return self.logs / f"{node}.log"
@@ -164,8 +181,12 @@ class RunFolder:
         Raises:
             RunNotFound: there is no ``run.json``.
             TestbedError: it cannot be read, or a newer testbed wrote it.
+            HostError: it is another user's, and not for others to read.
         """
-        content = read_json(self.run_file)
+        try:
+            content = read_json(self.run_file)
+        except PermissionError:
+            raise self._not_yours() from None
         if content is None:
             raise RunNotFound(
                 f"{self.path} is not a run folder: it has no run.json.",
@@ -198,6 +219,11 @@ class RunFolder:
             changes |= {"ended": moment(now), "reason": reason, "exit_code": exit_code}
         self._write(replace(self.state(), **changes))
 
+    def reopen(self) -> None:
+        """Write down that a run that was broken off trains again."""
+        again = replace(self.state(), state="training", ended=None, reason="", exit_code=None)
+        self._write(again)
+
     def alive(self) -> bool:
         """Whether a process of the run's control still lives: whether the lock is held."""
         with self.locked() as mine:
@@ -227,6 +253,12 @@ class RunFolder:
                 yield True
         finally:
             os.close(handle)
+
+    def _not_yours(self) -> HostError:
+        return HostError(
+            f"{self.path} is not yours: the run is that of the user {self.path.stat().st_uid}.",
+            hint="Ask that user, or do it as root.",
+        )
 
     def _write(self, state: RunState) -> None:
         write_atomically(self.run_file, json.dumps(asdict(state), indent=2) + "\n")

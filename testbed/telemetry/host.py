@@ -1,8 +1,10 @@
-"""How busy the host is and how much memory it has left, from /proc."""
+"""How busy the host is, who waits for its CPUs and how much memory it has left, from /proc."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +25,25 @@ class HostSample:
 
     busy_ratio: float | None  # share of CPU time used, in [0, 1]; None if no tick has passed
     available_bytes: int | None  # to be had without swapping; None if the kernel says not
+    pressure_ratio: float | None = None  # share of the time with a process that waited for a CPU
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Seconds for which at least one process has waited for a CPU, at a moment of some clock."""
+
+    seconds: float
+    at: float
 
 
 class HostSampler:
-    """Measures the host between two calls."""
+    """Measures the host between two calls; ``clock`` counts real seconds and is never set back."""
 
-    def __init__(self, proc: Path = PROC) -> None:
+    def __init__(self, proc: Path = PROC, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
+        self._clock = clock
         self._last = self._times()
+        self._waited = self._waiting()
 
     def sample(self) -> HostSample:
         """The host since the last call, or since the sampler was made."""
@@ -39,7 +52,16 @@ class HostSampler:
         if ratio is not None:
             self._last = now
         memory = parse_meminfo((self._proc / "meminfo").read_text())
-        return HostSample(ratio, memory.get("MemAvailable"))
+        before, self._waited = self._waited, self._waiting()
+        pressure = pressure_ratio(before, self._waited)
+        return HostSample(ratio, memory.get("MemAvailable"), pressure)
+
+    def _waiting(self) -> Waiting | None:
+        try:
+            text = (self._proc / "pressure" / "cpu").read_text()
+        except OSError:  # a kernel without pressure stall information, or with it turned off
+            return None
+        return Waiting(parse_pressure(text), self._clock())
 
     def _times(self) -> CpuTimes:
         return parse_stat((self._proc / "stat").read_text())
@@ -76,6 +98,24 @@ def busy_ratio(before: CpuTimes, after: CpuTimes) -> float | None:
     if total <= 0:
         return None
     return min(1.0, max(0.0, (after.busy - before.busy) / total))
+
+
+def parse_pressure(text: str) -> float:
+    """The seconds in /proc/pressure/cpu for which some process had to wait for a CPU.
+
+    Its first line is ``some avg10=0.00 avg60=0.00 avg300=0.00 total=N``, in microseconds.
+    """
+    words = text.split("\n", 1)[0].split()
+    if words[:1] != ["some"] or not words[-1].startswith("total="):
+        raise ValueError(f"not /proc/pressure/cpu: it begins with {text[:40]!r}")
+    return int(words[-1].removeprefix("total=")) / 1e6
+
+
+def pressure_ratio(before: Waiting | None, after: Waiting | None) -> float | None:
+    """Share of the time between two readings in which somebody waited; None where none is known."""
+    if before is None or after is None or after.at <= before.at:
+        return None
+    return min(1.0, max(0.0, (after.seconds - before.seconds) / (after.at - before.at)))
 
 
 def parse_meminfo(text: str) -> dict[str, int]:

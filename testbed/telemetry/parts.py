@@ -6,6 +6,8 @@ it wrote only one. A part appears under its name when it is complete; a killed r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,56 +60,96 @@ class PartWriter:
             self._write(np.concatenate(self._pending))
             self._pending = []
 
+    def cut(self, version: int) -> None:
+        """Take out the updates that were applied at this version or later.
+
+        The last parts are removed before the one that is cut is replaced: what is left is always
+        the beginning.
+        """
+        self.close()
+        for path in reversed(part_paths(self.folder)):
+            rows = _read_part(path)
+            kept = rows[rows["version_applied"] < version]
+            if len(kept) == len(rows):
+                return
+            self._next -= 1
+            path.unlink()
+            if len(kept):
+                self._write(kept)
+                return
+
     def _write(self, rows: Rows) -> None:
         import pyarrow.parquet
 
-        path = self.folder / f"part-{self._next:04d}.parquet"
-        with replacing(path) as fresh:
-            pyarrow.parquet.write_table(_table(rows), fresh, compression="zstd")
+        with replacing(_path(self.folder, self._next)) as fresh:
+            pyarrow.parquet.write_table(
+                _table(rows), fresh, compression="zstd", write_page_checksum=True
+            )
         self._next += 1
 
 
+class DamagedPartError(TestbedError):
+    """A part is missing or cannot be read; all before it can.
+
+    Attributes:
+        folder: of the parts.
+        number: the part's.
+    """
+
+    def __init__(self, folder: Path, number: int, what: str) -> None:
+        super().__init__(
+            f"{_path(folder, number)}: the part {what}.",
+            hint="Its rows are not in ps/updates.bin either. Delete it and every later part to "
+            "read what lies before.",
+        )
+        self.folder = folder
+        self.number = number
+
+    def later(self) -> list[Path]:
+        """This part, if it is there, and those behind it."""
+        return [path for path in part_paths(self.folder) if _number(path) >= self.number]
+
+    def least_rows(self) -> int:
+        """As many rows as are known to have been in this part and those behind it."""
+        total = 1
+        for path in self.later():
+            with suppress(DamagedPartError):
+                total += len(_read_part(path))
+        return total
+
+
 def part_paths(folder: Path) -> list[Path]:
-    """The complete parts, in order.
+    """The complete parts, in the order of their numbers."""
+    return sorted(folder.glob("part-[0-9]*.parquet"), key=_number)
+
+
+def read_parts(folder: Path) -> Iterator[Rows]:
+    """The rows of each complete part, in order, dtype ``UPDATE``.
 
     Raises:
-        TestbedError: one is missing in between.
+        DamagedPartError: a part is missing or damaged; names it.
     """
-    parts = folder.glob("part-[0-9]*.parquet")
-    numbered = {int(path.stem.removeprefix("part-")): path for path in parts}
-    for number in range(len(numbered)):
-        if number not in numbered:
-            missing = folder / f"part-{number:04d}.parquet"
-            raise _damaged(missing, "is missing, while later ones are there")
-    return [numbered[number] for number in range(len(numbered))]
-
-
-def count_rows(folder: Path) -> int:
-    """Rows in all complete parts.
-
-    Raises:
-        TestbedError: a part is missing or damaged; names it.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
-    total = 0
-    for path in part_paths(folder):
-        try:
-            total += pyarrow.parquet.read_metadata(path).num_rows
-        except (pyarrow.ArrowException, OSError) as error:
-            raise _damaged(path, f"cannot be read ({_first_line(error)})") from None
-    return total
+    for number, path in enumerate(part_paths(folder)):
+        if _number(path) != number:
+            raise DamagedPartError(folder, number, "is missing, while later ones are there")
+        yield _read_part(path)
 
 
 def read_rows(folder: Path) -> Rows:
     """All rows of all complete parts, shape (n,), dtype ``UPDATE``.
 
     Raises:
-        TestbedError: a part is missing or damaged; names it.
+        DamagedPartError: a part is missing or damaged; names it.
     """
-    parts = [_read_part(path) for path in part_paths(folder)]
-    return np.concatenate(parts) if parts else np.empty(0, UPDATE)
+    return np.concatenate([np.empty(0, UPDATE), *read_parts(folder)])
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("part-"))
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"part-{number:04d}.parquet"
 
 
 def _read_part(path: Path) -> Rows:
@@ -115,13 +157,14 @@ def _read_part(path: Path) -> Rows:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.read_table(path)
+        table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
         stored = {name: table.column(name).to_numpy() for name in table.column_names}
         return conform(stored, table.num_rows)
     except KeyError as error:
-        raise _damaged(path, f"has no column {error}") from None
+        raise DamagedPartError(path.parent, _number(path), f"has no column {error}") from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise _damaged(path, f"cannot be read ({_first_line(error)})") from None
+        what = f"cannot be read ({_first_line(error)})"
+        raise DamagedPartError(path.parent, _number(path), what) from None
 
 
 def _table(rows: Rows) -> pyarrow.Table:
@@ -138,13 +181,6 @@ def _table(rows: Rows) -> pyarrow.Table:
         values = pyarrow.py_buffer(np.ascontiguousarray(rows[one.name]))
         columns.append(pyarrow.Array.from_buffers(one.type, len(rows), [None, values]))
     return pyarrow.Table.from_arrays(columns, schema=schema)
-
-
-def _damaged(path: Path, what: str) -> TestbedError:
-    return TestbedError(
-        f"{path}: the part {what}.",
-        hint="Delete it and every later part; `testbed report` restores them from ps/updates.bin.",
-    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from testbed.events.entry import FROM_PS, Entry
-from testbed.events.kinds import PS, Evaluated, Event, Started, StateChanged
+from testbed.events.kinds import PS, Evaluated, Event, Restored, Started, StateChanged
 from testbed.events.rows import EVALUATIONS, TRAFFIC, Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.telemetry.events import EventLog
@@ -54,6 +54,9 @@ class FolderSink(Sink):
             reason, exit_code = event.reason, event.exit_code
             self._folder.move(event.state, now=entry.time, reason=reason, exit_code=exit_code)
         self._events.append(entry)
+        if isinstance(event, Restored):  # what came after the checkpoint is in no model any more
+            self._parts.cut(event.version)
+            self._evaluations.cut("version", event.version)
         if isinstance(event, Evaluated):
             self._evaluations.append(evaluation_row(event, time_scale=self._time_scale))
 
@@ -62,6 +65,9 @@ class FolderSink(Sink):
 
     def traffic(self, row: TrafficRow) -> None:
         self._traffic.append(row._asdict())
+
+    def commit(self) -> None:
+        self._parts.close()
 
     def close(self) -> None:
         """See Sink. Every file is closed, also where the pending updates cannot be written."""
@@ -134,6 +140,7 @@ class Recorder:
             wall_seconds=elapsed,
             host_busy_ratio=None if host is None else host.busy_ratio,
             host_available_bytes=None if host is None else host.available_bytes,
+            host_pressure_ratio=None if host is None else host.pressure_ratio,
             **counters,
         )
         for sink in self._sinks:
@@ -145,6 +152,15 @@ class Recorder:
         if elapsed is not None:
             for sink in self._sinks:
                 sink.time_passed(elapsed * self.time_scale)
+
+    def commit(self) -> None:
+        """Let every sink put in its place what it was told so far."""
+        for sink in self._sinks:
+            sink.commit()
+
+    def resume(self, start: float) -> None:
+        """The training has started before, at ``start`` on the steady clock."""
+        self._start = start
 
     def close(self) -> None:
         """Close every sink, also where one of them cannot; doing it twice is harmless."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from testbed.events.entry import FROM_PS, only
-from testbed.events.kinds import Evaluated
+from testbed.events.entry import FROM_PS, Entry
+from testbed.events.kinds import Evaluated, Restored
 from testbed.events.rows import EVALUATIONS, UPDATE, Rows
-from testbed.telemetry.events import EventLog, read_events
+from testbed.telemetry.events import EventLog, follow_ps_events, read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.parts import PartWriter, count_rows
+from testbed.telemetry.parts import DamagedPartError, PartWriter, read_parts
 from testbed.telemetry.spool import SpoolReader
 from testbed.telemetry.tables import CsvTable, drop_torn_line, evaluation_row
 
@@ -53,35 +55,96 @@ def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
         )
 
 
-def spooled_rows(folder: RunFolder) -> Rows:
-    """All updates in the parameter server's spool; none where there is none that we may read."""
+def spooled_rows(folder: RunFolder, *, after: int = 0, over: bool) -> Iterator[Rows]:
+    """The updates in the parameter server's spool behind the first so many, a chunk at a time.
+
+    There are none where there is no spool that we may read. ``over``: see ``SpoolReader``.
+
+    Raises:
+        SpoiledError: what the parameter server's node has left is no record of its.
+    """
     if not os.access(folder.spool, os.R_OK):
-        return np.empty(0, UPDATE)
-    return SpoolReader(folder.spool).read()
+        return
+    workers = len(folder.state().classes) or None
+    reader = SpoolReader(folder.spool, workers=workers, over=over)
+    while len(rows := reader.read()):
+        if after < len(rows):
+            yield rows[after:]
+        after = max(0, after - len(rows))
+
+
+def read_updates(folder: RunFolder) -> Rows:
+    """All updates of a run, shape (n,), dtype ``UPDATE``.
+
+    What the controller's record lacks, or is damaged in it, comes from the parameter server's.
+
+    Raises:
+        TestbedError: a part is damaged, and the parameter server's record does not reach as far.
+    """
+    sound, damage = _sound_parts(folder.updates)
+    total = sum(map(len, sound))
+    spooled = [*spooled_rows(folder, after=total, over=not folder.alive())]
+    if damage is not None and sum(map(len, spooled)) < damage.least_rows():
+        raise damage
+    return np.concatenate([np.empty(0, UPDATE), *sound, *spooled])
 
 
 def _recover_updates(folder: RunFolder) -> int:
-    missing = spooled_rows(folder)[count_rows(folder.updates) :]
-    writer = PartWriter(folder.updates)
-    writer.add(missing, now=0.0)
+    """Add what is missing; from a damaged part on all is written anew, if the spool has it."""
+    folder.updates.mkdir(exist_ok=True)
+    sound, damage = _sound_parts(folder.updates)
+    total = sum(map(len, sound))
+    if damage is not None:
+        spooled = sum(map(len, spooled_rows(folder, after=total, over=True)))
+        if spooled < damage.least_rows():
+            raise damage
+        for part in damage.later():
+            part.unlink()
+    writer, added = PartWriter(folder.updates), 0
+    for rows in spooled_rows(folder, after=total, over=True):
+        writer.add(rows, now=0.0)
+        added += len(rows)
     writer.close()
-    return len(missing)
+    return added
+
+
+def _sound_parts(folder: Path) -> tuple[list[Rows], DamagedPartError | None]:
+    """The rows of the parts before the first that is damaged, and what is wrong with that one."""
+    sound = []
+    try:
+        for rows in read_parts(folder):
+            sound.append(rows)  # what was read before it counts
+    except DamagedPartError as damage:
+        return sound, damage
+    return sound, None
 
 
 def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
     drop_torn_line(folder.evaluations)
     rows = max(0, len(LineReader(folder.evaluations).read()) - 1)
-    missing = only(read_events(folder.ps_events), Evaluated)[rows:]
+    missing = _standing(follow_ps_events(folder.ps_events).read())[rows:]
     with closing(CsvTable(folder.evaluations, tuple(EVALUATIONS))) as table:
         for event in missing:
             table.append(evaluation_row(event, time_scale=time_scale))
     return len(missing)
 
 
+def _standing(entries: Sequence[Entry]) -> list[Evaluated]:
+    """The evaluations of models that were not lost with a parameter server."""
+    standing: list[Evaluated] = []
+    for entry in entries:
+        match entry.event:
+            case Evaluated() as event:
+                standing.append(event)
+            case Restored(version):
+                standing = [one for one in standing if one.version <= version]
+    return standing
+
+
 def _recover_events(folder: RunFolder) -> int:
     drop_torn_line(folder.events)
     copied = sum(entry.source == FROM_PS for entry in read_events(folder.events))
-    missing = read_events(folder.ps_events)[copied:]
+    missing = follow_ps_events(folder.ps_events).read()[copied:]
     with closing(EventLog(folder.events)) as log:
         for entry in missing:
             log.append(replace(entry, source=FROM_PS))

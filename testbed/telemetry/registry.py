@@ -123,7 +123,10 @@ def _unknown(text: str, names: list[str], *, runs: Path, registry: Registry) -> 
 
 
 def _is_run(path: Path) -> bool:
-    return (path / "run.json").is_file()
+    try:
+        return (path / "run.json").is_file()
+    except PermissionError:  # another user's folder, into which nobody else may look
+        return False
 
 
 def _by_name(path: Path) -> tuple[str, str]:

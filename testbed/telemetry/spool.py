@@ -18,6 +18,14 @@ from numpy.lib import format as npy
 
 from testbed.errors import TestbedError
 from testbed.events.rows import REQUIRED, UPDATE, UPDATES, Rows, UpdateRow, conform
+from testbed.telemetry.untrusted import SpoiledError, open_untrusted
+
+WRITER = "ps"
+CHUNK_ROWS = 2**16
+"""Of some 150 bytes: what is read at once has a limit, whatever the file claims to be."""
+
+MOST = 2**62
+"""In any column; greater is infinity, or no number of anything."""
 
 HEADLESS = np.dtype(
     [(name, column.type) for name, column in UPDATES.items() if column.default is REQUIRED]
@@ -60,41 +68,82 @@ class SpoolWriter:
 
 
 class SpoolReader:
-    """Follows a spool that may still grow, or that does not exist yet."""
+    """Follows a spool that may still grow, or that does not exist yet. Its writer is not trusted.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the spool.
+        workers: how many there are; None where that is not known.
+        over: whether nobody writes any more. A power loss leaves zeros where rows were to stand:
+            the record ends before them.
+    """
+
+    def __init__(self, path: Path, *, workers: int | None = None, over: bool = False) -> None:
         self._path = path
+        self._workers = MOST if workers is None else workers
+        self._over = over
         self._offset = 0
         self._layout: np.dtype[Any] | None = None
 
     def read(self) -> Rows:
-        """The complete rows that are new since the last call, shape (rows,), dtype ``UPDATE``.
+        """Complete rows that are new since the last call, shape (rows,), dtype ``UPDATE``.
+
+        They are at most CHUNK_ROWS. None means that there are no more for now.
 
         Raises:
             TestbedError: another version wrote it, without a column that is needed.
+            SpoiledError: it is no spool, or a row is none that a parameter server writes; names it.
         """
         try:
-            with self._path.open("rb") as file:
+            with open_untrusted(self._path, node=WRITER) as file:
                 if self._layout is None:
                     self._layout = self._read_layout(file)
                     self._offset = file.tell()
+                if self._layout is None:
+                    return np.empty(0, UPDATE)
                 file.seek(self._offset)
-                data = file.read()
+                data = file.read(CHUNK_ROWS * self._layout.itemsize)
         except FileNotFoundError:
             return np.empty(0, UPDATE)
-        if (layout := self._layout) is None:
-            return np.empty(0, UPDATE)
-        rows = np.frombuffer(data[: len(data) - len(data) % layout.itemsize], layout)
-        self._offset += rows.nbytes
+        layout = self._layout
+        stored = np.frombuffer(data[: len(data) - len(data) % layout.itemsize], layout)
+        rows = self._check(self._conform(stored))
+        self._offset += len(rows) * layout.itemsize
+        return rows
+
+    def _conform(self, stored: Rows) -> Rows:
+        layout = stored.dtype
         if layout == UPDATE:
-            return rows
+            return stored
         try:
-            return conform({name: rows[name] for name in layout.names or ()}, len(rows))
+            with np.errstate(invalid="ignore"):  # of what is no number; it is checked
+                return conform({name: stored[name] for name in layout.names or ()}, len(stored))
         except KeyError as error:
             raise TestbedError(
                 f"{self._path}: found no column {error}, expected one.",
                 hint="Read the run with the testbed that made it, or a newer one.",
             ) from None
+
+    def _check(self, rows: Rows) -> Rows:
+        """The rows, which can be believed, up to the end of the record."""
+        least, most = {"sequence": 1}, {"worker": self._workers - 1}
+        unsound = {
+            name: ~((rows[name] >= least.get(name, 0)) & (rows[name] <= most.get(name, MOST)))
+            for name in UPDATE.names or ()
+        }
+        wrong = np.logical_or.reduce([*unsound.values()])
+        if not wrong.any():
+            return rows
+        first = int(np.argmax(wrong))
+        if self._over and not rows[first]["sequence"] and not rows[first]["samples"]:
+            return rows[:first]
+        found = ", ".join(f"{name} {rows[first][name]}" for name in unsound if unsound[name][first])
+        raise SpoiledError(self._path, WRITER, f"an update that cannot be ({found})")
+
+    def rewind(self, *, rows: int) -> None:
+        """Read on behind the first rows: the others were cut off, and are written anew."""
+        if self._layout is not None:
+            start = len(header(self._layout)) if self._layout is not HEADLESS else 0
+            self._offset = start + rows * self._layout.itemsize
 
     def _read_layout(self, file: BinaryIO) -> np.dtype[Any] | None:
         """Of the rows that stand from where the file is then; None if nothing is there yet."""
@@ -108,12 +157,31 @@ class SpoolReader:
             if not layout.names or any(layout[name].kind not in "biuf" for name in layout.names):
                 raise ValueError(f"rows of {layout}")
             return layout
-        except ValueError as error:
+        except (ValueError, TypeError, MemoryError, RecursionError) as error:
             raise TestbedError(
                 f"{self._path}: found a header that cannot be read ({error}), expected one of "
                 "numpy's format.",
                 hint="The file is damaged; move it away to read what the controller wrote.",
             ) from None
+
+
+def cut_spool(path: Path, *, rows: int) -> int:
+    """Keep the first rows of a spool; returns how many more there were.
+
+    Raises:
+        TestbedError: there are not so many.
+    """
+    reader, found = SpoolReader(path), 0
+    while new := len(reader.read()):
+        found += new
+    if found < rows:
+        raise TestbedError(
+            f"{path}: found {found:,} updates, expected at least the {rows:,} of the checkpoint.",
+            hint="The file is damaged.",
+        )
+    with path.open("r+b") as file:
+        file.truncate(len(header()) + rows * UPDATE.itemsize)
+    return found - rows
 
 
 def header(layout: np.dtype[Any] = UPDATE) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from testbed.events.kinds import Evaluated
-from testbed.telemetry.files import LineReader
+from testbed.telemetry.files import LineReader, write_atomically
 
 
 @dataclass
@@ -42,6 +42,15 @@ class CsvTable:
         if unknown:
             raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
         self._rows.writerow([_text(row.get(name)) for name in self._kept])
+
+    def cut(self, column: str, most: int) -> None:
+        """Take out the rows whose value in a column of integers is larger."""
+        place = list(self._kept).index(column)
+        header, *rows = LineReader(self.path).read()
+        kept = [row for row in rows if int(row.split(b",")[place]) <= most]
+        self._file.close()
+        write_atomically(self.path, b"".join(line + b"\n" for line in (header, *kept)))
+        self.__post_init__()
 
     def close(self) -> None:
         """Close the file."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from testbed.agent.client import AgentClient
 from testbed.agent.settings import CONTROL_LIMITS, SERVICE
@@ -29,8 +33,13 @@ from testbed.agent.control import serve_control
 from testbed.agent.loop import Loop
 from testbed.agent.nodes import Nodes
 from testbed.network.counters import TrafficMeter
+from testbed.topology import LinkSpec
 
-loop = Loop(Nodes(GivenContainers(), None, None, TrafficMeter()))
+nodes = Nodes(GivenContainers(), None, None, TrafficMeter())
+nodes.changes.set(  # for 30 years: longer than epoll can wait
+    {"w0": LinkSpec("", "")}, up=None, down=None, seconds=1e9, relink=lambda *_: None
+)
+loop = Loop(nodes)
 serve_control(loop, Path(sys.argv[1]))
 loop.run()
 """
@@ -85,6 +94,72 @@ def ask(client: Any, method: str, message: bytes, *, tokens: int = 1) -> tuple[s
 )
 def test_a_malformed_request_is_refused(client: AgentClient, method: str, message: bytes) -> None:
     assert ask(client, method, message)[0] == "INVALID_ARGUMENT"
+
+
+WORDS = (
+    *("node", "network", "entry", "arguments", "log", "mounts", "neighbours", "container", "name"),
+    *("role", "index", "link", "uid", "rate", "delay", "up", "down", "source", "target", "cpu"),
+)
+LAUNCHES = json.loads(LAUNCH) | {
+    "node": {**json.loads(NODE), "cpu": None, "memory": None, "cpu_weight": 1, "uid": 0},
+    "container": 1,
+}
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+TREES = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4)
+    ),
+)
+TEXTS = (
+    st.text(max_size=30)
+    | TREES.map(json.dumps)
+    | st.integers(1, 50_000).map(lambda depth: "[" * depth)
+    | st.dictionaries(st.sampled_from(WORDS), TREES, max_size=3).map(
+        lambda changed: json.dumps(LAUNCHES | changed)
+    )
+)
+NAMES = st.lists(st.text(max_size=9) | st.just("w0"), max_size=3)
+NODES = NAMES.map("/".join)
+NUMBERS = st.integers(0, 2**32 - 1)
+SECONDS = st.floats() | st.none()
+MALFORMED = {
+    "Launch": st.builds(pb.LaunchRequest, launch=TEXTS),
+    "Signal": st.builds(pb.SignalRequest, node=NODES, number=NUMBERS),
+    "Reshape": st.builds(pb.ReshapeRequest, nodes=NAMES, up=TEXTS, down=TEXTS, seconds=SECONDS),
+    "ResetLinks": st.builds(pb.NodesRequest, nodes=NAMES),
+    "LinkChanges": st.builds(pb.HistoryRequest, since=NUMBERS),
+    **dict.fromkeys(
+        ("Freeze", "Thaw", "PrivateBytes", "Link"), st.builds(pb.NodeRequest, node=NODES)
+    ),
+}
+REQUESTS = st.sampled_from(sorted(MALFORMED)).flatmap(
+    lambda method: st.tuples(
+        st.just(method),
+        MALFORMED[method].map(lambda request: request.SerializeToString()) | st.binary(max_size=60),
+    )
+)
+
+
+def test_no_request_ends_the_agent(control: Path) -> None:
+    outcomes: Counter[str] = Counter()
+    with connect(control) as client:
+
+        @settings(max_examples=400, deadline=None, database=None, derandomize=True)
+        @given(REQUESTS)
+        def asked(request: tuple[str, bytes]) -> None:
+            method, message = request
+            call: Any = client._channel.unary_unary(f"{SERVICE}{method}", None, None)
+            try:
+                call(message, timeout=10, metadata=client._metadata)
+                outcomes["OK"] += 1
+            except grpc.RpcError as refusal:
+                outcomes[refusal.code().name] += 1
+
+        asked()
+        assert client.running() == []
+    assert outcomes.keys() == {"OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION"}
+    assert min(outcomes.values()) > 10, outcomes
 
 
 def test_an_unknown_method_and_a_message_that_is_too_long(client: AgentClient) -> None:

@@ -22,7 +22,7 @@ MEMBERS: tuple[type[AlgorithmConfig], ...] = tuple(
 )
 """Those of this package; test_custom.py tries one of a user's."""
 
-NOT_ALGORITHMS = {"base", "custom", "messages", "parts"}
+NOT_ALGORITHMS = {"base", "custom", "messages", "parts", "state"}
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.__name__)
 

@@ -67,7 +67,11 @@ def train(config: AlgorithmConfig, *, steps: int) -> tuple[Vector, list[int]]:
         {"name": "adacomp", "ratio": 1.0},
         {"name": "bsp"},
         {"name": "ssp", "slack": 1},
+        {"name": "tap"},
         {"name": "fixed-adacomm", "local_steps": 1},
+        {"name": "adacomm", "local_steps": 1},
+        {"name": "fedavg"},
+        {"name": "fedbuff", "local_steps": 1, "buffer_size": 1},
     ],
     ids=lambda options: "-".join(str(value) for value in options.values()),
 )

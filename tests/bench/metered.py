@@ -101,15 +101,12 @@ def main(order: dict[str, Any]) -> None:
     if order["alone"]:
         print(json.dumps(_alone(folder, sums, order)))
         return
-    common = {"folder": str(folder), "server": f"127.0.0.1:{port}", "token": "bench"}
+    common = {"folder": str(folder), "server": f"127.0.0.1:{port}"}
     begun = time.monotonic()
-    server = _fork(lambda: _serve(common | {"node": "ps"}, sums[workers], order))
+    server = _fork(lambda: _serve(common | {"node": "ps", "token": "bench"}, sums[workers], order))
     while not (folder / "ps/ps.sock").exists():
         time.sleep(0.01)
-    children = [
-        _fork(partial(_work, common | {"node": f"w{i}", "index": str(i)}, sums[i]))
-        for i in range(workers)
-    ]
+    children = [_fork(partial(_work, common | _identity(i), sums[i])) for i in range(workers)]
     events = folder / "ps/events.jsonl"
     while '"drained"' not in events.read_text():
         time.sleep(0.02)
@@ -121,6 +118,13 @@ def main(order: dict[str, Any]) -> None:
         os.kill(child, signal.SIGTERM)
         os.waitpid(child, 0)
     print(json.dumps(_result(folder, sums, private) | {"server_private_bytes": of_server}))
+
+
+def _identity(index: int) -> dict[str, str]:
+    from testbed.rpc.tokens import token_of
+
+    name = f"w{index}"
+    return {"node": name, "index": str(index), "token": token_of("bench", name)}
 
 
 def _result(folder: Path, sums: NDArray[np.float64], private: list[int]) -> dict[str, Any]:

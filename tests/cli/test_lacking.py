@@ -74,7 +74,7 @@ def test_what_there_is_of_it_is_reported(part: str, capsys: pytest.CaptureFixtur
     summary = json.loads(capsys.readouterr().out)
     assert summary["updates"]["total"] == 0
     assert summary["verdict"]["reasons"] == [
-        "The run did not come to its end: its controller died in the state created."
+        "The run did not come to its end: its controller died in the state created. Run it again."
     ]
 
 

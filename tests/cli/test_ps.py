@@ -95,15 +95,10 @@ def test_a_damaged_run_does_not_hide_the_others(capsys: pytest.CaptureFixture[st
     assert "run.json: not JSON" in bad["state"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_a_damaged_run_of_another_user_is_listed_when_asked_for(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    folder = make("theirs", "training")
-    folder.run_file.write_text("{" * 5000)
-    os.chown(folder.path, 12345, 12345)
-    assert listed(capsys) == []
-    (row,) = listed(capsys, "--all")
+def test_a_damaged_run_does_not_fill_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make("broken", "training")
+    folder.run_file.write_text('{"format": ' + "9" * 4000 + "}")
+    (row,) = listed(capsys)
     assert len(row["state"]) < 200
 
 

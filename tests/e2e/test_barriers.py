@@ -62,6 +62,35 @@ def test_waiting_shares_of_three_workers_by_hand(bed: Any, algorithm: str, share
     assert np.mean(shares) == pytest.approx(share, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "share"),
+    [
+        ("{bsp: {}}", 0.841),
+        ("{adsp: {check_period: 40s, commit_rate: 2}}", 0.187),
+        ("{fedbuff: {local_steps: 10, buffer_size: 1}}", 0.352),
+    ],
+)
+def test_waiting_shares_with_and_without_a_barrier(bed: Any, algorithm: str, share: float) -> None:
+    """ADSP commits every 20 s, as it was ordered to:       3.740 / 20 = 18.7 %.
+
+    FedBuff has cycles of 5 + 3.740 and 15 + 3.740 s:       (2 * 42.8 + 20.0) / 3 = 35.2 %.
+    """
+    bed.scenario("waiting.yaml", WAITING)
+    settings = (f"algorithm={algorithm}", "time_scale=20.0", "stop.time=100s", "evaluate.every=40s")
+    up = bed.up(*(word for one in settings for word in ("--set", one)), file="waiting.yaml")
+    done = up.end()
+    assert done.status in (0, 6), done.err
+    run = testbed.Run(up.folder.path)
+    shares = []
+    for _, own in run.updates.groupby("worker"):
+        passed = own["time_seconds"].iloc[-1] - own["time_seconds"].iloc[0]
+        parts = own[["compute_seconds", "late_seconds", "transfer_seconds", "blocked_seconds"]]
+        assert parts.iloc[1:].to_numpy().sum() == pytest.approx(passed, rel=0.01)
+        shares.append(1 - own["compute_seconds"].iloc[1:].sum() / passed)
+    assert np.mean(shares) == pytest.approx(share, abs=0.03)
+    assert run.summary["waiting"]["waiting_ratio"] == pytest.approx(share, abs=0.05)
+
+
 BARRIER = ("--set", "algorithm={bsp: {}}", "--set", "workers.think.mean=20ms")
 
 

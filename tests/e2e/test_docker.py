@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 REMOTE = "tcp://127.0.0.1:1"
 ENGINE = "/var/run/docker.sock"
+PAUSED_SECONDS = 3.0
 NODES = ["evaluator", "ps", "w0", "w1", "w2"]
 FOREVER = ("--set", "stop.updates=100000000", "--set", "workers.think.mean=20ms")
 
@@ -153,7 +155,7 @@ def test_containers_are_limited_and_may_do_nothing(dock: Dock) -> None:
     assert told["Config"]["User"] == "20012:20012"
 
 
-def test_a_paused_node_is_frozen_and_goes_on(dock: Dock) -> None:
+def test_a_paused_node_is_frozen_and_goes_on_and_the_verdict_says_so(dock: Dock) -> None:
     up = dock.up_and_training()
     dock.engine.pause(dock.container(up, "w1"))
     assert dock.bed.nodes(up.name)["w1"]["condition"] == "frozen"
@@ -161,6 +163,12 @@ def test_a_paused_node_is_frozen_and_goes_on(dock: Dock) -> None:
     assert (refused.status, "w1 is frozen" in refused.err) == (5, True)
     dock.engine.unpause(dock.container(up, "w1"))
     assert dock.bed.nodes(up.name)["w1"]["condition"] == "running"
+    dock.engine.pause(dock.container(up, "ps"))
+    time.sleep(PAUSED_SECONDS)  # what is tested: it stands for so long
+    dock.engine.unpause(dock.container(up, "ps"))
+    up.wait_for(lambda: "gap" in up.events())
+    reasons = dock.bed.run("report", up.name, "--json").json["verdict"]["reasons"]
+    assert any(one.startswith("The parameter server stood still for ") for one in reasons), reasons
 
 
 def test_a_paused_node_does_not_keep_the_run_from_being_ended(dock: Dock) -> None:

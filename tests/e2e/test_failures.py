@@ -112,7 +112,7 @@ def test_a_training_without_a_finite_number_ends_at_once(bed: Any) -> None:
     assert state.reason.startswith("diverged: ")
     assert state.reason.endswith(" at version 0")
     assert f"finished before any update: {state.reason}" in done.out.splitlines()
-    assert f"No update was applied: {state.reason}." in reasons(up)
+    assert reasons(up)[0].startswith(f"No update was applied: {state.reason}. ")
     assert len(testbed.Run(up.folder.path).updates) == 0
     assert bed.remains(up.name) == []
 
@@ -124,7 +124,8 @@ def test_a_killed_worker_is_named_and_the_others_go_on(bed: Any) -> None:
     done = up.end()
     assert (done.status, done.err) == (6, "")
     assert "w1 was ended by SIGKILL; the others go on" in done.out
-    assert "w1 was lost before the end: killed by signal 9." in reasons(up)
+    lost = "w1 was lost before the end: killed by signal 9. "
+    assert any(reason.startswith(lost) for reason in reasons(up))
     run = testbed.Run(up.folder.path)
     assert len(run.updates) == 300
     assert set(run.updates["node"][-100:]) == {"w0", "w2"}
@@ -148,7 +149,7 @@ def test_the_run_ends_with_a_node_that_it_cannot_do_without(bed: Any, node: str)
     done = up.end()
     assert done.status == 5
     assert done.err.startswith(f"{node} was ended by SIGKILL")
-    assert reasons(up)[0] == (
+    assert reasons(up)[0].startswith(
         f"The run failed before its end: {node} was ended by SIGKILL; it printed nothing."
     )
     assert bed.remains(up.name) == []

@@ -52,6 +52,32 @@ def test_a_server_half_that_raises(bed: Any) -> None:
     assert "1 / (self.version < 20)" in log
 
 
+SPOIL = """\
+        self.version += 1
+        if self.version == 50:
+            import os
+            os.rename("/run/testbed/ps/events.jsonl", "/run/testbed/ps/away")
+            os.mkfifo("/run/testbed/ps/events.jsonl")
+"""
+
+
+def test_a_server_half_that_spoils_the_record_of_its_node(bed: Any) -> None:
+    """A pipe that nobody writes to: neither `up` nor `report` nor `down` waits for it."""
+    up = own(bed, was="        self.version += 1\n", becomes=SPOIL)
+    done = up.end()
+    told = "events.jsonl: found a named pipe, expected an ordinary file, written by ps."
+    assert done.status == 5
+    assert told in done.err
+    state = up.folder.state()
+    assert (state.state, state.exit_code) == ("failed", 5)
+    assert told.rstrip(".") in state.reason
+    report = bed.run("report", up.name)
+    assert report.status == 5
+    assert told in report.err
+    assert bed.run("down", up.name).status == 0
+    assert bed.remains(up.name) == []
+
+
 def test_a_server_half_that_breaks_the_contract(bed: Any) -> None:
     done = own(bed, was="version, staleness", becomes="version + (version > 20), staleness").end()
     assert done.status == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,12 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
     return sent
 
 
-def comparable(sent: list[tuple[str, str, Any]], *, token: str, data: str) -> dict[Any, Any]:
+def comparable(sent: list[tuple[str, str, Any]], *, secret: str, data: str) -> dict[Any, Any]:
     """Requests by what they are, with what only the start can tell taken out."""
     found = {}
     for to, name, body in sent:
-        text = json.dumps(body).replace(token, "TOKEN").replace(data, "DATA")
+        text = json.dumps(body).replace(secret, "SECRET").replace(data, "DATA")
+        text = re.sub(r'"token": "(\w+):[0-9a-f]{64}"', r'"token": "of \1"', text)
         found[to, name] = {
             key: value for key, value in json.loads(text).items() if key not in HOST_TELLS
         }
@@ -111,13 +113,15 @@ def test_what_is_planned_is_what_is_sent(
     planned = json.loads(capsys.readouterr().out)["requests"]
     sent = record(monkeypatch)
     assert main(["up", "sent.yaml", "--runtime", runtime, "--name", "sent"]) in {0, VERDICT}
-    (launched,) = (body for _, name, body in sent if name == "launch w0")
-    (data,) = (one["source"] for one in launched["mounts"] if one["target"].endswith("/data"))
-    token = launched["arguments"]["token"]
+    launched = {name: body for _, name, body in sent if name in ("launch ps", "launch w0")}
+    (data,) = (
+        one["source"] for one in launched["launch w0"]["mounts"] if one["target"].endswith("/data")
+    )
+    secret = launched["launch ps"]["arguments"]["token"]
     expected = [(one["to"], one["name"], one["body"]) for one in planned]
-    found = comparable(sent, token=token, data=data)
+    found = comparable(sent, secret=secret, data=data)
     if runtime == "docker":  # the agent's container is told as the engine is asked for it
         found.pop(("agent", "start"))
         found.pop(("engine", "create the agent"), None)
         expected = [one for one in expected if one[1] != "create the agent"]
-    assert found == comparable(expected, token="drawn by up", data="/prepared by up")
+    assert found == comparable(expected, secret="drawn by up", data="/prepared by up")

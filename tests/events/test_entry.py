@@ -71,7 +71,8 @@ def test_the_line_of_today() -> None:
     entry = Entry(1700000000.25, 1.5, Exited("w3", -9), source="ps")
     assert entry.line() == (
         '{"time": 1700000000.25, "elapsed_seconds": 1.5, "event": "exited", "node": "w3", '
-        '"status": -9, "planned": false, "how": "", "ends_run": false, "source": "ps"}\n'
+        '"status": -9, "planned": false, "how": "", "ends_run": false, "restarted": false, '
+        '"source": "ps"}\n'
     )
 
 

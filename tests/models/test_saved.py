@@ -115,10 +115,10 @@ def test_what_is_no_model_is_refused_and_nothing_is_waited_for(writer: ModelWrit
     assert "is float64 " in refusal()
     file.unlink()
     file.symlink_to("/etc/passwd")
-    assert "not the model of a run" in refusal()
+    assert "found a symbolic link, expected an ordinary file, written by evaluator" in refusal()
     file.unlink()
     os.mkfifo(file)
-    assert "it is no ordinary file" in refusal()
+    assert "found a named pipe, expected an ordinary file, written by evaluator" in refusal()
 
 
 def test_where_nothing_can_be_written_it_is_the_systems_own_error(writer: ModelWriter) -> None:

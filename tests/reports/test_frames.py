@@ -65,7 +65,7 @@ def test_a_run_that_was_only_created(tmp_path: Path, folder: RunFolder) -> None:
     assert len(run.updates) == len(run.evaluations) == len(run.traffic) == len(run.events) == 0
     assert "samples" in run.evaluations
     assert run.summary["verdict"]["reasons"] == [
-        "The run did not come to its end: its controller died in the state created."
+        "The run did not come to its end: its controller died in the state created. Run it again."
     ]
 
 

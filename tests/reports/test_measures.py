@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pytest
 
 from testbed.events.entry import Entry
-from testbed.events.kinds import Event, Exited, Finished, Left, MemoryRead, Rejected, StateChanged
+from testbed.events.kinds import (
+    Done,
+    Event,
+    Exited,
+    Finished,
+    Gap,
+    Left,
+    MemoryRead,
+    Rejected,
+    StateChanged,
+)
 from testbed.reports import measures
+from testbed.scenario import load_text
 
 
 def test_moving_average_of_ten() -> None:
@@ -67,6 +80,102 @@ def test_nodes_that_end_in_the_tear_down_are_not_lost() -> None:
 def test_the_last_look_at_the_memory_counts() -> None:
     events = entries(MemoryRead({"w0": 1, "w1": 1}), MemoryRead({"w0": 10, "w1": 20}))
     assert measures.private_bytes_median(events) == 15
+
+
+def test_the_longest_gap_of_each_node_that_nobody_planned() -> None:
+    events = entries(Gap("w1", 3.0), Gap("w1", 45.0), Gap("ps", 15.0), Gap("w2", 30.0))
+    assert measures.gaps(events) == {"w1": 45.0, "ps": 15.0, "w2": 30.0}
+    # A fault held w2 for 30 s, and another w1 for 42 s, which went on 3 s after that.
+    planned = {"w2": 30.0, "w1": 42.0}
+    assert measures.gaps(events, planned=planned) == {"w1": 3.0, "ps": 15.0}
+
+
+def test_the_largest_gap_is_known_where_somebody_looked() -> None:
+    assert measures.largest_gap_seconds(entries(Done(evaluated=True))) is None
+    done = Done(evaluated=True, largest_gap_seconds=0.25)
+    assert measures.largest_gap_seconds(entries(done)) == 0.25
+    assert measures.largest_gap_seconds(entries(Gap("w1", 3.0))) == 3.0
+
+
+def updates(**columns: list[Any]) -> pd.DataFrame:
+    count = len(next(iter(columns.values())))
+    others = ("compute_seconds", "late_seconds", "think_seconds")
+    zeros = {name: [0.0] * count for name in others}
+    return pd.DataFrame({"steps": [1] * count, **zeros, **columns})
+
+
+def test_a_cycle_varies_around_its_own_workers_mean() -> None:
+    table = updates(
+        worker=[0, 1, 0, 1, 0, 1],
+        time_seconds=[1.0, 1.0, 2.0, 5.0, 5.0, 9.0],
+        think_seconds=[9.0, 9.0, 0.5, 2.0, 1.5, 2.0],
+    )
+    # Cycles: 1 and 3 s of worker 0 (mean 2), 4 and 4 s of worker 1. Relative to the own mean 0.5,
+    # 1.5, 1, 1: variance (0.25 + 0.25) / 4. Of 12 s, 6 were thought.
+    assert measures.cycle(table) == {
+        "mean_seconds": 3.0,
+        "deviation_ratio": pytest.approx(0.125**0.5),
+        "think_ratio": 0.5,
+    }
+    assert set(measures.cycle(table.iloc[:2]).values()) == {None}
+
+
+SCENARIO = """\
+name: paced
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers:
+  count: 2
+  think: {law: constant, mean: 200ms}
+  classes:
+    fast: {share: 0.5, speed: 100ms}
+    free: {share: 0.5}
+stop: {updates: 6}
+time_scale: 2.0
+"""
+
+
+def test_the_pace_is_computing_at_a_speed_and_thinking_in_real_seconds() -> None:
+    table = updates(
+        device_class=["fast", "fast", "free", "free"],
+        compute_seconds=[0.1, 0.2, 9.0, 9.0],
+        think_seconds=[0.2, 0.2, 0.4, 0.4],
+    )
+    # Asked for 0.3, 0.3, 0.2, 0.2 s, that is 0.25 on the mean; taken 0.3, 0.4, 0.4, 0.4, that is
+    # 0.375; what the class without a speed computes is nobody's wish. Thinking varies by 0.1.
+    found = measures.pace(table, load_text(SCENARIO))
+    assert found is not None
+    assert found.asked_seconds == pytest.approx(0.125)
+    assert found.measured_seconds == pytest.approx(0.1875)
+    assert found.error_seconds == pytest.approx(0.1 / 2 / 2)
+    assert found.excess_ratio == pytest.approx(0.5)
+
+
+def test_without_thinking_only_classes_with_a_speed_have_a_pace() -> None:
+    table = updates(
+        device_class=["fast", "fast", "free"], compute_seconds=[0.1, 0.3, 9.0], steps=[1, 2, 1]
+    )
+    unthinking = SCENARIO.replace("  think: {law: constant, mean: 200ms}\n", "")
+    found = measures.pace(table, load_text(unthinking))
+    assert found is not None
+    assert (found.asked_seconds, found.measured_seconds) == pytest.approx((0.075, 0.1))
+    assert found.error_seconds == 0.0
+    assert measures.pace(table, load_text(unthinking.replace(", speed: 100ms", ""))) is None
+
+
+def test_the_class_with_most_late_steps() -> None:
+    table = updates(device_class=["fast", "fast", "free"], late_seconds=[0.0, 0.1, 0.1])
+    assert measures.latest_class(table, load_text(SCENARIO)) == "fast"
+    assert measures.late_steps_ratio(table, load_text(SCENARIO)) == 0.5
+
+
+def test_pressure_is_weighted_by_time() -> None:
+    table = pd.DataFrame(
+        {"wall_seconds": [1.0, 4.0, 9.0], "host_pressure_ratio": [0.5, 0.1, 1.0]}, dtype="float64"
+    )
+    assert measures.pressure(table, 4.0) == pytest.approx((1 * 0.5 + 3 * 0.1) / 4)
+    assert measures.pressure(table, None) is None
 
 
 def readings(*rows: tuple[float | None, float | None]) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -66,7 +67,15 @@ def test_what_only_a_live_run_has(runs: Path) -> None:
 def test_the_summary_comes_out_as_it_did(runs: Path, name: str) -> None:
     before = json.loads((runs / name / "summary.json").read_text())
     after = remake(runs / name).summary
-    assert {key: after[key] for key in before} == before
+    before["verdict"]["unchecked"].append("the nodes' own time")  # nobody looked at it then
+    assert within(after, before) == before
+
+
+def within(after: Any, before: Any) -> Any:
+    """What there is of a summary where an older one has something too."""
+    if not isinstance(before, dict):
+        return after
+    return {key: within(after[key], value) for key, value in before.items()}
 
 
 def test_commands(runs: Path) -> None:

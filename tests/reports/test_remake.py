@@ -48,7 +48,7 @@ def test_a_run_whose_controller_was_killed(killed: RunFolder) -> None:
     assert report.summary["updates"]["total"] == 6
     assert report.summary["state"] == "training"
     assert report.summary["verdict"]["reasons"][0] == (
-        "The run did not come to its end: its controller died in the state training."
+        "The run did not come to its end: its controller died in the state training. Run it again."
     )
 
 

@@ -25,6 +25,7 @@ def run(*top1: float) -> Run:
             "top1": [*top1, 0.91],
             "loss": [1 - one for one in (*top1, 0.91)],
             "final": [False] * len(top1) + [True],
+            "steps": [300 * one for one in times],
         }
     )
     updates = pd.DataFrame(
@@ -33,6 +34,13 @@ def run(*top1: float) -> Run:
             "payload_up_bytes": [10, 10, 10, 20],
             "payload_down_bytes": [40] * 4,
             "time_seconds": [1.0, 2.0, 3.0, 3.5],
+            "worker": [0, 1, 0, 1],
+            "steps": [1, 1, 3, 1],
+            "compute_seconds": [1.0, 1.0, 1.0, 1.0],
+            "late_seconds": [0.0, 0.0, 0.0, 1.0],
+            "think_seconds": [0.0, 1.0, 0.0, 0.0],
+            "transfer_seconds": [1.0, 1.0, 1.0, 1.0],
+            "blocked_seconds": [0.0, 0.0, 0.0, 0.0],
         }
     )
     return cast(Run, SimpleNamespace(evaluations=evaluations, updates=updates))
@@ -57,6 +65,18 @@ def run(*top1: float) -> Run:
         ("time_to(0.9)", 4.0, "4.0 s"),
         ("updates_to(0.9,2)", 300, "300"),  # (0.6 + 0.98) / 2 is not enough
         ("updates_to(0.99)", inf, "never"),
+        ("steps_to(0.9)", 600, "600"),
+        ("steps", 6, "6"),
+        # w0: 2 s of 4, 4 steps; w1: 3 s of 6, one of which it thought, 2 steps
+        ("waiting", 0.5, "50.00%"),
+        ("computation", 2.5, "2.5 s"),
+        ("communication", 2.0, "2.0 s"),
+        ("blocked", 0.0, "0.0 s"),
+        ("heterogeneity", (2 + 2 / 3) / 2 / (2 / 3), "2"),
+        ("ingress_rate", 50 / 3.5, "14 B/s"),
+        ("egress_rate", 160 / 3.5, "46 B/s"),
+        ("time_to_loss(0.1)", 4.0, "4.0 s"),
+        ("convergence_time(0.5)", inf, "never"),
     ],
 )
 def test_by_hand(text: str, value: float, shown: str) -> None:
@@ -72,6 +92,21 @@ def test_a_mean_of_ten_is_not_there_before_there_are_ten() -> None:
     assert Measure.parse("updates_to(0.5,10)").of(run(*[0.9] * 9)) == inf
 
 
+def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None:
+    """Losses of 0.1 but for the third: the tenth is the eleventh evaluation, at 22 s."""
+    one = run(0.9, 0.9, 0.5, *[0.9] * 9)
+    assert Measure.parse("convergence_time(0.2)").of(one) == 22
+    assert Measure.parse("convergence_time(0.2)").of(run(*[0.9] * 9)) == inf
+    assert Measure.parse("convergence_time(0.2)").title.endswith("a loss below 0.2")
+
+
+def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
+    """Ten in a row from the third on: the twelfth, at 24 s. 0.1 is more than 1.05 times 0.09."""
+    one = run(0.5, 0.6, *[0.9] * 11)
+    assert Measure.parse("settling_time(0.1)").of(one) == 24
+    assert Measure.parse("settling_time(0.09)").of(one) == inf
+
+
 def test_what_was_never_evaluated_is_not_measured() -> None:
     assert isnan(Measure.parse("best_accuracy").of(run()))
     assert isnan(Measure.parse("updates_to(0.5)").of(run()))
@@ -79,7 +114,16 @@ def test_what_was_never_evaluated_is_not_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["accuracy", "updates_to", "updates_to(1.5)", "updates_to(0)", "best_accuracy(0)", ""]
+    "text",
+    [
+        "accuracy",
+        "updates_to",
+        "updates_to(1.5)",
+        "updates_to(0)",
+        "best_accuracy(0)",
+        "",
+        "time_to_loss(0)",
+    ],
 )
 def test_what_is_no_measure_is_refused(text: str) -> None:
     with pytest.raises(Unfit):

@@ -56,6 +56,9 @@ def test_a_valid_run(folder: RunFolder) -> None:
     assert "valid" in text
     assert "NOT VALID" not in text
     assert "not measured: the links' qdiscs" in text
+    assert "The host was" not in text
+    verdict["warnings"] = ["The host was busy."]
+    assert "The host was busy." in printed({**Run(folder.path).summary, "verdict": verdict})
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from testbed.events.kinds import RateMeasured, RoundTripMeasured
-from testbed.reports.verdict import Flow, Measurements, judge
+from testbed.reports.verdict import Flow, Measurements, Pace, judge
 
 GOOD: dict[str, Any] = {
     "state": "finished",
     "busy_share_ratio": 0.0,
     "late_steps_ratio": 0.0,
     "late_requests_ratio": 0.0,
+    "gaps": {},
     "differences": (),
     "ingress": Flow(1000, 1000, 0, 1660, 1660),
     "egress": Flow(1000, 1000, 0, 1660, 1660),
@@ -39,6 +40,7 @@ def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
         "how busy the host was",
         "the links' qdiscs",
         "the PS's traffic",
+        "the nodes' own time",
     )
 
 
@@ -46,7 +48,7 @@ def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
     ("changes", "reason"),
     [
         ({"state": "failed", "reason": "w1 did not join"}, "The run failed before its end: w1"),
-        ({"state": "interrupted"}, "The run was interrupted before its end."),
+        ({"state": "interrupted"}, "The run was interrupted before its end. Run it again"),
         ({"state": "training", "alive": True}, "The run is still going on."),
         ({"state": "training"}, "its controller died in the state training."),
         ({"attended": False}, "The run came to its end without its controller, which had died"),
@@ -57,19 +59,59 @@ def test_a_run_must_reach_its_end(changes: dict[str, Any], reason: str) -> None:
     assert reason in found
 
 
-def test_a_busy_host() -> None:
-    assert reasons(busy_share_ratio=0.1) == ()
-    assert reasons(busy_share_ratio=0.101) == (
-        "The host was more than 90% busy during 10.10% of the run (10% is allowed).",
+def warnings(**changes: Any) -> tuple[str, ...]:
+    verdict = judge(Measurements(**(GOOD | changes)))
+    assert verdict.valid
+    return verdict.warnings
+
+
+def test_a_busy_host_alone_is_a_warning() -> None:
+    assert warnings(busy_share_ratio=0.1) == ()
+    assert warnings(busy_share_ratio=1.0, paced=False) == ()
+    (found,) = warnings(busy_share_ratio=0.101)
+    assert found.startswith("The host was more than 90% busy during 10.10% of the run. That alone")
+    (found,) = warnings(busy_share_ratio=0.5, pressure_ratio=0.75)
+    assert "50.00% of the run, and processes waited for a CPU during 75.00% of it." in found
+
+
+def test_pressure_decides_where_nothing_says_what_was_late() -> None:
+    blind = {"late_steps_ratio": None, "late_requests_ratio": None, "busy_share_ratio": 0.2}
+    assert len(warnings(**blind)) == 1
+    assert len(warnings(**blind, pressure_ratio=0.5)) == 1
+    assert reasons(**blind, pressure_ratio=0.9, paced=False) == ()
+    verdict = judge(Measurements(**(GOOD | blind | {"pressure_ratio": 0.51})))
+    (found,) = verdict.reasons
+    assert found.startswith(
+        "No class has a speed, and processes waited for a CPU during 51.00% of the run "
+        "(50% is allowed)"
     )
-    assert reasons(busy_share_ratio=1.0, paced=False) == ()
+    assert verdict.warnings == ()
+
+
+def test_gaps() -> None:
+    assert reasons(gaps={"ps": 1.5, "w1": 1.5}) == ()
+    server, worker = reasons(gaps={"w7": 3.04, "ps": 45.0})
+    assert server.startswith(
+        "The parameter server stood still for 45.0 s, unplanned (1.5 s are allowed). If somebody "
+    )
+    assert worker.startswith(
+        "w7 stood still for 3.0 s, unplanned (1.5 s are allowed). If somebody "
+    )
+
+
+def test_gaps_of_many_workers_are_counted() -> None:
+    (found,) = reasons(gaps={"w0": 1.0, "w1": 2.5, "w2": 45.0, "w3": 3.0})
+    assert found.startswith(
+        "3 workers stood still, unplanned, w2 for the longest: 45.0 s (1.5 s are allowed). "
+    )
 
 
 def test_late_steps() -> None:
     assert reasons(late_steps_ratio=0.05) == ()
     assert reasons(late_steps_ratio=None) == ()
-    assert reasons(late_steps_ratio=0.051) == (
-        "5.10% of the steps took longer than their class's speed (5% is allowed).",
+    assert reasons(late_steps_ratio=0.051, latest_class="slow") == (
+        "5.10% of the steps took longer than their class's speed (5% is allowed). Give them more "
+        "time with workers.classes.slow.speed, lower time_scale, or take fewer workers.",
     )
 
 
@@ -77,21 +119,47 @@ def test_late_requests() -> None:
     assert reasons(late_requests_ratio=0.05) == ()
     assert reasons(late_requests_ratio=None) == ()
     assert reasons(late_requests_ratio=0.051) == (
-        "The parameter server was late for 5.10% of the requests, by its service (5% is allowed).",
+        "The parameter server was late for 5.10% of the requests, by its service (5% is allowed). "
+        "Raise ps.service, lower time_scale, or take fewer workers.",
+    )
+
+
+def test_the_pace_of_the_workers() -> None:
+    assert reasons(pace=Pace(0.1, 0.105)) == ()
+    assert reasons(pace=Pace(0.01, 0.0119)) == ()  # 2 ms are allowed where 5 % are less
+    assert reasons(pace=Pace(0.1, 0.1089, error_seconds=0.001)) == ()  # and four standard errors
+    assert reasons(pace=Pace(0.1, 0.05)) == ()
+    assert reasons(pace=Pace(0.1, 0.2), paced=False) == ()
+    assert reasons(pace=Pace(0.1, 0.107)) == (
+        "Computing and thinking took 107.0 ms an update, 7.00% more than the 100.0 ms asked for "
+        "(5.0 ms more and what the law of thinking explains are allowed). Lower time_scale, raise "
+        "the classes' speed or workers.think.mean, or take fewer workers.",
     )
 
 
 def test_qdiscs_as_configured() -> None:
     difference = "w3 up: limit_bytes: configured 125000, the kernel has 3000"
-    assert reasons(differences=[difference]) == (f"A link is not as configured: {difference}.",)
+    (found,) = reasons(differences=[difference])
+    assert found.startswith(f"A link is not as configured: {difference}. If another program ")
 
 
 def test_rates() -> None:
-    allowed = [RateMeasured("w0 up", 10e6, 9.5e6), RateMeasured("w0 down", 10e6, 10.5e6)]
+    name = "class slow"
+    allowed = [RateMeasured(f"{name} up", 10e6, 9.5e6), RateMeasured(f"{name} down", 10e6, 10.5e6)]
     assert reasons(rates=allowed) == ()
-    assert reasons(rates=[RateMeasured("w0 up", 10e6, 9.4e6)]) == (
-        "w0 up: the rate measured 9.4 mbit/s, 6.00% off the configured 10 mbit/s (5% is allowed).",
+    assert reasons(rates=[RateMeasured(f"{name} up", 10e6, 9.4e6)]) == (
+        "class slow up: the rate measured 9.4 mbit/s, 6.00% off the configured 10 mbit/s (5% is "
+        "allowed). Where the host was too busy to measure it, run again; else lower "
+        "workers.classes.slow.link.up.rate, or time_scale, which multiplies it.",
     )
+    (fast,) = reasons(rates=[RateMeasured(f"{name} down", 10e6, 10.6e6)])
+    assert "workers.classes.slow.link.down.rate is more than the kernel's timer can hold" in fast
+
+
+def test_a_rate_that_the_host_could_not_send_is_unchecked() -> None:
+    verdict = judge(Measurements(**(GOOD | {"rates": [RateMeasured("class a up", 1e9, None)]})))
+    assert verdict.valid
+    assert verdict.unchecked == ("the rate of class a up, as the host could not send that fast",)
 
 
 def test_round_trips() -> None:
@@ -103,40 +171,52 @@ def test_round_trips() -> None:
     assert reasons(round_trips=allowed) == ()
     assert reasons(round_trips=[RoundTripMeasured("class slow", 0.04, 0.0425)]) == (
         "class slow: the round trip measured 42.50 ms, 2.50 ms off the configured 40.00 ms "
-        "(2.00 ms and what the jitter explains are allowed).",
+        "(2.00 ms and what the jitter explains are allowed). Where the host was too busy for its "
+        "timers, run again; else give the links a longer `delay`, or lower time_scale, which makes "
+        "delays longer.",
     )
 
 
 def test_a_training_that_could_not_go_on() -> None:
     assert reasons(stalled="stalled: 11 workers wait for w3") == (
-        "The training stalled: 11 workers wait for w3.",
+        "The training stalled: 11 workers wait for w3. An algorithm that waits for everybody "
+        "needs everybody to go on.",
     )
 
 
 def test_nodes() -> None:
     assert reasons(lost=[("w2", "killed by signal 9")], rejected=[("w1", "NaN")]) == (
         "A push of w1 was rejected: NaN.",
-        "w2 was lost before the end: killed by signal 9.",
+        "w2 was lost before the end: killed by signal 9. What it printed says why: logs/w2.log.",
     )
 
 
 def test_what_was_left_out() -> None:
     (found,) = reasons(left_out=["w0 up: delay 30ms"])
-    assert "(missing: warn): w0 up: delay 30ms." in found
+    assert "(missing: warn): w0 up: delay 30ms. Take a kernel with netem" in found
 
 
-@pytest.mark.parametrize("side", ["ingress", "egress"])
-def test_retransmissions(side: str) -> None:
+@pytest.mark.parametrize(
+    ("side", "first", "second"),
+    [
+        ("ingress", "workers.classes.NAME.link.up", "ps.link.down"),
+        ("egress", "ps.link.up", "workers.classes.NAME.link.down"),
+    ],
+)
+def test_retransmissions(side: str, first: str, second: str) -> None:
     assert reasons(**{side: Flow(1000, 1000, 50, 1660, 1660)}) == ()
     assert reasons(**{side: Flow(1000, 1000, 51, 1660, 1660)}) == (
-        f"{side}: 51 of 1,000 tcp bytes were retransmitted, 5.10% (5% is allowed).",
+        f"{side}: 51 of 1,000 tcp bytes were retransmitted, 5.10% (5% is allowed). Give {first} or "
+        f"{second} a longer `queue` or a higher `rate`, take fewer workers, or configure less "
+        "`loss`.",
     )
 
 
 @pytest.mark.parametrize("side", ["ingress", "egress"])
 def test_payload_must_fit_into_what_the_sockets_carried(side: str) -> None:
     assert reasons(**{side: Flow(1001, 1000, 0, 1660, 1660)}) == (
-        f"{side}: 1,001 payload bytes do not fit into the 1,000 bytes that the sockets carried.",
+        f"{side}: 1,001 payload bytes do not fit into the 1,000 bytes that the sockets carried. "
+        "A count of this run is wrong: run it again.",
     )
 
 
@@ -145,7 +225,8 @@ def test_the_interface_and_the_sockets_must_agree() -> None:
     assert reasons(ingress=Flow(0, 1000, 0, 10_000, 10_100)) == ()
     assert reasons(ingress=Flow(0, 1000, 0, 10_000, 9_899)) == (
         "ingress: the interface counted 10,000 bytes where the sockets account for 9,899, "
-        "1.01% off (1% is allowed).",
+        "1.01% off (1% is allowed). Keep other traffic, of programs or `testbed exec`, off the "
+        "parameter server's link.",
     )
     assert len(reasons(ingress=Flow(0, 1000, 0, 10_000, 10_101))) == 1
 
@@ -163,5 +244,7 @@ def test_nothing_was_carried() -> None:
 def test_a_run_without_an_update_has_shown_nothing() -> None:
     reason = "diverged: loss is nan at version 0"
     verdict = judge(Measurements("finished", reason=reason, updates=0))
-    assert verdict.reasons == (f"No update was applied: {reason}.",)
+    assert verdict.reasons == (
+        f"No update was applied: {reason}. A later `stop` or a smaller learning rate mends that.",
+    )
     assert judge(Measurements("finished", reason=reason, updates=1)).valid

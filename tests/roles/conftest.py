@@ -28,7 +28,7 @@ from testbed.payloads import Dense
 from testbed.payloads.layout import Layout
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.process import TerminatedError
-from testbed.roles.ps import ParameterServer
+from testbed.roles.ps import MOST_EVENTS, ParameterServer
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Snapshots
 from testbed.roles.training import Training
@@ -38,6 +38,7 @@ from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_delivery
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.messages import Delivery, PushMessage
+from testbed.rpc.tokens import token_of
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolReader, SpoolWriter
 
@@ -172,10 +173,10 @@ class Stage:
         limits: of its connections.
         address: where it answers workers.
         socket: where it answers the evaluator.
-        token: of the run.
+        secret: of the run.
     """
 
-    token = "secret"
+    secret = "secret"
 
     def __init__(
         self,
@@ -199,10 +200,10 @@ class Stage:
             workers=2,
             fingerprint=layout.fingerprint,
             clock=clock,
-            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed),
+            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
             record=Record(SpoolWriter(folder / "updates.bin"), clock),
         )
-        self.server = ParameterServer(training, limits=self.limits, token=self.token)
+        self.server = ParameterServer(training, limits=self.limits, secret=self.secret)
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -217,16 +218,22 @@ class Stage:
         self._thread.start()
         if not pulled:
             return
-        with self.connect() as connection:
-            for worker in (0, 1):
+        with self.connect("w0") as first, self.connect("w1") as second:
+            for worker, connection in enumerate((first, second)):
                 request = ps_pb2.JoinRequest(worker=worker, fingerprint=self._layout.fingerprint)
                 connection.call(methods.JOIN, request.SerializeToString())
-            for worker in (0, 1):
+            for worker, connection in enumerate((first, second)):
                 connection.call(methods.PULL, ps_pb2.PullRequest(worker=worker).SerializeToString())
 
-    def connect(self, address: str = "") -> Connection:
-        """A connection as a worker has it."""
-        return Connection(f"ipv4:{address or self.address}", token=self.token, limits=self.limits)
+    def token(self, node: str) -> str:
+        """What a node shows."""
+        return token_of(self.secret, node)
+
+    def connect(self, node: str, address: str = "") -> Connection:
+        """A connection as a worker has it, or one of those that manage the run."""
+        managing = node in ("evaluator", "controller")
+        place = f"unix:{self.socket}" if managing else f"ipv4:{address or self.address}"
+        return Connection(place, token=self.token(node), limits=self.limits)
 
     def counts(self) -> Counter[str]:
         """Calls by what became of them, at both gates."""

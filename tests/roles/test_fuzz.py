@@ -21,6 +21,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Incomplete, Rejected
 from testbed.payloads import Sparse
 from testbed.payloads.layout import Layout
+from testbed.roles.ps import MOST_EVENTS
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, encode_push
@@ -64,7 +65,7 @@ def is_valid(data: bytes) -> bool:
     values = struct.unpack(f"<{len(entries.values) // 4}f", entries.values)
     seconds = [value for _, value in message.timing.ListFields()]
     return (
-        message.worker in (0, 1)
+        message.worker == 0
         and (message.sequence, message.version) == (1, 0)
         and message.fingerprint == LAYOUT.fingerprint
         and 1 <= message.samples < 2**31
@@ -119,6 +120,13 @@ def messages(rng: np.random.Generator) -> Iterator[tuple[str, bytes]]:
         yield methods.REMOVE, NO_FIELD + rng.bytes(int(rng.integers(0, 20)))
 
 
+def caller(method: str) -> str:
+    """Who makes such calls."""
+    if "Management" in method:
+        return "controller" if method == methods.REMOVE else "evaluator"
+    return "w1" if method == methods.JOIN else "w0"
+
+
 def outcome(channel: grpc.Channel, method: str, data: bytes, *, token: str) -> str:
     """Call; the name of the status."""
     try:
@@ -141,31 +149,33 @@ def test_damaged_messages_change_nothing_and_are_counted(begin: Begin, tmp_path:
     ):
         for method, data in messages(np.random.default_rng(20)):
             channel = management if "Management" in method else workers
-            answer = outcome(channel, method, data, token=stage.token)
+            answer = outcome(channel, method, data, token=stage.token(caller(method)))
             assert method == methods.JOIN or answer != "OK", (method, data)
             outcomes[answer] += 1
             if method != methods.EXCHANGE:
                 outcomes[outcome(channel, method, data, token="guess")] += 1
         assert stage.half.parameters.tobytes() == before
         assert stage.half.version == 0
-        assert outcome(workers, methods.EXCHANGE, update(), token=stage.token) == "OK"
+        assert outcome(workers, methods.EXCHANGE, update(), token=stage.token("w0")) == "OK"
     outcomes["OK"] += 1
     assert stage.counts() == outcomes
     assert outcomes.keys() == {
         *("OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION"),
-        *("RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "UNAUTHENTICATED"),
+        *("RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "UNAUTHENTICATED", "PERMISSION_DENIED"),
     }
     assert min(outcomes["INVALID_ARGUMENT"], outcomes["FAILED_PRECONDITION"]) > MESSAGES // 10
     entries = read_events(tmp_path / "events.jsonl")
-    rejected = only(entries, Rejected)
-    assert max(Counter(event.node for event in rejected).values()) == 1000  # then only counted
+    rejected = Counter(event.node for event in only(entries, Rejected))
+    assert rejected.keys() == {"w0", "w1", "evaluator", "controller", None}
+    assert rejected["w0"] == rejected[None] == MOST_EVENTS  # then only counted
     assert not only(entries, Incomplete)
     assert stage.half.parameters.tobytes() != before
     assert stage.half.version == 1
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"worker": 7}, "worker 7 is unknown: it has not joined"),
+    ({"worker": 1}, "w0 calls as worker 1, expected its own number"),
+    ({"worker": 7}, "w0 calls as worker 7, expected its own number"),
     ({"version": 1}, "w0: version 1 is from the future, the model is at 0"),
     ({"sequence": 2}, "w0: push 2 is out of order, expected 1"),
     ({"fingerprint": 5}, "worker 0: its model has fingerprint 0000000000000005"),
@@ -185,7 +195,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> None:
     stage = begin(LAYOUT)
     before = stage.half.parameters.tobytes()
-    with stage.connect() as connection:
+    with stage.connect("w0") as connection:
         request = ps_pb2.JoinRequest(worker=0, fingerprint=LAYOUT.fingerprint)
         connection.call(methods.JOIN, request.SerializeToString())
         for changes, reason in REFUSED:
@@ -194,7 +204,7 @@ def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> N
             assert reason in str(caught.value)
             event = read_events(tmp_path / "events.jsonl")[-1].event
             assert isinstance(event, Rejected)
-            # The worker is known by its connection where the message does not name it.
+            # The worker is known by its token, whatever the message says.
             assert (event.node, event.method) == ("w0", "Exchange")
             assert reason in event.reason
             assert stage.half.parameters.tobytes() == before

@@ -100,7 +100,7 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
     half = stage.config.worker(network.layout, 2, rng=np.random.default_rng(index))
     shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(index))
     worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
-    with stage.connect() as connection:
+    with stage.connect(f"w{index}") as connection:
         device = Device(
             index=index,
             bound=network.bind(half.parameters),

@@ -87,7 +87,7 @@ def test_every_push_is_applied_once(
     indices = np.sort(rng.choice(LAYOUT.size, 40, replace=False)).astype(np.int32)
     payload = Sparse(indices, np.ones(40, np.float32))
     version = 0
-    with stage.connect(breaker.address) as connection:
+    with stage.connect("w0", breaker.address) as connection:
         for sequence in range(1, PUSHES + 1):
             update = Update(payload, version=version, samples=1)
             push = PushMessage(0, sequence, LAYOUT.fingerprint, update, Timing())

@@ -8,7 +8,14 @@ import threading
 import pytest
 
 from testbed.roles import prober
-from testbed.roles.probing import HEADER_BYTES, ProbeStream, rate_of
+from testbed.roles.fast_probing import (
+    FRAME_BITS,
+    SLICE_SECONDS,
+    Arrival,
+    FastStream,
+    rate_of_slices,
+)
+from testbed.roles.probing import HEADER_BYTES, ProbeStream, datagrams, rate_of
 
 
 def test_the_rate_counts_from_the_first_packet_after_the_burst() -> None:
@@ -36,6 +43,45 @@ def test_slow_links_get_smaller_packets_then_more_time(
     stream = ProbeStream.through(rate)
     assert stream.payload == payload
     assert stream.seconds == pytest.approx(seconds)
+
+
+def steady(number: int, *, batches: int = 50, every: float = 0.001) -> list[Arrival]:
+    """Two frames a millisecond from the beginning of a slice of time on."""
+    begin = number * (SLICE_SECONDS + 1e-6)
+    return [Arrival(begin + every * n, 2, 0) for n in range(batches)]
+
+
+def test_a_fast_rate_is_the_median_of_slices_of_time() -> None:
+    arrivals = [one for n in range(10) for one in steady(n)]
+    # Ten slices of 50 ms, of which the first and the last do not count: two frames a millisecond.
+    assert rate_of_slices(arrivals) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)
+    assert rate_of_slices(arrivals[50:]) is None  # seven that count are too few
+    assert rate_of_slices([]) is None
+
+
+def test_a_fast_stream_with_holes_has_no_rate() -> None:
+    holes = [one for n in range(12) for one in steady(n, batches=50 - 4 * n)]
+    assert rate_of_slices(holes) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)  # ends left out
+    uneven = [one for n in range(12) for one in steady(n, batches=20, every=1e-3 + n * 5e-5)]
+    assert rate_of_slices(uneven) is None
+
+
+def test_slices_in_which_something_found_no_room_do_not_count() -> None:
+    arrivals = [one for n in range(12) for one in steady(n)]
+    lossy = [one._replace(dropped=n) for n, one in enumerate(arrivals[50:150])]
+    assert rate_of_slices([*arrivals[:50], *lossy, *arrivals[150:]]) is not None
+    assert rate_of_slices([one._replace(dropped=n) for n, one in enumerate(arrivals)]) is None
+
+
+def test_a_fast_stream_arrives_in_batches_of_full_frames() -> None:
+    with datagrams("127.0.0.1") as sender, datagrams("127.0.0.1") as receiver:
+        found: list[float | None] = []
+        stream = FastStream(300e6)
+        taking = threading.Thread(target=lambda: found.append(stream.receive(receiver)))
+        taking.start()
+        stream.send(sender, receiver.getsockname())
+        taking.join()
+    assert len(found) == 1  # nothing limits loopback but the stream's own pace
 
 
 def test_a_probe_measures_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from testbed.datasets import Digits
+from testbed.rpc.tokens import token_of
 from testbed.telemetry.events import read_events
 from testbed.telemetry.spool import SpoolReader
 
@@ -51,14 +52,14 @@ class Cast:
             unused.bind(("127.0.0.1", 0))
             self.server = f"127.0.0.1:{unused.getsockname()[1]}"
 
-    def start(self, node: str, *, folder: Path | None = None, token: str = "secret") -> None:
+    def start(self, node: str, *, folder: Path | None = None, secret: str = "secret") -> None:
         """Start a node: ``ps``, ``evaluator`` or ``w3``."""
         arguments = {
             "node": node,
             "index": node[1:] if node.startswith("w") else "0",
             "folder": str(folder or self.folder),
             "server": self.server,
-            "token": token,
+            "token": secret if node == "ps" or not secret else token_of(secret, node),
             "patience": str(PATIENCE_SECONDS if node != "evaluator" else LONGEST_SECONDS),
         }
         role = "worker" if node.startswith("w") else node
@@ -315,16 +316,16 @@ def test_without_a_parameter_server_workers_end(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "model", "reason"),
+    ("secret", "model", "reason"),
     [
         ("guess", "digits-cnn", "UNAUTHENTICATED"),
         ("secret", "{mlp: {hidden: [8]}}", "names or shapes of its tensors differ"),
     ],
 )
-def test_a_stranger_is_turned_away(make: Make, token: str, model: str, reason: str) -> None:
+def test_a_stranger_is_turned_away(make: Make, secret: str, model: str, reason: str) -> None:
     cast, other = make(), make(model=model)
     cast.start("ps")
-    cast.start("w0", folder=other.folder, token=token)
+    cast.start("w0", folder=other.folder, secret=secret)
     assert cast.exit_status("w0") == 8
     assert reason in cast.log("w0").read_text(encoding="utf-8")
     assert len(cast.events("rejected")) == 1
@@ -373,7 +374,7 @@ def test_a_role_that_is_launched_wrongly_says_so(make: Make) -> None:
     cast.start("w0", folder=cast.folder / "nowhere")
     assert cast.exit_status("w0") == 2
     assert "scenario.yaml" in cast.log("w0").read_text(encoding="utf-8")
-    cast.start("w1", token="")
+    cast.start("w1", secret="")
     assert cast.exit_status("w1") == 5
     assert cast.log("w1").read_text(encoding="utf-8") == (
         "w1: a role was launched with an empty token\n"

@@ -15,7 +15,6 @@ from testbed.payloads import Sparse
 from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
-from testbed.rpc.client import Connection
 from testbed.rpc.codec import encode_push
 from testbed.rpc.messages import PushMessage, Timing
 from testbed.telemetry.events import read_events
@@ -34,7 +33,7 @@ def removal(worker: int, reason: str = "killed") -> bytes:
 
 
 def manage(stage: Any, message: bytes) -> None:
-    with Connection(f"unix:{stage.socket}", token=stage.token, limits=stage.limits) as connection:
+    with stage.connect("controller") as connection:
         connection.call(methods.REMOVE, message)
 
 
@@ -61,9 +60,10 @@ def test_a_push_that_was_on_its_way_is_no_mistake_of_the_workers(
     stage: Any, tmp_path: Path
 ) -> None:
     manage(stage, removal(1))
-    with stage.connect() as connection:
-        with pytest.raises(RejectedError, match=r"worker 1 was removed: .* \(ABORTED\)"):
-            connection.call(methods.EXCHANGE, push(1))
+    aborted = pytest.raises(RejectedError, match=r"worker 1 was removed: .* \(ABORTED\)")
+    with stage.connect("w1") as connection, aborted:
+        connection.call(methods.EXCHANGE, push(1))
+    with stage.connect("w0") as connection:
         connection.call(methods.EXCHANGE, push(0))
     assert stage.half.version == 1
     assert stage.counts()["ABORTED"] == 1
@@ -89,6 +89,6 @@ def test_what_is_no_removal_is_refused(
 
 
 def test_a_worker_cannot_remove_another(stage: Any, tmp_path: Path) -> None:
-    with stage.connect() as connection, pytest.raises(RejectedError, match="UNIMPLEMENTED"):
+    with stage.connect("w0") as connection, pytest.raises(RejectedError, match="UNIMPLEMENTED"):
         connection.call(methods.REMOVE, removal(1))
     assert events(tmp_path, "left") == []

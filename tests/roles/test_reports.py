@@ -14,7 +14,6 @@ from testbed.events.kinds import Evaluated, Rejected
 from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
-from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_snapshot
 from testbed.telemetry.events import read_events
 
@@ -34,7 +33,7 @@ def report(**changes: Any) -> bytes:
 
 
 def test_a_snapshot_is_taken_and_reported_on_once(stage: Any, tmp_path: Path) -> None:
-    with Connection(f"unix:{stage.socket}", token=stage.token, limits=stage.limits) as connection:
+    with stage.connect("evaluator") as connection:
         request = ps_pb2.SnapshotRequest().SerializeToString()
         snapshot = decode_snapshot(connection.call(methods.SNAPSHOT, request))
         assert (snapshot.version, snapshot.final) == (0, False)
@@ -69,7 +68,7 @@ def test_impossible_reports_are_refused(
     stage: Any, tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     with (
-        Connection(f"unix:{stage.socket}", token=stage.token, limits=stage.limits) as connection,
+        stage.connect("evaluator") as connection,
         pytest.raises(RejectedError, match=reason),
     ):
         connection.call(methods.REPORT, report(**changes))
@@ -78,10 +77,10 @@ def test_impossible_reports_are_refused(
 
 
 def test_workers_and_the_evaluator_have_their_own_address(stage: Any) -> None:
-    with stage.connect() as connection, pytest.raises(RejectedError, match="UNIMPLEMENTED"):
+    with stage.connect("w0") as connection, pytest.raises(RejectedError, match="UNIMPLEMENTED"):
         connection.call(methods.SNAPSHOT, b"")
     with (
-        Connection(f"unix:{stage.socket}", token=stage.token, limits=stage.limits) as connection,
+        stage.connect("evaluator") as connection,
         pytest.raises(RejectedError, match="UNIMPLEMENTED"),
     ):
         connection.call(methods.LEAVE, b"")

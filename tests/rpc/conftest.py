@@ -12,8 +12,9 @@ import pytest
 
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Behaviour, Gate, Refusal, serving
+from testbed.rpc.tokens import token_of
 
-TOKEN = "right"
+TOKEN = token_of("right", "w3")
 LIMITS = MessageLimits(message_bytes=1000)
 
 
@@ -30,7 +31,7 @@ class Host:
         self.refusals: list[Refusal] = []
         self.failures: list[BaseException] = []
         self.gate = Gate(
-            TOKEN, behaviours, LIMITS, self.refusals.append, failed=self.failures.append
+            {"w3": TOKEN}, behaviours, LIMITS, self.refusals.append, failed=self.failures.append
         )
         self._address = address
         self._port: Future[int] = Future()

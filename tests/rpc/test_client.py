@@ -15,6 +15,7 @@ from testbed.rpc.client import Connection
 from testbed.rpc.codec import ATTEMPT
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Call
+from testbed.rpc.tokens import token_of
 
 METHOD = "/testbed.v1.ParameterServer/Pull"
 LIMITS = MessageLimits(message_bytes=1000)
@@ -46,7 +47,7 @@ def connect(address: str, clock: HandClock, *, patience_seconds: float = 5.0) ->
     """A connection that waits in no real time."""
     return Connection(
         address,
-        token="right",
+        token=token_of("right", "w3"),
         limits=LIMITS,
         patience_seconds=patience_seconds,
         clock=clock,
@@ -149,7 +150,7 @@ def test_a_server_that_goes_down_and_comes_back_is_found_again(start: Start) -> 
         return message
 
     first, address = start({METHOD: echo})
-    with Connection(address, token="right", limits=LIMITS) as connection:
+    with Connection(address, token=token_of("right", "w3"), limits=LIMITS) as connection:
         assert connection.call(METHOD, b"1") == b"1"
         first.stop()
         with pytest.raises(NodeError):

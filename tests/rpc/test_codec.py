@@ -42,7 +42,8 @@ def sparse(entries: dict[int, float]) -> Sparse:
 
 def push(payload: Payload) -> PushMessage:
     """The fifth push of worker 3, computed on version 7 with 10 samples."""
-    return PushMessage(3, 5, 0xDEADBEEF, Update(payload, version=7, samples=10), TIMING)
+    update = Update(payload, version=7, samples=10)
+    return PushMessage(3, 5, 0xDEADBEEF, update, TIMING, gap_seconds=0.75)
 
 
 def generated(**fields: Any) -> ps_pb2.ExchangeRequest:
@@ -61,6 +62,7 @@ def generated(**fields: Any) -> ps_pb2.ExchangeRequest:
             transfer_seconds=2.0,
             blocked_seconds=0.125,
         ),
+        "gap_seconds": 0.75,
         "payload": ps_pb2.Payload(dense=ps_pb2.Dense(values=b"\0\0\x80?")),
     }
     return ps_pb2.ExchangeRequest(**(values | fields))
@@ -88,6 +90,7 @@ def test_what_the_generated_class_writes_is_read() -> None:
     read = decode_push(data)
     assert (read.worker, read.sequence, read.fingerprint) == (3, 5, 0xDEADBEEF)
     assert (read.update.version, read.update.samples, read.timing) == (7, 10, TIMING)
+    assert read.gap_seconds == 0.75
     assert isinstance(read.update.payload, Sparse)
     assert read.update.payload.indices.tolist() == [0, 258]
     assert read.update.payload.values.tolist() == [1.0, -2.0]
@@ -156,6 +159,7 @@ def test_newer_fields_are_ignored() -> None:
         (generated(timing=ps_pb2.Timing(compute_seconds=-1)), "not negative"),
         (generated(timing=ps_pb2.Timing(late_seconds=math.nan)), "finite"),
         (generated(timing=ps_pb2.Timing(blocked_seconds=math.inf)), "finite"),
+        (generated(gap_seconds=-1), "a gap of -1.0 s: expected"),
         (generated(worker=2**31), "worker 2147483648"),
         (generated(samples=2**31), "2147483648 samples"),
         (generated(sequence=2**63), "push 9223372036854775808"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
-from testbed.rpc.service import Call, Gate, SupersededError, serving
+from testbed.rpc.service import MOST_CALLS, MOST_READ, Call, Gate, SupersededError, serving
+from testbed.rpc.tokens import token_of
 from testbed.rpc.wire import MalformedError
 
 METHOD = "/testbed.v1.ParameterServer/Pull"
-TOKEN = "right"
+TOKEN = token_of("right", "w3")
 
 Start = Callable[..., tuple[Any, str]]
 
@@ -71,6 +72,8 @@ def test_a_call_with_the_token_is_answered(start: Start) -> None:
         ((TOKEN_KEY, ""),),
         ((TOKEN_KEY, "wrong"),),
         ((TOKEN_KEY, TOKEN + "x"),),
+        ((TOKEN_KEY, TOKEN.replace("w3", "w4")),),
+        ((TOKEN_KEY, token_of("right", "w4")),),  # of one who does not call here
         ((TOKEN_KEY, TOKEN), (TOKEN_KEY, "wrong")),
         (("authorization", TOKEN),),
         ((TOKEN_KEY + "-bin", TOKEN.encode()),),
@@ -195,11 +198,66 @@ def test_a_caller_that_goes_away_is_no_failure(start: Start) -> None:
     assert (host.refusals, host.failures) == ([], [])
 
 
+def test_one_caller_has_so_many_calls_open(start: Start) -> None:
+    """Each of MOST_CALLS is held; the next is refused, and read only when one has ended."""
+    entered = threading.Semaphore(0)
+
+    async def hold(message: bytes, call: Call) -> bytes:
+        entered.release()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    host, address = start({METHOD: hold, "/x/y": echo})
+    metadata = ((TOKEN_KEY, TOKEN),)
+    with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        held = [
+            channel.unary_unary(METHOD, None, None).future(b"", metadata=metadata)
+            for _ in range(MOST_CALLS)
+        ]
+        for _ in held:
+            assert entered.acquire(timeout=10)
+        answer = ask(address, method="/x/y")
+        assert status(answer) == "RESOURCE_EXHAUSTED"
+        assert answer[1] == f"w3 has {MOST_CALLS} calls open already"
+        for one in held:
+            one.cancel()
+    while isinstance(ask(address, method="/x/y"), tuple):
+        pass  # the server learns of the last cancellations a moment later
+    assert host.failures == []
+
+
+def test_one_caller_sends_so_many_messages_at_a_time(start: Start) -> None:
+    """Two begin and do not end; a third waits for one of them, and is answered then."""
+    host, address = start({METHOD: echo})
+    metadata = ((TOKEN_KEY, TOKEN),)
+    ended = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        ended.wait(20)
+        yield b"late"
+
+    with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        slow = [
+            channel.stream_unary(METHOD, None, None).future(nothing(), metadata=metadata)
+            for _ in range(MOST_READ)
+        ]
+        caller = host.gate._callers["w3"]
+        while caller.calls < MOST_READ:
+            pass
+        third = channel.unary_unary(METHOD, None, None).future(b"third", metadata=metadata)
+        while caller.calls < MOST_READ + 1:
+            pass
+        assert not third.done()
+        ended.set()
+        assert third.result(10) == b"third"
+        assert [one.result(10) for one in slow] == [b"late"] * MOST_READ
+
+
 def test_a_port_that_is_taken_is_an_error(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     _, address = start({METHOD: echo})
 
     async def listen_again() -> None:
-        gate = Gate(TOKEN, {}, MessageLimits(1000), lambda refusal: None, lambda error: None)
+        gate = Gate({}, {}, MessageLimits(1000), lambda refusal: None, lambda error: None)
         async with serving(address.removeprefix("ipv4:"), gate):
             raise AssertionError
 

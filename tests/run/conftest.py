@@ -19,6 +19,7 @@ from testbed.errors import TestbedError
 from testbed.host.users import Users
 from testbed.network.counters import Traffic
 from testbed.plan.make import plan
+from testbed.rpc.tokens import token_of
 from testbed.run.removals import Removals
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
@@ -138,7 +139,9 @@ class Small:
             folder=self.setup.folder,
             recorder=self.recorder,
             agent=agent,
-            removals=Removals(self.setup.folder.ps_socket, self.setup.token),
+            removals=Removals(
+                self.setup.folder.ps_socket, token_of(self.setup.secret, "controller")
+            ),
             clock=self.clock,
         )
 
@@ -174,7 +177,7 @@ def make_small(tmp_path: Path) -> Iterator[Callable[..., Small]]:
                 plan=made,
                 folder=folder,
                 data=tmp_path / "data",
-                token="t0ken",
+                secret="s3cret",
                 users=Users("root"),
             )
             shown = io.StringIO()

@@ -92,7 +92,7 @@ def test_what_the_kernel_lacks_is_refused_before_anything_is_made(asked: RunRequ
     assert environment["left_out"] == ["ps: up.delay 10ms"]
 
 
-def test_every_run_has_a_token_of_its_own(asked: RunRequest) -> None:
-    tokens = {prepared(asked).token for _ in range(3)}
-    assert len(tokens) == 3
-    assert {len(token) for token in tokens} == {32}
+def test_every_run_has_a_secret_of_its_own(asked: RunRequest) -> None:
+    secrets = {prepared(asked).secret for _ in range(3)}
+    assert len(secrets) == 3
+    assert {len(secret) for secret in secrets} == {32}

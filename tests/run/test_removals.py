@@ -18,9 +18,10 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Call, Gate, serving
+from testbed.rpc.tokens import token_of
 from testbed.run.removals import Removals
 
-TOKEN = "t0ken"
+TOKEN = token_of("s3cret", "controller")
 Answer = Callable[[bytes], Awaitable[bytes]]
 
 
@@ -43,7 +44,9 @@ def server(socket: Path, answer: Answer, method: str = methods.REMOVE) -> Iterat
 
     async def serve() -> None:
         refused, failed = (lambda refusal: None), (lambda error: None)
-        gate = Gate(TOKEN, {method: remove}, MessageLimits(1000), refused, failed=failed)
+        gate = Gate(
+            {"controller": TOKEN}, {method: remove}, MessageLimits(1000), refused, failed=failed
+        )
         with unix_address(socket) as address:
             async with serving(address, gate):
                 listening.set()

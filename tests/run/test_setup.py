@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import ScenarioError
+from testbed.rpc.tokens import token_of
 from testbed.run.prepare import custom_files, run_name
 from testbed.scenario import load, load_text
 
@@ -52,9 +53,11 @@ def test_a_role_gets_its_arguments(small: Any) -> None:
         "index": "2",
         "folder": "/run/testbed",
         "server": "10.77.0.1:5000",
-        "token": "t0ken",
+        "token": token_of("s3cret", "w2"),
     }
     assert launch.log == small.setup.folder.log("w2")
+    ps = small.setup.launch(small.setup.plan.ps)
+    assert ps.arguments["token"] == "s3cret"  # from which it knows those of all others
 
 
 def test_cold_nodes_need_no_template(make_small: Any) -> None:

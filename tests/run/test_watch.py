@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,12 @@ import pytest
 from testbed.agent.launch import Exit
 from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, UserCodeError
 from testbed.events.kinds import Joined, Listening
+from testbed.events.rows import UpdateRow
+from testbed.run.revival import Revival
 from testbed.run.run import first_line
 from testbed.run.watch import describe_exit, quote_log
+from testbed.telemetry.spool import SpoolWriter
+from testbed.telemetry.untrusted import SpoiledError
 
 
 def start(small: Any) -> Any:
@@ -23,6 +29,30 @@ def start(small: Any) -> Any:
     small.says("started")
     watch.look()
     return watch
+
+
+def test_a_record_that_is_none_ends_the_run_and_is_not_waited_for(small: Any) -> None:
+    watch = start(small)
+    small.setup.folder.ps_events.unlink()
+    os.mkfifo(small.setup.folder.ps_events)
+    with pytest.raises(SpoiledError, match=r"ps/events\.jsonl: found a named pipe, .* by ps\. "):
+        watch.look()
+
+
+def test_updates_of_workers_that_there_are_not(small: Any) -> None:
+    values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1, "worker": 3}
+    with closing(SpoolWriter(small.setup.folder.spool)) as spool:
+        spool.append(UpdateRow(**values))  # there are w0, w1 and w2
+    with pytest.raises(SpoiledError, match=r"an update that cannot be \(worker 3\), written by ps"):
+        small.watch().look()
+
+
+def test_the_parameter_server_cannot_speak_for_the_controller(small: Any) -> None:
+    watch = start(small)
+    small.says("state", state="finished", reason="all is well", exit_code=None)
+    with pytest.raises(SpoiledError, match="expected an event of the parameter server's"):
+        watch.look()
+    assert small.setup.folder.state().state == "created"
 
 
 def test_the_training_is_announced_before_its_first_status(small: Any) -> None:
@@ -119,6 +149,64 @@ def test_some_nodes_cannot_be_done_without(small: Any, node: str) -> None:
     with pytest.raises(NodeError, match=f"{node} exited with status 1; it printed nothing") as it:
         watch.look()
     assert it.value.hint == f"The whole log: testbed logs small-1 {node}"
+
+
+def start_again(small: Any) -> tuple[Any, list[str]]:
+    """A watch that starts the parameter server again; the nodes that it has launched."""
+    watch, launched = start(small), list[str]()
+
+    def launch(node: Any) -> int:
+        launched.append(node.name)
+        return 4000 + len(launched)
+
+    watch.revival = Revival("small-1", launch)
+    return watch, launched
+
+
+def test_a_parameter_server_that_is_killed_is_started_again(small: Any) -> None:
+    watch, launched = start_again(small)
+    small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
+    watch.look()
+    small.agent.ended = [Exit("ps", -9)]
+    watch.look()
+    small.says("restored", version=500, time_seconds=1.0, lost_updates=37)
+    watch.look()
+    assert launched == ["ps"]
+    exited, started = small.events()[-3:-1]
+    assert (exited["event"], exited["restarted"], exited["ends_run"]) == ("exited", True, False)
+    assert (started["event"], started["node"], started["pid"]) == ("launched", "ps", 4001)
+    assert small.shown.getvalue().splitlines()[-2:] == [
+        "ps was ended by SIGKILL; it is started again from its checkpoint",
+        "goes on from update 500: 37 updates are lost",
+    ]
+
+
+def test_one_that_dies_again_and_again_ends_the_run(small: Any) -> None:
+    """Three times from the checkpoint at 500, then one at 600: three times more, and no fourth."""
+    watch, launched = start_again(small)
+    for version in (500, 600):
+        small.says("saved", version=version, size_bytes=1, held_seconds=0.1, seconds=0.2)
+        for _ in range(3):
+            small.agent.ended = [Exit("ps", -9, out_of_memory=True)]
+            watch.look()
+    assert len(launched) == 6
+    small.agent.ended = [Exit("ps", -9, out_of_memory=True)]
+    with pytest.raises(NodeError, match=r"ps ran out of memory.*4th time .* at update 600") as it:
+        watch.look()
+    assert "ps.memory" in it.value.hint
+    assert len(launched) == 6
+
+
+@pytest.mark.parametrize("status", [-9, 1], ids=["before a checkpoint", "by an error of its own"])
+def test_one_that_has_nothing_to_go_on_from_ends_the_run(small: Any, status: int) -> None:
+    watch, launched = start_again(small)
+    if status > 0:
+        small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
+    watch.look()
+    small.agent.ended = [Exit("ps", status)]
+    with pytest.raises(NodeError, match=r"^ps "):
+        watch.look()
+    assert launched == []
 
 
 def test_before_the_training_no_node_can(small: Any) -> None:

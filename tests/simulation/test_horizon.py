@@ -156,3 +156,19 @@ def test_orders_at_a_tick_that_was_not_announced_are_refused(world: World) -> No
             step_seconds=[0.3, 5.0],
             think=lambda worker: lambda: 0.0,
         )
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_paused_workers_and_orders_on_their_way_are_in_a_checkpoint(
+    world: World, processes: int
+) -> None:
+    config = Ordering(at=tuple(0.37 * number for number in range(1, 60)))
+    states: list[Any] = []
+    alike = {"step_seconds": (0.2, 0.5, 0.9)}
+    stop = StopRule(updates=40)
+    whole, book = world(config, stop, **alike, save=lambda engine: states.append(engine.state()))
+    for version in (7, 20, 33):  # a state after every update: the first has one
+        engine, rest = world(config, stop, **alike, processes=processes, state=states[version - 1])
+        assert engine.server.half.notes == whole.server.half.notes
+        there = [row.tobytes() for row in book.rows[version:]]
+        assert [row.tobytes() for row in rest.rows] == there

@@ -198,6 +198,7 @@ evaluate: {every: 600s, images: 10}
         ("{bsp: {}}", 0.8409),
         ("{fixed-adacomm: {local_steps: 40}}", 0.4770),
         ("{ssp: {slack: 40}}", 0.7561),
+        ("{adsp: {commit_rate: 1}}", 0.0623),
     ],
 )
 def test_waiting_shares_of_three_workers_by_hand(
@@ -214,6 +215,7 @@ def test_waiting_shares_of_three_workers_by_hand(
     SSP: all go at the slow worker's pace once the fast ones lead by 40 steps, before 400 s: a step
     and a push without a model each, and a pull every 40: 40 * (1.5 + 1.870) + 1.870 = 136.7 s, or
     3.417 s a step:                                          1 - 0.833 / 3.417 = 75.61 %.
+    ADSP: a commit a minute:                                 3.740 / 60 = 6.23 %.
     """
     run = run_simulation("waiting", f"algorithm={algorithm}", text=WAITING)
     shares = []
@@ -221,6 +223,41 @@ def test_waiting_shares_of_three_workers_by_hand(
         steady = own[own["time_seconds"] > 400]
         passed = steady["time_seconds"].iloc[-1] - steady["time_seconds"].iloc[0]
         shares.append(1 - steady["compute_seconds"].iloc[1:].sum() / passed)
+        counted = steady[["transfer_seconds", "blocked_seconds", "compute_seconds"]].iloc[1:]
+        assert counted.to_numpy().sum() == pytest.approx(passed, rel=0.01)
     assert np.mean(shares) == pytest.approx(share, abs=0.01)
-    steps = {"bsp": 1, "ssp": 1, "fixed-adacomm": 40}[run.scenario.algorithm.name]
-    assert set(run.updates["steps"]) == {steps}
+    steps = {"bsp": 1, "ssp": 1, "fixed-adacomm": 40}
+    if expected := steps.get(run.scenario.algorithm.name):
+        assert set(run.updates["steps"]) == {expected}
+
+
+def test_at_every_checkpoint_of_adsp_all_have_committed_as_often(run_simulation: Simulate) -> None:
+    """Nearly: a commit that is begun just before the checkpoint comes after it."""
+    setting = "algorithm={adsp: {commit_rate: 2, check_period: 20s}}"
+    run = run_simulation("waiting", setting, "stop.time=200s", text=WAITING)
+    for checkpoint in range(20, 201, 20):
+        before = run.updates[run.updates["time_seconds"] <= checkpoint]
+        commits = before["worker"].value_counts().reindex(range(3), fill_value=0)
+        assert commits.max() - commits.min() <= 2
+        assert commits.max() == pytest.approx(checkpoint / 10, abs=1)
+    means = run.updates.groupby("worker")["steps"].mean()
+    assert means[0] == means[1] == pytest.approx(3 * means[2], rel=0.1)
+
+
+SEARCH = (
+    "algorithm={adsp: {check_period: 20s, epoch: 100s, target_loss: 0.1, learning_rate: 0.01}}",
+    *("stop.time=200s", "evaluate.every=10s"),
+)
+
+
+def test_adsp_searches_for_its_rate_and_repeats_to_the_bit(run_simulation: Simulate) -> None:
+    """Evaluated at the start, the middle and the end of each trial, which are those of the run."""
+    first, second = (
+        run_simulation(name, *SEARCH, processes=count, text=WAITING)
+        for name, count in (("first", 1), ("second", 2))
+    )
+    assert records(first) == records(second)
+    during = first.evaluations[~first.evaluations["final"]]
+    assert list(during["time_seconds"]) == [10.0 * number for number in range(20)]
+    rates = first.updates.groupby(first.updates["time_seconds"] // 20)["worker"].value_counts()
+    assert rates.max() > 1  # some period had more than one commit of a worker: a rate above 1

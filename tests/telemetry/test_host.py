@@ -7,10 +7,13 @@ import pytest
 from testbed.telemetry.host import (
     CpuTimes,
     HostSampler,
+    Waiting,
     busy_ratio,
     parse_cpu_model,
     parse_meminfo,
+    parse_pressure,
     parse_stat,
+    pressure_ratio,
 )
 
 #              user nice system idle iowait irq softirq steal guest guest_nice
@@ -58,10 +61,36 @@ def test_a_sampler_looks_at_the_time_between_its_samples(tmp_path: Path) -> None
     sample = sampler.sample()
     assert sample.busy_ratio == 0.75
     assert sample.available_bytes == 4096
+    assert sample.pressure_ratio is None  # this kernel does not say
     stat.write_text("cpu 13 0 0 101 0 0 0 0\n")
     meminfo.write_text("")
     assert sampler.sample().busy_ratio == 0.0
     assert sampler.sample().available_bytes is None
+
+
+def test_pressure_is_a_share_of_the_time_between_two_samples(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemAvailable: 4 kB\n")
+    (tmp_path / "stat").write_text("cpu 10 0 0 90 0 0 0 0\n")
+    (tmp_path / "pressure").mkdir()
+    cpu = tmp_path / "pressure" / "cpu"
+    moments = iter([10.0, 14.0, 14.0])
+    cpu.write_text(
+        "some avg10=1.50 avg60=0.00 avg300=0.00 total=1000000\nfull avg10=0.00 total=0\n"
+    )
+    sampler = HostSampler(tmp_path, clock=lambda: next(moments))
+    cpu.write_text(
+        "some avg10=1.50 avg60=0.00 avg300=0.00 total=4000000\nfull avg10=0.00 total=0\n"
+    )
+    assert sampler.sample().pressure_ratio == 0.75  # 3 s of 4
+    assert sampler.sample().pressure_ratio is None  # no time has passed
+
+
+def test_pressure_is_read_and_bounded() -> None:
+    assert parse_pressure("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\n") == 2.5
+    with pytest.raises(ValueError, match="not /proc/pressure/cpu"):
+        parse_pressure("full avg10=0.00 total=0\n")
+    assert pressure_ratio(Waiting(1.0, 0.0), Waiting(3.5, 2.0)) == 1.0
+    assert pressure_ratio(None, Waiting(3.5, 2.0)) is None
 
 
 def test_this_host() -> None:

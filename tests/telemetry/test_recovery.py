@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -12,16 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.errors import TestbedError
 from testbed.events.entry import Entry
-from testbed.events.kinds import BroughtUp, Evaluated, StateChanged
-from testbed.events.rows import UpdateRow
+from testbed.events.kinds import BroughtUp, Evaluated, Restored, StateChanged
+from testbed.events.rows import UPDATE, UpdateRow
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.parts import read_rows
+from testbed.telemetry.parts import DamagedPartError, part_paths, read_rows
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.recovery import Recovered, recover, spooled_rows
-from testbed.telemetry.spool import SpoolWriter
+from testbed.telemetry.recovery import Recovered, read_updates, recover, spooled_rows
+from testbed.telemetry.spool import SpoolReader, SpoolWriter, cut_spool, header
+from testbed.telemetry.tables import drop_torn_line
 
 
 def evaluated(version: int) -> Entry:
@@ -39,7 +42,7 @@ def evaluated(version: int) -> Entry:
 
 
 def row(version: int) -> UpdateRow:
-    values = dict.fromkeys(UpdateRow._fields, 0) | {"version_applied": version}
+    values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1, "version_applied": version}
     return UpdateRow(**values)
 
 
@@ -57,7 +60,7 @@ def killed(tmp_path: Path) -> RunFolder:
     folder.ps_events.write_text("".join(lines) + '{"event"')
     recorder = Recorder.into(folder, time_scale=2.0, clock=Clock(lambda: 0.0, lambda: 0.0))
     recorder.event(StateChanged("training"))
-    recorder.updates(spooled_rows(folder)[:4])
+    recorder.updates(next(spooled_rows(folder, over=False))[:4])
     recorder.from_ps(evaluated(2))
     recorder.close()
     (folder.updates / ".part-0001.parquet.tmp").write_bytes(b"PAR1")
@@ -110,6 +113,52 @@ def test_a_deleted_part_comes_back(killed: RunFolder) -> None:
     assert len(read_rows(killed.updates)) == 7
 
 
+@pytest.fixture
+def whole(killed: RunFolder) -> RunFolder:
+    """Completed: four updates in the first part, three in the second."""
+    recover(killed, time_scale=2.0)
+    return killed
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("damage", ["cut", "garbled", "gone"])
+def test_a_damaged_part_is_restored(whole: RunFolder, number: int, damage: str) -> None:
+    part = whole.updates / f"part-{number:04d}.parquet"
+    content = part.read_bytes()
+    if damage == "gone":
+        part.unlink()
+    else:
+        part.write_bytes(
+            content[:-9] if damage == "cut" else content[:4] + b"?" * 60 + content[64:]
+        )
+    missing = 7 if number == 0 else 3  # what is not in the parts before it
+    assert list(read_updates(whole)["version_applied"]) == list(range(7))
+    assert recover(whole, time_scale=2.0).updates == missing
+    assert list(read_rows(whole.updates)["version_applied"]) == list(range(7))
+    assert not recover(whole, time_scale=2.0)
+
+
+def test_a_deleted_folder_of_updates_is_restored(whole: RunFolder) -> None:
+    shutil.rmtree(whole.updates)
+    assert len(read_updates(whole)) == 7
+    assert recover(whole, time_scale=2.0).updates == 7
+    assert list(read_rows(whole.updates)["version_applied"]) == list(range(7))
+
+
+def test_what_the_spool_does_not_hold_is_kept(whole: RunFolder) -> None:
+    """Three are behind the damage, and at least one was in it; the spool has but three."""
+    (whole.updates / "part-0000.parquet").write_bytes(b"damaged")
+    whole.spool.write_bytes(header() + read_rows_of(range(3)))
+    for attempt in (lambda: recover(whole, time_scale=2.0), lambda: read_updates(whole)):
+        with pytest.raises(DamagedPartError, match=r"part-0000\.parquet: the part cannot be read"):
+            attempt()
+    assert len(part_paths(whole.updates)) == 2
+
+
+def read_rows_of(versions: range) -> bytes:
+    return np.array([row(version) for version in versions], UPDATE).tobytes()
+
+
 CONTROLLER = """
 import sys, time
 from pathlib import Path
@@ -122,7 +171,7 @@ from testbed.telemetry.spool import SpoolReader, SpoolWriter
 folder = RunFolder.create(Path(sys.argv[1]), "r", scenario="s", text="", classes=["a"], now=0.0)
 recorder = Recorder.into(folder, time_scale=1.0)
 spool, reader = SpoolWriter(folder.spool, rows=1), SpoolReader(folder.spool)
-values = dict.fromkeys(UpdateRow._fields, 0)
+values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1}
 for version in range(12_000):
     spool.append(UpdateRow(**values | {"version_applied": version}))
 recorder.updates(reader.read())
@@ -143,3 +192,37 @@ def test_a_controller_that_is_really_killed(tmp_path: Path) -> None:
     assert read_events(folder.events)[0].event == BroughtUp(1.0)
     assert recover(folder, time_scale=1.0).updates == 2_000
     assert np.array_equal(read_rows(folder.updates)["version_applied"], np.arange(12_000))
+
+
+def test_what_was_lost_with_a_parameter_server_is_taken_out_and_recorded_once(
+    killed: RunFolder,
+) -> None:
+    """Seven updates, evaluated at 2, 4 and 6; the next server goes on from 3, to 5."""
+    recover(killed, time_scale=2.0)
+    follower = SpoolReader(killed.spool)
+    assert len(follower.read()) == 7
+    assert cut_spool(killed.spool, rows=3) == 4
+    restored = Entry(2.0, 2.0, Restored(3, time_seconds=1.0, lost_updates=4))
+    recorder = Recorder.into(killed, time_scale=2.0, clock=Clock(lambda: 0.0, lambda: 0.0))
+    recorder.from_ps(restored)
+    follower.rewind(rows=3)
+    with closing(SpoolWriter(killed.spool)) as spool:
+        spool.append(row(3))
+        spool.append(row(4))
+    recorder.updates(follower.read())
+    recorder.from_ps(evaluated(5))
+    recorder.close()
+    assert read_rows(killed.updates)["version_applied"].tolist() == [0, 1, 2, 3, 4]
+    (spooled,) = spooled_rows(killed, over=True)
+    assert spooled["version_applied"].tolist() == [0, 1, 2, 3, 4]
+    rows = killed.evaluations.read_text().splitlines()[1:]
+    assert [line.split(",")[2] for line in rows] == ["2", "5"]
+    drop_torn_line(killed.ps_events)
+    with killed.ps_events.open("a") as file:
+        file.write(restored.line() + evaluated(5).line())
+    assert recover(killed, time_scale=2.0) == Recovered()
+
+
+def test_a_spool_that_is_shorter_than_its_checkpoint_is_refused(killed: RunFolder) -> None:
+    with pytest.raises(TestbedError, match="found 7 updates, expected at least the 8"):
+        cut_spool(killed.spool, rows=8)

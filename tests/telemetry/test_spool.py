@@ -16,7 +16,8 @@ def row(version: int) -> UpdateRow:
     """A row whose staleness is its version."""
     values: dict[str, Any] = dict.fromkeys(UpdateRow._fields, 0)
     return UpdateRow(
-        **values | {"version_applied": version, "staleness": version, "step_scale": 0.25}
+        **values
+        | {"sequence": 1, "version_applied": version, "staleness": version, "step_scale": 0.25}
     )
 
 
@@ -80,6 +81,7 @@ def test_a_spool_of_another_version_is_read_by_its_columns(tmp_path: Path) -> No
         [("colour", "<i8"), *((name, UPDATE[name]) for name in reversed(UPDATE.names or ()))]
     )
     rows = np.zeros(3, other)
+    rows["sequence"] = 1
     rows["version_applied"] = [5, 6, 7]
     path.write_bytes(header(other) + rows.tobytes())
     assert SpoolReader(path).read()["version_applied"].tolist() == [5, 6, 7]

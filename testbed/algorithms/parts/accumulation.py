@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.algorithms.base import Update
+from testbed.algorithms.base import C, Update, WorkerHalf
 from testbed.payloads import Dense, Vector
 
 
@@ -31,3 +31,17 @@ class Accumulation:
         self._sum = np.zeros_like(self._sum)
         self.steps = self.samples = 0
         return update
+
+
+class LocalStepsWorker(WorkerHalf[C]):
+    """Pushes U after τ steps: as many as it was ordered, else as its config's ``local_steps``."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._update = Accumulation(self.parameters)
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        """U ← U + η' g; W_i ← W_i - η' g; after τ steps push U."""
+        self._update.add(gradient, samples, rate=self.config.learning_rate)
+        wanted = self.orders.local_steps or self.config.local_steps or 1
+        return None if self._update.steps < wanted else self._update.take(self.version)

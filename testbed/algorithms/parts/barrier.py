@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
-from testbed.payloads import Dense
+from testbed.payloads import Dense, Vector
 
 
 class AveragingServer(ServerHalf[C]):
@@ -43,6 +43,11 @@ class AveragingServer(ServerHalf[C]):
         """Those that have not pushed."""
         return self._members - self._pushed.keys()
 
+    def mean(self, round_: Sequence[Update]) -> Vector:
+        """Σ U / M of a round, in the order of its workers, in float32."""
+        total: Vector = sum(expect(Dense, update.payload).values for update in round_)  # type: ignore[assignment]
+        return total / np.float32(len(round_))
+
     def _close(self) -> Sequence[Applied]:
         """W ← W - Σ U / M, if the round is complete.
 
@@ -52,8 +57,7 @@ class AveragingServer(ServerHalf[C]):
         if self.awaited() or not self._pushed:
             return ()
         complete, self._pushed = sorted(self._pushed.items()), {}
-        total = sum((expect(Dense, update.payload).values for _, update in complete))
-        self.parameters -= total / np.float32(len(complete))
+        self.parameters -= self.mean([update for _, update in complete])
         version, self.version = self.version, self.version + len(complete)
         return [
             Applied(worker, version + place, staleness=version - update.version)

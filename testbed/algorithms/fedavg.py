@@ -1,0 +1,125 @@
+"""FedAvg: in every round some of the workers train for whole epochs, and their models are averaged.
+
+H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas, "Communication-efficient learning
+of deep networks from decentralized data", AISTATS 2017, algorithm 1.
+
+Symbols, as the paper writes them:
+
+    w    parameters        the model w_t of a round, and the copy w^k of it that worker k trains
+    C    fraction          share of the workers that a round is made with
+    S    chosen            those of the round: max(C K, 1) of K at random
+    E    local_epochs      passes of a worker over its own samples in a round
+    B    batch_size        of the scenario
+    n_k  Update.samples    samples that a worker has; here E n_k, which gives the same weights
+    η    learning_rate
+
+    worker:   E times: for every batch b of its samples: w^k ← w^k - η g(w^k; b)
+    server:   S_t at random; wait for those in S_t; w_{t+1} ← Σ n_k w^k / Σ n_k, over S_t
+
+Deviations: a worker sends w_t - w^k, so that what it sends is an update as others'; B = ∞ is a
+scenario's batch_size of all samples. A worker that has left is not waited for, and in no later
+round; what it pushed before is in the round. Those that are not in S_t wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import numpy as np
+
+from testbed.algorithms.base import (
+    AlgorithmConfig,
+    Applied,
+    Halves,
+    Stream,
+    Update,
+    WorkerHalf,
+    expect,
+)
+from testbed.algorithms.parts.accumulation import Accumulation
+from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.algorithms.parts.options import Count, LearningRate, Ratio
+from testbed.payloads import Dense, Vector
+
+
+class FedAvg(AlgorithmConfig):
+    """FedAvg's options.
+
+    Attributes:
+        learning_rate: η.
+        local_epochs: E.
+        fraction: C.
+    """
+
+    name: Literal["fedavg"]
+    learning_rate: LearningRate = 0.1
+    local_epochs: Count = 1
+    fraction: Ratio = 1.0
+
+    def halves(self) -> Halves:
+        return FedAvgWorker, FedAvgServer
+
+
+class FedAvgWorker(WorkerHalf[FedAvg]):
+    """Trains its copy for E epochs, and pushes what it has changed there."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._update = Accumulation(self.parameters)
+        self._own = 0  # n_k
+
+    def demand(self, stream: Stream, now: float) -> int:
+        """B samples, or what is left of the epoch."""
+        self._own = stream.own or stream.batch_size
+        left = self._own - self._update.samples % self._own
+        return min(super().demand(stream, now), left)
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        """w^k ← w^k - η g; after E epochs push."""
+        self._update.add(gradient, samples, rate=self.config.learning_rate)
+        if self._update.samples < self.config.local_epochs * self._own:
+            return None
+        return self._update.take(self.version)
+
+
+class FedAvgServer(AveragingServer[FedAvg]):
+    """Makes each round with a sample of the workers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._choose(range(self.workers))
+
+    def join(self, worker: int) -> None:
+        """One more to choose from."""
+        super().join(worker)
+        if not self._chosen:  # all had left
+            self._chosen = {worker}
+
+    def ready(self, worker: int) -> bool:
+        """Once it is in a round that it has not pushed in."""
+        return worker in self._chosen and super().ready(worker)
+
+    def awaited(self) -> Collection[int]:
+        """Those of the round that have not pushed."""
+        return self._chosen & self._members - self._pushed.keys()
+
+    def mean(self, round_: Sequence[Update]) -> Vector:
+        """Σ n_k U_k / Σ n_k."""
+        total = sum(update.samples for update in round_)
+        mean = np.zeros_like(self.parameters)
+        for update in round_:
+            mean += np.float32(update.samples / total) * expect(Dense, update.payload).values
+        return mean
+
+    def _close(self) -> Sequence[Applied]:
+        """The next round is made with others."""
+        applied = super()._close()
+        if not self._pushed and (applied or not self.awaited()):
+            self._choose(sorted(self._members))
+        return applied
+
+    def _choose(self, among: Sequence[int]) -> None:
+        """S_t: max(C K, 1) of K."""
+        count = min(len(among), max(1, round(self.config.fraction * len(among))))
+        self._chosen = set(self.rng.choice(among, count, replace=False).tolist())

@@ -1,0 +1,106 @@
+"""FedBuff: asynchronous local SGD; the server keeps what comes, and applies it K at a time.
+
+J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba, "Federated learning with
+buffered asynchronous aggregation", AISTATS 2022, algorithms 1 and 2.
+
+Symbols, as the paper writes them:
+
+    w    parameters             the model, and the copy y of it that a worker trains
+    Q    local_steps            of a worker between two pushes
+    Δ    update                 y_0 - y_Q, the sum of a worker's local steps
+    K    buffer_size            updates that a step of the server is made of
+    η_l  learning_rate          of the workers
+    η_g  server_learning_rate   of the server
+    τ    steps since the pull   steps of the server since the worker's model was sent
+
+    worker:   y ← pull      Q times: y ← y - η_l g(y)      push Δ
+    server:   Δ̄ ← Δ̄ + s(τ) Δ; once there are K: w ← w - η_g Δ̄ / K, Δ̄ ← 0      s(τ) = 1 / √(1 + τ)
+
+Deviations: every worker trains all the time, so the paper's concurrency is the number of workers;
+it is sent the model as soon as it has pushed. `damping: false` leaves s(τ) at 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Literal
+
+import numpy as np
+
+from testbed.algorithms.base import (
+    AlgorithmConfig,
+    Applied,
+    Halves,
+    ServerHalf,
+    Update,
+    expect,
+)
+from testbed.algorithms.parts.accumulation import LocalStepsWorker
+from testbed.algorithms.parts.options import Count, LearningRate, Steps
+from testbed.payloads import Dense
+
+
+class FedBuff(AlgorithmConfig):
+    """FedBuff's options.
+
+    Attributes:
+        learning_rate: η_l.
+        server_learning_rate: η_g.
+        local_steps: Q.
+        buffer_size: K.
+        damping: whether a stale update counts less.
+    """
+
+    name: Literal["fedbuff"]
+    learning_rate: LearningRate = 0.1
+    server_learning_rate: LearningRate = 1.0
+    local_steps: Steps = 10
+    buffer_size: Count = 10
+    damping: bool = True
+
+    def halves(self) -> Halves:
+        """See base; the worker's is that of Fixed ADACOMM."""
+        return LocalStepsWorker, FedBuffServer
+
+
+class FedBuffServer(ServerHalf[FedBuff]):
+    """Applies updates K at a time; nobody waits."""
+
+    def __post_init__(self) -> None:
+        self._sum = np.zeros_like(self.parameters)  # Δ̄
+        self._kept: list[tuple[int, int]] = []  # whose are in it, built on which version
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        """Δ̄ ← Δ̄ + s(τ) Δ; the K-th empties the buffer."""
+        delta = expect(Dense, update.payload).values
+        self._sum += np.float32(self._scale(update.version)) * delta
+        self._kept.append((worker, update.version))
+        return self._step() if len(self._kept) == self.config.buffer_size else ()
+
+    def _step(self) -> Sequence[Applied]:
+        """w ← w - η_g Δ̄ / K."""
+        rate = self.config.server_learning_rate / self.config.buffer_size
+        self.parameters -= np.float32(rate) * self._sum
+        applied = [
+            Applied(
+                worker,
+                self.version + place,
+                staleness=self.version - pulled,
+                sigma_mean=self._steps_since(pulled),
+                sigma_max=self._steps_since(pulled),
+                step_scale=self._scale(pulled),
+            )
+            for place, (worker, pulled) in enumerate(self._kept)
+        ]
+        self.version += len(self._kept)
+        self._sum, self._kept = np.zeros_like(self._sum), []
+        return applied
+
+    def _steps_since(self, version: int) -> int:
+        """τ: each step of the server is K updates."""
+        return (self.version - version) // self.config.buffer_size if self.config.damping else 0
+
+    def _scale(self, version: int) -> float:
+        """s(τ)."""
+        return 1 / sqrt(1 + self._steps_since(version))

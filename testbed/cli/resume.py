@@ -1,0 +1,35 @@
+"""``testbed resume``: goes on with a simulated run that was broken off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from testbed.cli.complete import run_argument
+from testbed.cli.options import find, runs_option
+
+INVALID = 6
+
+
+@click.command("resume")
+@run_argument
+@runs_option
+def command(run: str, runs: Path) -> int:
+    """Go on with RUN, a simulated run that was broken off, from its checkpoint.
+
+    It comes to the very bits of a run that was never broken off. Exits as `up` does.
+    """
+    import os
+
+    from testbed.cli.console import Console
+    from testbed.cli.host import require_linux
+    from testbed.cli.live import LiveDisplay, Progress
+    from testbed.cli.up import Terminal
+    from testbed.run.simulated import resumable, resume
+
+    require_linux("resume")
+    folder = find(run, runs)
+    stop = resumable(folder).stop
+    terminal = Terminal(LiveDisplay(Console(), Progress(stop.updates, stop.time)))
+    return 0 if resume(folder, terminal, environment=os.environ) else INVALID

@@ -1,0 +1,98 @@
+"""Where the workers' time went, and when a training has converged, as the ADSP paper measures it.
+
+H. Hu, D. Wang, C. Wu, "Distributed machine learning through heterogeneous edge systems", AAAI 2020.
+A worker's time is that up to its last push: computation, think time, communication and blocked time
+add up to it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from testbed.reports.measures import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EVALUATIONS = 10
+"""So many evaluations say that a training has converged."""
+
+SETTLED_VARIANCE = 1e-5
+SETTLED_RATIO = 1.05
+"""A loss has settled once its variance over these is so small, at so much of the target at most."""
+
+
+def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
+    """A row for every worker that has updates in the model, by index.
+
+    Columns: ``computation_seconds`` (training, waits that set the speed of a class included),
+    ``think_seconds``, ``communication_seconds`` (pushes and pulls), ``blocked_seconds`` (held by
+    the parameter server), ``total_seconds``, ``waiting_ratio`` (1 - computation / total), ``steps``
+    and ``commits``.
+    """
+    sums = updates.groupby("worker").sum(numeric_only=True)
+    table = sums[["think_seconds", "blocked_seconds", "steps"]].astype({"steps": int})
+    table.insert(0, "computation_seconds", sums["compute_seconds"] + sums["late_seconds"])
+    table.insert(2, "communication_seconds", sums["transfer_seconds"])
+    parts = [name for name in table if name.endswith("_seconds")]
+    table.insert(4, "total_seconds", table[parts].sum(axis=1))
+    table.insert(5, "waiting_ratio", 1 - table["computation_seconds"] / table["total_seconds"])
+    table["commits"] = updates.groupby("worker").size()
+    return table
+
+
+def waiting(updates: pd.DataFrame) -> dict[str, Any]:
+    """Means over the workers, totals, the heterogeneity of the workers, and every worker's own."""
+    table = workers_times(updates)
+    means = {name: number(table[name].mean()) for name in table if name.endswith("_seconds")}
+    return {
+        "waiting_ratio": number(table["waiting_ratio"].mean()),
+        **{f"{name}_mean": value for name, value in means.items()},
+        "steps": int(table["steps"].sum()),
+        "commits": int(table["commits"].sum()),
+        "heterogeneity": heterogeneity(table),
+        "heterogeneity_with_communication": heterogeneity(table, communication=True),
+        "by_worker": {f"w{index}": row.to_dict() for index, row in table.iterrows()},
+    }
+
+
+def heterogeneity(table: pd.DataFrame, *, communication: bool = False) -> float | None:
+    """H: the mean speed of the workers over that of the slowest, in steps a second.
+
+    With ``communication``, a step also takes its share of the push and pull it is committed with.
+    """
+    seconds = table["computation_seconds"]
+    if communication:
+        seconds = seconds + table["communication_seconds"]
+    speeds = table["steps"] / seconds.where(seconds > 0)
+    return number((speeds.mean() / speeds.min()) if len(speeds) else None)
+
+
+def convergence_time(evaluations: pd.DataFrame, *, loss: float) -> float:
+    """When the tenth evaluation during the training had a loss below ``loss``; infinite for never.
+
+    They need not be ten in a row.
+    """
+    during = evaluations[~evaluations["final"]]
+    times = during.loc[during["loss"] < loss, "time_seconds"]
+    return float(times.iloc[EVALUATIONS - 1]) if len(times) >= EVALUATIONS else inf
+
+
+def settling_time(evaluations: pd.DataFrame, *, loss: float) -> float:
+    """When the loss of ten evaluations in a row had settled near ``loss``; infinite for never.
+
+    Their variance is below 1e-5, and the last of them is at most 1.05 times ``loss``.
+    """
+    during = evaluations[~evaluations["final"]]
+    variance = during["loss"].rolling(EVALUATIONS).var(ddof=0)
+    settled = (variance < SETTLED_VARIANCE) & (during["loss"] <= SETTLED_RATIO * loss)
+    times = during.loc[settled, "time_seconds"]
+    return float(times.iloc[0]) if len(times) else inf
+
+
+def time_to_loss(evaluations: pd.DataFrame, *, loss: float) -> float:
+    """When an evaluation during the training first had a loss below ``loss``."""
+    during = evaluations[~evaluations["final"]]
+    times = during.loc[during["loss"] < loss, "time_seconds"]
+    return float(times.iloc[0]) if len(times) else inf

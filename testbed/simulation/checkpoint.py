@@ -1,0 +1,120 @@
+"""A simulation's checkpoint: the engine between two events, and how far its records were then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.models.saved import ModelWriter
+from testbed.simulation.engine import Engine
+from testbed.telemetry.checkpoints import (
+    About,
+    damaged,
+    read_checkpoint,
+    scenario_digest,
+    write_checkpoint,
+)
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.parts import part_paths
+from testbed.values.state import PlainState, StateError
+
+KIND = "simulation"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a simulation goes on.
+
+    Attributes:
+        about: what is known of it; its note says how long the records were.
+        state: the engine's.
+    """
+
+    about: About
+    state: PlainState
+
+    @classmethod
+    def open(cls, folder: RunFolder) -> Checkpoint:
+        """The checkpoint in a run's folder, whose records reach at least as far.
+
+        Raises:
+            TestbedError: there is none, it or a record is damaged, or it is another scenario's.
+        """
+        path = folder.checkpoint
+        scenario = scenario_digest(folder.path)
+        checkpoint = cls(*read_checkpoint(path, kind=KIND, scenario=scenario))
+        note = checkpoint.about.note
+        try:
+            for file in (folder.events, folder.evaluations):
+                if file.stat().st_size < int(note[file.name]):
+                    raise damaged(path, f"{file.name} is shorter than it was then")
+            if len(part_paths(folder.updates)) < int(note["parts"]):
+                raise damaged(path, "parts of updates/ are missing that were there then")
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(path, f"{type(error).__name__}: {error}") from None
+        except FileNotFoundError as error:
+            raise damaged(path, f"{error.filename} is missing") from None
+        return checkpoint
+
+    def cut(self, folder: RunFolder) -> None:
+        """Cut off what the records hold beyond it: that will be recorded again."""
+        note = self.about.note
+        for file in (folder.events, folder.evaluations):
+            with file.open("r+b") as opened:
+                opened.truncate(int(note[file.name]))
+        for part in reversed(part_paths(folder.updates)[int(note["parts"]) :]):
+            part.unlink()
+        for half_written in folder.updates.glob(".part-*.tmp"):
+            half_written.unlink()
+
+    def restore(self, engine: Engine, writer: ModelWriter) -> None:
+        """Put a new engine, and what saves its models, where the run was.
+
+        Raises:
+            StateError: the state is another scenario's, or another testbed's.
+        """
+        try:
+            engine.restore(self.state)
+            accuracy, negative_loss = self.about.note["best"]
+            writer.best = (float(accuracy), float(negative_loss))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            found = f"the checkpoint at update {self.about.version} is of another testbed"
+            raise StateError(
+                f"{found}: {type(error).__name__}: {error}.",
+                hint="Go on with the testbed that made it.",
+            ) from None
+
+
+@dataclass(frozen=True)
+class Saver:
+    """Saves checkpoints, each in the place of the one before."""
+
+    folder: RunFolder
+    writer: ModelWriter
+    scenario: str
+
+    @classmethod
+    def into(cls, folder: Path, writer: ModelWriter) -> Saver:
+        """One for a run's folder."""
+        return cls(RunFolder(folder), writer, scenario_digest(folder))
+
+    def save(self, engine: Engine) -> None:
+        """Save where an engine is, between two events."""
+        engine.recorder.commit()
+        about = About(
+            KIND,
+            self.scenario,
+            version=engine.server.version,
+            time_seconds=engine.agenda.now,
+            note=self._note(),
+        )
+        write_checkpoint(self.folder.checkpoint, about, engine.state())
+
+    def _note(self) -> Mapping[str, Any]:
+        """How long the records are, and how good the best model is."""
+        folder = self.folder
+        lengths = {file.name: file.stat().st_size for file in (folder.events, folder.evaluations)}
+        parts = len(part_paths(folder.updates))
+        return {**lengths, "parts": parts, "best": self.writer.best}

@@ -1,0 +1,61 @@
+"""Workers and a server without a frame, whose numbers can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, ServerHalf, Update, WorkerHalf
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
+
+RNG = np.random.default_rng(0)
+LAYOUT = Layout(("weight",), ((2,),))
+
+
+def floats(*values: float) -> Vector:
+    return np.array(values, np.float32)
+
+
+class Group:
+    """Some workers and a server on two parameters that begin at 8 and 16.
+
+    All have pulled, unless they are to do so later. Time is what a caller says.
+    """
+
+    def __init__(self, config: AlgorithmConfig, workers: int, *, pulled: bool = True) -> None:
+        self.server: ServerHalf[Any] = config.server(
+            LAYOUT, workers, parameters=floats(8, 16), rng=RNG
+        )
+        self.workers: list[WorkerHalf[Any]] = [
+            config.worker(LAYOUT, workers, rng=RNG) for _ in range(workers)
+        ]
+        for index in range(workers):
+            self.server.join(index)
+        for index in range(workers) if pulled else ():
+            self.pull(index)
+
+    def pull(self, index: int, *, now: float = 0.0) -> Reply:
+        assert self.server.ready(index)
+        reply = self.server.pull(index, now)
+        worker = self.workers[index]
+        worker.obey(worker.orders.replaced_by(reply.orders), now)
+        worker.receive(reply, now)
+        return reply
+
+    def step(self, index: int, *gradient: float, now: float = 0.0) -> Update | None:
+        return self.workers[index].step(floats(*gradient), 10, now)
+
+    def push(self, index: int, *gradient: float, now: float = 0.0) -> Sequence[Applied]:
+        update = self.step(index, *gradient, now=now)
+        assert update is not None
+        return self.server.push(index, update, now)
+
+
+@pytest.fixture
+def group_of() -> type[Group]:
+    """Some workers and a server, of an algorithm."""
+    return Group

@@ -1,0 +1,99 @@
+"""A process's own time: what is a gap in it, and who is told of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from testbed.roles.heartbeat import BEAT_SECONDS, Heartbeat
+
+Bench = Any
+Run = Callable[..., Bench]
+
+
+@dataclass
+class Hand:
+    """A clock that is moved by hand."""
+
+    seconds: float = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_the_longest_gap_is_what_a_beat_is_late_by() -> None:
+    hand = Hand()
+    heartbeat = Heartbeat(hand)
+    for wait in (BEAT_SECONDS, 45.0 + BEAT_SECONDS, 3.0 + BEAT_SECONDS, 0.1):
+        hand.seconds += wait
+        heartbeat.beat()
+    assert heartbeat.take() == pytest.approx(45.0)
+    assert heartbeat.take() == 0.0
+
+
+def test_a_gap_is_seen_by_who_asks_before_the_next_beat() -> None:
+    hand = Hand()
+    heartbeat = Heartbeat(hand)
+    hand.seconds += 4.0 + BEAT_SECONDS
+    assert heartbeat.take() == pytest.approx(4.0)
+    heartbeat.beat()  # of the thread, a moment later
+    assert heartbeat.take() == 0.0
+
+
+def test_it_beats_by_itself_while_it_is_asked_to() -> None:
+    asked = Hand()
+    heartbeat = Heartbeat(asked)
+    with heartbeat.beating():
+        pass
+    asked.seconds += 2.0 + BEAT_SECONDS  # nobody beats any more
+    assert heartbeat.take() == pytest.approx(2.0)
+
+
+def gaps(bench: Bench) -> list[tuple[str, float]]:
+    return [(one["node"], one["seconds"]) for one in bench.events() if one["event"] == "gap"]
+
+
+def test_a_push_tells_of_its_workers_gap_and_short_ones_are_no_events(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.push(0, 1, 0, gap_seconds=0.75)
+        assert bench.record.largest_gap_seconds == 0.75
+        await bench.push(0, 2, 1, gap_seconds=44.5)
+        await bench.push(0, 3, 2, gap_seconds=0.0)
+
+    bench = run(play)
+    assert gaps(bench) == [("w0", 44.5)]
+    assert bench.record.done(evaluated=True).largest_gap_seconds == 44.5
+
+
+def test_who_stands_still_at_the_end_is_told_by_the_server(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        bench.training.silence(0, silent=True)
+        bench.training.silence(1, silent=True)
+        bench.seconds = 12.0
+        bench.training.tick()  # both count as silent now: nobody is left who could push
+        bench.seconds = 15.0
+        bench.training.look()
+
+    assert gaps(run(play)) == [("w0", 12.0), ("w1", 12.0)]
+
+
+def test_who_goes_on_before_the_end_tells_of_it_alone(run: Run) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        bench.training.silence(0, silent=True)
+        bench.seconds = 5.0
+        bench.training.silence(0, silent=False)
+        bench.training.leave(0)
+        bench.training.leave(1)
+
+    bench = run(play)
+    assert bench.training.ended.is_set()
+    assert gaps(bench) == []
