@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from testbed import algorithms, datasets
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.datasets import Prepared
 from testbed.errors import Problem, ScenarioError
+from testbed.faults.timeline import Timeline, crashes
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
@@ -77,7 +79,15 @@ class Experiment:
             parameters=self.network.initial(stream(scenario.seed, "model")),
             rng=stream(scenario.seed, "ps", "algorithm"),
         )
-        return Server(half, StopRule(**dict(scenario.stop)))
+        timeline = self.timeline()
+        draws = crashes(timeline, seed=scenario.seed)
+        stop = StopRule(**dict(scenario.stop))
+        dead_after = float(scenario.ps.dead_after or inf)
+        return Server(half, stop, crashes=draws, to_come=timeline.to_come, dead_after=dead_after)
+
+    def timeline(self) -> Timeline:
+        """The faults that are to come."""
+        return timeline_of(self.scenario)
 
     def schedule(self) -> Schedule:
         """When the model is evaluated during training."""
@@ -137,6 +147,11 @@ class Experiment:
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
         return np.sort(draws.choice(images, count, replace=False))
+
+
+def timeline_of(scenario: Scenario) -> Timeline:
+    """The faults that are to come in a run of the scenario."""
+    return Timeline.of(scenario.faults, scenario.workers.dealt(), seed=scenario.seed)
 
 
 def _schedule(every: int | Duration) -> Schedule:

@@ -83,6 +83,10 @@ class OwnContainer:
         else:
             continue_all(role)
 
+    def release(self, role: int) -> None:
+        """Let them go on, whoever froze them."""
+        self.thaw(role)
+
     def move_out(self) -> None:
         """The role has ended, and the namespaces with it; the groups end with the run."""
 
@@ -138,6 +142,9 @@ class GivenContainer:
 
     def thaw(self, role: int) -> None:
         raise self._engines_business("unpause")
+
+    def release(self, role: int) -> None:
+        self._groups.thaw()
 
     def move_out(self) -> None:
         """End the container too, so that the engine shows that the node has ended."""

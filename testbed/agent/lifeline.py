@@ -80,6 +80,7 @@ class Lifeline:
         if self.on_hangup == "end":
             self.loop.stop()
         elif self.on_hangup == "finish":
+            self.nodes.thaw_all()  # nobody else would undo what the controller has frozen
             self._finish()
 
     def _finish(self) -> None:

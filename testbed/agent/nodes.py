@@ -15,7 +15,7 @@ from testbed.agent.containers import Container, Containers
 from testbed.agent.launch import Exit, LaunchSpec
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
-from testbed.errors import NodeError
+from testbed.errors import NodeError, TestbedError
 from testbed.host.process import Process, has_ended
 from testbed.host.stopping import is_stopped
 from testbed.network.counters import TrafficMeter
@@ -144,6 +144,13 @@ class Nodes:
         """Let a frozen node go on."""
         role = self.pid(name)
         self._running[name].container.thaw(role)
+
+    def thaw_all(self) -> None:
+        """Let all frozen nodes go on: whoever would have thawed them has ended."""
+        for name in self.frozen():
+            node = self._running[name]
+            with suppress(OSError, TestbedError):  # it has just ended
+                node.container.release(node.pid)
 
     def private_bytes(self, name: str) -> int:
         """Memory of a node's role that it shares with no other process."""

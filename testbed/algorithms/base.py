@@ -27,7 +27,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from testbed.algorithms.state import own_state, set_own_state
+from testbed.algorithms.parts.state import own_state, set_own_state
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Vector
 from testbed.payloads.layout import Layout

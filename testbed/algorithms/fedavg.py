@@ -88,6 +88,7 @@ class FedAvgServer(AveragingServer[FedAvg]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._chosen: set[int] = set()
         self._choose(range(self.workers))
 
     def join(self, worker: int) -> None:

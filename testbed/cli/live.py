@@ -13,7 +13,15 @@ from rich.text import Text
 
 from testbed.cli.console import Console
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, Exited, Phase, Rejected, Restored, Started
+from testbed.events.kinds import (
+    Evaluated,
+    Exited,
+    FaultApplied,
+    Phase,
+    Rejected,
+    Restored,
+    Started,
+)
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
 
@@ -125,6 +133,9 @@ class LiveDisplay(Sink):
                 self.notice(f"goes on from update {version:,}: {lost:,} updates are lost")
             case Exited(ends_run=False, how=how) if how:
                 self.notice(f"{how}; the others go on")
+            case FaultApplied(kind, begins, nodes) if nodes:
+                what = kind if begins else f"the end of {kind}"
+                self.notice(f"{what}, as planned: {', '.join(nodes)}")
 
     def updates(self, rows: Rows, *, now: float) -> None:
         if len(rows):

@@ -152,6 +152,19 @@ class Resumed(Event):
 
 
 @dataclass(frozen=True)
+class FaultApplied(Event):
+    """A fault of the scenario, or of `testbed fault`, came, or its time was over."""
+
+    kind: Annotated[str, "which, as in the scenario"]
+    begins: Annotated[bool, "whether it came; false: it was undone"]
+    nodes: Annotated[tuple[str, ...], "whom it struck"]
+    planned_seconds: Annotated[float, "when that was to be, emulated"]
+    actual_seconds: Annotated[float, "when it was done, emulated"]
+    place: Annotated[int | None, "its place in `faults`, from 0 on; null of one by hand"] = None
+    passed_over: Annotated[tuple[str, ...], "whom it did not strike, as they had crashed"] = ()
+
+
+@dataclass(frozen=True)
 class MemoryRead(Event):
     """Memory that each worker has to itself; the last such event of a run counts."""
 
@@ -190,6 +203,15 @@ class Silent(Event):
     """A worker has stood still for so long that nobody reckons with it any more."""
 
     node: Annotated[str, "its name"]
+
+
+@dataclass(frozen=True)
+class Crashed(Event):
+    """A push was a worker's last, by a fault of the scenario; nobody was told."""
+
+    node: Annotated[str, "its name"]
+    sequence: Annotated[int, "number of that push"]
+    time_seconds: Annotated[float, "when it was taken, emulated"]
 
 
 @dataclass(frozen=True)
@@ -318,6 +340,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "messages_timed": MessagesTimed,
     "link_changed": LinkChanged,
     "exited": Exited,
+    "fault": FaultApplied,
     "resumed": Resumed,
     "memory": MemoryRead,
 }
@@ -328,6 +351,7 @@ PS: Mapping[str, type[Event]] = {
     "joined": Joined,
     "left": Left,
     "silent": Silent,
+    "crashed": Crashed,
     "gap": Gap,
     "started": Started,
     "evaluated": Evaluated,

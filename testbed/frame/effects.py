@@ -34,16 +34,20 @@ class Effects:
 
     Attributes:
         accepted: whether a push was taken: it came for the first time, and before the end.
+        crashed: whether it was its worker's last.
         lost: how many of its worker's pushes, with this one, the model has not, as the server that
             took them, or the model that this one builds on, has died.
         applied: the updates that are in the model because of it.
+        removed: workers that have left, as nothing was heard of them for too long.
         orders: what must reach workers at once.
         measure: whether the loss of the model as it is now is wanted.
     """
 
     accepted: bool = False
+    crashed: bool = False
     lost: int = 0
     applied: Sequence[Applied] = ()
     releases: Sequence[Release] = ()
+    removed: Sequence[int] = ()
     orders: Mapping[int, StandingOrders] = field(default_factory=dict)
     measure: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from testbed.algorithms.base import Orders, Update
 from testbed.errors import RejectedError
@@ -11,6 +12,14 @@ from testbed.frame.effects import NO_STANDING, StandingOrders
 
 class NotFiniteError(RejectedError):
     """A push with values that are NaN or infinite."""
+
+
+@dataclass(frozen=True)
+class NoCrashes:
+    """No push is a worker's last."""
+
+    def __call__(self, worker: int) -> bool:
+        return False
 
 
 @dataclass
@@ -22,6 +31,8 @@ class Seat:
         pulled: version of the reply that its next push builds on; None before the first reply, and
             from a push that was accepted to the reply that answers it.
         silent: whether it is known that nothing comes of it any more, though it has not left.
+        crashed: whether that is for ever.
+        since: since when something is to come of it; infinite while it is the server's turn.
     """
 
     worker: int
@@ -29,6 +40,13 @@ class Seat:
     pulled: int | None = None
     standing: StandingOrders = NO_STANDING
     silent: bool = False
+    crashed: bool = False
+    since: float = inf
+
+    def heard(self) -> None:
+        """Something has come of it: it is not silent, unless it was sent before a crash."""
+        self.silent = self.crashed
+        self.since = self.since if self.crashed else inf
 
     def order(self, new: Orders) -> StandingOrders:
         """The orders in force, once something new was ordered."""

@@ -10,7 +10,7 @@ nobody is left who could push: every worker has left, is silent, or waits for su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -25,11 +25,11 @@ from testbed.algorithms.base import (
     Ticked,
     Update,
 )
-from testbed.algorithms.state import pack_half, restore_half
+from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
-from testbed.frame.seat import NotFiniteError, Seat
+from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
 from testbed.values.state import PlainState, pack, unpack
 
@@ -45,6 +45,10 @@ class Server:
     """Keeps the order of pushes and hands each to the algorithm exactly once.
 
     Attributes:
+        crashes: draws, once for every push that is accepted, whether its worker crashes with it:
+            the push counts, its reply is never released, and the algorithm is not told.
+        dead_after: so long after something was to come of a worker it is removed; see Seat.since.
+        to_come: workers that are still to join, once for every time, by the faults planned.
         finished: why it ended, or empty while it goes on.
         stalled: whether it ended because nobody could push any more.
         steps: training steps that are in the model.
@@ -52,6 +56,9 @@ class Server:
 
     half: ServerHalf[Any]
     stop: StopRule
+    crashes: Callable[[int], bool] = field(default_factory=NoCrashes)
+    dead_after: float = inf
+    to_come: list[int] = field(default_factory=list)
     finished: str = ""
     stalled: bool = False
     steps: int = 0
@@ -87,7 +94,7 @@ class Server:
         """Go on where another server of the same scenario was.
 
         Raises:
-            StateError: this is another scenario's state.
+            TestbedError: this is another scenario's state.
         """
         whole = unpack(packed, _NONE)
         restore_half(self.half, whole["half"])
@@ -112,15 +119,15 @@ class Server:
 
     def join(self, worker: int) -> None:
         """A worker takes part; one that joins again keeps its place."""
+        if self._begun and worker not in self._seats and worker in self.to_come:
+            self.to_come.remove(worker)
         self._seats.setdefault(worker, Seat(worker))
         self.half.join(worker)
 
     def leave(self, worker: int, now: float) -> Effects:
         """A worker is gone. What it has pushed is in the model, or will be."""
-        if self._seats.pop(worker, None) is None:
-            return Effects()
-        self._waiting.pop(worker, None)
-        return self._effects(now, applied=self.half.leave(worker, now))
+        there = worker in self._seats
+        return self._effects(now, applied=self._drop(worker, now)) if there else Effects()
 
     def silence(self, worker: int, now: float) -> Effects:
         """Nothing comes of a worker any more, and the algorithm is not told: it may be frozen.
@@ -134,7 +141,7 @@ class Server:
     def wake(self, worker: int, now: float) -> Effects:
         """A worker that was silent goes on."""
         if worker in self._seats:
-            self._seats[worker].silent = False
+            self._seats[worker].heard()
         return self._effects(now)
 
     def standing(self, worker: int) -> StandingOrders:
@@ -147,7 +154,7 @@ class Server:
 
     def pull(self, worker: int, now: float) -> Effects:
         """A worker asks for the model without pushing."""
-        self._seat(worker).silent = False
+        self._seat(worker).heard()
         self._watch_clock(now)
         self._waiting[worker] = None
         return self._effects(now)
@@ -197,9 +204,13 @@ class Server:
             seat.sequence, seat.pulled = sequence, None
             if update.steps:
                 self._pending.setdefault(worker, []).append(update.steps)
-        seat.silent = False
+            if update.steps and self.crashes(worker):
+                seat.crashed, seat.since = True, now
+                self.to_come = [one for one in self.to_come if one != worker]
+        seat.heard()
         self._waiting[worker] = None
-        return self._effects(now, applied=applied, accepted=accepted)
+        crashed = accepted and seat.crashed
+        return self._effects(now, applied=applied, accepted=accepted, crashed=crashed)
 
     def _lost(self, worker: int, sequence: int, update: Update) -> int:
         """How many pushes were lost that a worker made to the server before this one.
@@ -219,7 +230,8 @@ class Server:
         if self.finished or not self._begun:
             return inf
         end = inf if self.stop.time is None else self.stop.time
-        return min(self.half.next_tick(now), end)
+        heard = [inf] if self.dead_after == inf else [one.since for one in self._seats.values()]
+        return min(self.half.next_tick(now), end, min(heard, default=inf) + self.dead_after)
 
     def tick(self, now: float) -> Effects:
         """The time that ``next_tick`` named has come."""
@@ -234,7 +246,23 @@ class Server:
         if orders and not self.sends_orders:
             unannounced = "orders between replies, which its config does not announce"
             raise breach(self.half, "tick", unannounced)
-        return self._effects(now, applied=ticked.applied, orders=orders)
+        removed = self._dead(now)
+        applied = ticked.applied
+        for worker in removed:
+            applied = [*applied, *self._drop(worker, now)]
+        return self._effects(now, applied=applied, orders=orders, removed=removed)
+
+    def _dead(self, now: float) -> tuple[int, ...]:
+        """Of whom nothing came for too long."""
+        if self.finished or self.dead_after == inf:
+            return ()
+        return tuple(w for w, seat in self._seats.items() if seat.since + self.dead_after <= now)
+
+    def _drop(self, worker: int, now: float) -> Sequence[Applied]:
+        """A worker takes no part any more; returns what is in the model because of it."""
+        del self._seats[worker]
+        self._waiting.pop(worker, None)
+        return self.half.leave(worker, now)
 
     def measured(self, measured: Measured, *, accuracy: float, now: float) -> Effects:
         """The evaluator has measured the model of a moment."""
@@ -252,8 +280,10 @@ class Server:
         *,
         applied: Sequence[Applied] = (),
         accepted: bool = False,
+        crashed: bool = False,
         lost: int = 0,
         orders: Mapping[int, StandingOrders] | None = None,
+        removed: Sequence[int] = (),
     ) -> Effects:
         """What came of a call, once the stop rule and the progress have been looked at."""
         if applied:
@@ -270,9 +300,11 @@ class Server:
             releases += self._releases(now)
         return Effects(
             accepted=accepted,
+            crashed=crashed,
             lost=lost,
             applied=applied,
             releases=releases,
+            removed=removed,
             orders={} if orders is None or self.finished else orders,
             measure=self._measures(now),
         )
@@ -307,15 +339,16 @@ class Server:
 
     def _is_stalled(self, now: float) -> bool:
         """Whether nothing that could happen lets anybody push again."""
-        if not self._begun:
-            return False
         waiting = False
+        if not self._begun or self.to_come:
+            return False
         for worker, seat in self._seats.items():
             if not seat.silent:
                 if worker not in self._waiting:
                     return False
                 waiting = True
-        hopes = self.half.next_tick(now) < inf or self.half.wants_loss()
+        removals = self.dead_after < inf and any(one.since < inf for one in self._seats.values())
+        hopes = removals or self.half.next_tick(now) < inf or self.half.wants_loss()
         return not (waiting and hopes)
 
     def _order(self, worker: int, new: Orders) -> StandingOrders:
@@ -363,5 +396,5 @@ class Server:
         reply = self.half.pull(worker, now)
         if not isinstance(reply, Reply):
             raise breach(self.half, "pull", f"pull returned {reply!r}, expected a Reply")
-        self._seats[worker].pulled = reply.version
+        self._seats[worker].pulled, self._seats[worker].since = reply.version, now
         return Release(worker, reply, self._order(worker, reply.orders))

@@ -62,6 +62,11 @@ def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
     return f"stalled: nobody is left who could push ({silent} silent, the others have left)"
 
 
+def unheard(seconds: float) -> str:
+    """Why a worker was removed of which nothing came for so long, emulated."""
+    return f"nothing was heard of it for {seconds:g} s"
+
+
 def _names(workers: Collection[int]) -> str:
     """Such as ``w3``, ``w3 and w5``, ``w0, w1, w2 and 8 more``."""
     ordered = [f"w{worker}" for worker in sorted(workers)]

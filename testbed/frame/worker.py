@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf
-from testbed.algorithms.state import pack_half, restore_half
+from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.payloads import Vector
@@ -164,7 +164,7 @@ class Worker:
         """Be where another worker was; a new ``loop`` goes on from there.
 
         Raises:
-            StateError: this is the state of a worker of another scenario.
+            TestbedError: this is the state of a worker of another scenario.
         """
         whole = unpack(packed, self._given())
         restore_half(self.half, whole["half"])

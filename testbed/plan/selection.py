@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 from testbed.errors import Problem, ScenarioError
 from testbed.topology import NodeSpec, Plan
+from testbed.values.selectors import matches
 
 OTHERS = ("agent", "controller")
 """No nodes, but they have logs too; meant only where they are called by their names."""
@@ -55,11 +55,11 @@ def classes_of(plan: Plan) -> tuple[str, ...]:
 
 
 def _matching(selector: str, nodes: Sequence[NodeSpec]) -> set[str]:
-    key, equals, wanted = selector.partition("=")
-    if not equals:
-        return {node.name for node in nodes if fnmatchcase(node.name, selector)}
-    named = [node for node in nodes if key == "class" and node.device_class]
-    return {node.name for node in named if fnmatchcase(node.device_class, wanted)}
+    return {
+        node.name
+        for node in nodes
+        if matches(selector, name=node.name, device_class=node.device_class)
+    }
 
 
 def _names(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,8 +16,10 @@ from testbed.events.kinds import (
     Done,
     Event,
     Exited,
+    FaultApplied,
     Finished,
     Gap,
+    Joined,
     Left,
     MemoryRead,
     Omitted,
@@ -24,7 +27,7 @@ from testbed.events.kinds import (
     Restored,
     StateChanged,
 )
-from testbed.reports.verdict import BUSY_LIMIT_RATIO, Flow, Pace
+from testbed.reports.verdict import BUSY_LIMIT_RATIO, LATE_FAULT_LIMIT_SECONDS, Flow, Pace
 from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
@@ -96,7 +99,7 @@ def cycle(updates: pd.DataFrame) -> dict[str, float | None]:
 def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     """Computing and thinking for an update, as asked for and as measured, in real seconds.
 
-    None where the scenario asks for neither, or there are no two updates of whoever has a pace.
+    None where the scenario asks for no time, or there are no two updates of whoever has a pace.
     Think times are drawn, so that their mean has a standard error.
     """
     speeds = {name: kind.speed for name, kind in scenario.workers.classes.items()}
@@ -107,7 +110,7 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
         asked = asked.fillna(0.0) + float(think.mean)
         taken = taken.fillna(0.0) + updates["think_seconds"]
     paced = asked.notna()
-    if (count := int(paced.sum())) < 2:
+    if (count := int(paced.sum())) < 2 or not asked.sum():
         return None
     error = updates.loc[paced, "think_seconds"].std(ddof=0) / count**0.5
     asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
@@ -273,18 +276,71 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     """Nodes that ended before the training did, unplanned and not for a rejected push, and how."""
     explained = {node for node, _ in rejected_pushes(events)}
+    struck = {node for event in only(events, FaultApplied) for node in event.nodes}
+    removed: set[str] = set()  # struck, and not there since
     lost: dict[str, str] = {}
     for event in _until_the_end(events):
         match event:
+            case Joined(node):
+                removed.discard(node)
+            case Left(node) if node in struck:
+                removed.add(node)
             case Left(node) if node not in explained:
                 lost.setdefault(node, "the parameter server saw it leave")
-            case Exited(node, status, planned=False) if node not in explained:
+            case Exited(node, status, planned=False) if node not in explained | removed:
                 how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
                 lost[node] = how
             case Restored(version, _, updates):
                 went_on = f"it went on from its checkpoint at update {version:,}"
-                lost["ps"] = f"{lost['ps']}; {went_on}, and {updates:,} updates were lost"
+                how = lost.get("ps", "ended")
+                lost["ps"] = f"{how}; {went_on}, and {updates:,} updates were lost"
     return list(lost.items())
+
+
+def without_stood(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
+    """The updates without the first of each worker after a fault froze it.
+
+    It says nothing of how fast the worker is, which stood still by plan.
+    """
+    stood = updates["worker"] < 0
+    for event in only(events, FaultApplied):
+        for node in event.nodes if event.kind == "freeze" and event.begins else ():
+            after = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
+            stood |= after & (after.cumsum() == 1)
+    return updates[~stood]
+
+
+def planned_gaps(events: Sequence[Entry], time_scale: float) -> dict[str, float]:
+    """The longest (real seconds) that faults let each node stand still, for ``gaps``."""
+    since: dict[str, float] = {}
+    planned: dict[str, float] = {}
+    for event in only(events, FaultApplied):
+        for node in event.nodes if event.kind in ("freeze", "crash") else ():
+            if event.begins:
+                since[node] = event.actual_seconds
+            else:
+                lasted = (event.actual_seconds - since.pop(node, event.actual_seconds)) / time_scale
+                planned[node] = max(lasted, planned.get(node, 0.0))
+    return planned | dict.fromkeys(since, inf)
+
+
+def faults(events: Sequence[Entry]) -> dict[str, int]:
+    """How many workers each kind of fault has struck; one that is struck twice counts twice."""
+    struck = Counter[str]()
+    for event in only(events, FaultApplied):
+        struck[event.kind] += len(event.nodes) if event.begins else 0
+    return dict(struck)
+
+
+def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, float]]:
+    """Faults that came, or were undone, too late, and by how many real seconds."""
+    late = []
+    for event in only(events, FaultApplied):
+        seconds = (event.actual_seconds - event.planned_seconds) / time_scale
+        if seconds > LATE_FAULT_LIMIT_SECONDS:
+            what = event.kind if event.begins else f"the end of {event.kind}"
+            late.append((f"{what} of {', '.join(event.nodes) or 'nobody'}", seconds))
+    return late
 
 
 def number(value: Any) -> float | None:

@@ -59,6 +59,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "ingress": _direction(run, measured.ingress, "payload_up_bytes", seconds=seconds),
         "egress": _direction(run, measured.egress, "payload_down_bytes", seconds=seconds),
         "staleness": measures.staleness(run.updates),
+        "faults": measures.faults(events),
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates),
         "lateness": {
@@ -136,6 +137,8 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
     left_out = [*run.environment.get("left_out", ())]
     left_out += [what for event in links for what in event.left_out]
     looked = measures.largest_gap_seconds(events) is not None
+    planned = measures.planned_gaps(events, run.scenario.time_scale)
+    going = measures.without_stood(run.updates, events)
     return Measurements(
         state=run.state.state,
         alive=run.alive,
@@ -146,15 +149,16 @@ def _measurements(run: Run, events: Sequence[Entry], *, seconds: float | None) -
         paced=run.scenario.is_paced,
         busy_share_ratio=measures.busyness(run.traffic, seconds)["share_above_limit"],
         pressure_ratio=measures.pressure(run.traffic, seconds),
-        gaps=measures.gaps(events) if looked else None,
-        pace=None if run.scenario.simulated else measures.pace(run.updates, run.scenario),
-        late_steps_ratio=measures.late_steps_ratio(run.updates, run.scenario),
-        latest_class=measures.latest_class(run.updates, run.scenario),
+        gaps=measures.gaps(events, planned=planned) if looked else None,
+        pace=None if run.scenario.simulated else measures.pace(going, run.scenario),
+        late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
+        latest_class=measures.latest_class(going, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),
         lost=measures.lost_nodes(events),
+        late_faults=measures.late_faults(events, run.scenario.time_scale),
         rejected=measures.rejected_pushes(events),
         left_out=list(dict.fromkeys(left_out)),
         ingress=measures.flow(run.updates, reading, side="in"),

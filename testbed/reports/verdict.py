@@ -25,6 +25,7 @@ ROUND_TRIP_LIMIT_SECONDS = 0.001
 STANDARD_ERRORS = 4
 RETRANSMITTED_LIMIT_RATIO = 0.05
 RECONCILIATION_LIMIT_RATIO = 0.01
+LATE_FAULT_LIMIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Measurements:
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
     lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
+    late_faults: Sequence[tuple[str, float]] = ()  # those done late, and by how many real seconds
     rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
     left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
     ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
@@ -129,6 +131,11 @@ def _nodes(measured: Measurements) -> Iterator[str]:
         yield f"A push of {node} was rejected: {why}."
     for node, how in measured.lost:
         yield f"{node} was lost before the end: {how}. What it printed says why: logs/{node}.log."
+    for fault, late in measured.late_faults:
+        yield (
+            f"{fault} came {late:.2f} s late by the host's clock "
+            f"({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Take fewer workers."
+        )
 
 
 def _gaps(measured: Measurements) -> Iterator[str]:

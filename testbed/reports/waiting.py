@@ -31,29 +31,33 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
     the parameter server), ``total_seconds``, ``waiting_ratio`` (1 - computation / total), ``steps``
     and ``commits``.
     """
-    sums = updates.groupby("worker").sum(numeric_only=True)
-    table = sums[["think_seconds", "blocked_seconds", "steps"]].astype({"steps": int})
-    table.insert(0, "computation_seconds", sums["compute_seconds"] + sums["late_seconds"])
-    table.insert(2, "communication_seconds", sums["transfer_seconds"])
-    parts = [name for name in table if name.endswith("_seconds")]
-    table.insert(4, "total_seconds", table[parts].sum(axis=1))
-    table.insert(5, "waiting_ratio", 1 - table["computation_seconds"] / table["total_seconds"])
-    table["commits"] = updates.groupby("worker").size()
+    columns = {
+        "compute_seconds": "computation_seconds",
+        "think_seconds": "think_seconds",
+        "transfer_seconds": "communication_seconds",
+        "blocked_seconds": "blocked_seconds",
+    }
+    seconds = updates[[*columns]].astype("float64").groupby(updates["worker"]).sum()
+    table = seconds.rename(columns=columns)
+    table["total_seconds"] = table.sum(axis=1)
+    table["waiting_ratio"] = 1 - table["computation_seconds"] / table["total_seconds"]
+    own = updates.groupby("worker")
+    table["steps"], table["commits"] = own["steps"].sum(), own.size()
     return table
 
 
 def waiting(updates: pd.DataFrame) -> dict[str, Any]:
     """Means over the workers, totals, the heterogeneity of the workers, and every worker's own."""
     table = workers_times(updates)
-    means = {name: number(table[name].mean()) for name in table if name.endswith("_seconds")}
+    times = [name for name in table.columns if name.endswith("_seconds")]
     return {
         "waiting_ratio": number(table["waiting_ratio"].mean()),
-        **{f"{name}_mean": value for name, value in means.items()},
+        **{f"{name}_mean": number(table[name].mean()) for name in times},
         "steps": int(table["steps"].sum()),
         "commits": int(table["commits"].sum()),
         "heterogeneity": heterogeneity(table),
         "heterogeneity_with_communication": heterogeneity(table, communication=True),
-        "by_worker": {f"w{index}": row.to_dict() for index, row in table.iterrows()},
+        "by_worker": {f"w{index}": row for index, row in table.to_dict("index").items()},
     }
 
 

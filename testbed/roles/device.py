@@ -64,7 +64,8 @@ class Device:
     def __post_init__(self) -> None:
         self._compute = self._late = self._think = 0.0  # since the last push went out, emulated
         self._transfer = self._blocked = 0.0  # of the call that brought the model
-        self._step_began: float | None = None
+        self._since = self.clock.steady()  # when what is counted next has begun
+        self._stepping = False
 
     def join(self) -> None:
         """Take part in the training.
@@ -102,6 +103,7 @@ class Device:
         self._finish_step()
         match action:
             case Pull():
+                self._lap()  # what was before the training is not counted
                 message = ps_pb2.PullRequest(worker=self.index).SerializeToString()
                 return self._fetch(methods.PULL, message)
             case Take():
@@ -109,9 +111,8 @@ class Device:
             case Step(samples):
                 return self._step(samples)
             case Think(seconds):
-                began = self.clock.steady()
                 self.sleep(self.clock.real(seconds))
-                self._think += self.clock.emulated(self.clock.steady() - began)
+                self._think += self._lap()
                 return Passed(self.clock.now)
             case Push(sequence, update):
                 timing = Timing(
@@ -130,37 +131,43 @@ class Device:
 
         What the loop is told of the time is the end of the step as the device class has it.
         """
-        self._step_began = self.clock.steady()
+        self._stepping = True
         _, gradient = self.bound.loss_and_gradient(*self.data.batch(samples))
         if self.paced_first:
             self._finish_step()
             return Computed(self.clock.now, gradient)
-        taken = self.clock.emulated(self.clock.steady() - self._step_began)
-        return Computed(self.clock.now + max(0.0, (self.speed or 0.0) - taken), gradient)
+        return Computed(self.clock.now + max(0.0, (self.speed or 0.0) - self._passed), gradient)
 
     def _finish_step(self) -> None:
         """Wait for what the step just made really took less than the device class takes."""
-        if self._step_began is None:
+        if not self._stepping:
             return
-        began, self._step_began = self._step_began, None
-        taken = self.clock.emulated(self.clock.steady() - began)
+        self._stepping = False
         if self.speed is not None:
-            self._late += max(0.0, taken - self.speed)
-            if taken < self.speed:
-                self.sleep(self.clock.real(self.speed - taken))
-                taken = self.clock.emulated(self.clock.steady() - began)
-        self._compute += taken
+            left = self.speed - self._passed
+            self._late += max(0.0, -left)
+            if left > 0:
+                self.sleep(self.clock.real(left))
+        self._compute += self._lap()
 
     def _fetch(self, method: str, message: bytes) -> Arrived:
         """Call and take the model; without a deadline, for the algorithm may hold it back."""
-        began = self.clock.steady()
         delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
-        taken = self.clock.emulated(self.clock.steady() - began)
         self._blocked = delivery.blocked
-        self._transfer = max(0.0, taken - delivery.blocked)
+        self._transfer = max(0.0, self._lap() - delivery.blocked)
         if not self.clock.started:
             self.clock.start(delivery.time)
             self.gap()  # what was before the training is nobody's loss
         if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
             raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
         return Arrived(self.clock.now, delivery.reply, delivery.standing)
+
+    @property
+    def _passed(self) -> float:
+        """Emulated seconds since the last lap."""
+        return self.clock.emulated(self.clock.steady() - self._since)
+
+    def _lap(self) -> float:
+        """The same; the next begins at this moment, so that no time is left uncounted."""
+        before, self._since = self._since, self.clock.steady()
+        return self.clock.emulated(self._since - before)

@@ -58,6 +58,7 @@ def _main(arguments: Arguments) -> None:
         server=experiment.server(),
         queue=experiment.service_queue(),
         workers=experiment.scenario.workers.count,
+        first=experiment.scenario.workers.count - len(experiment.timeline().population.absent),
         fingerprint=experiment.network.layout.fingerprint,
         clock=clock,
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),

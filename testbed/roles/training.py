@@ -15,10 +15,11 @@ from typing import Never
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
-from testbed.events.kinds import Finished, Gap, Joined, Left, Silent, Started
+from testbed.events.kinds import Crashed, Finished, Gap, Joined, Left, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
+from testbed.frame.stop import unheard
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import TOLD_SECONDS
 from testbed.roles.orders import OrderStreams
@@ -46,7 +47,8 @@ class Training:
 
     Attributes:
         queue: of the requests in front of the server.
-        workers: how many must join before the training starts.
+        workers: how many the scenario has.
+        first: how many must join before the training starts; 0 for all.
         fingerprint: of the model's layout.
         clock: started when all have joined.
         started: set when all workers have joined.
@@ -62,6 +64,7 @@ class Training:
     log: EventLog
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
+    first: int = 0
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()
@@ -132,7 +135,7 @@ class Training:
             self._present.add(worker)
             self._told.discard(worker)
             self.log.write(Joined(f"w{worker}"))
-        if len(self._present) == self.workers and not self.started.is_set():
+        if len(self._present) == (self.first or self.workers) and not self.started.is_set():
             self.clock.start()
             self.log.write(Started())
             self.started.set()
@@ -173,10 +176,11 @@ class Training:
         await self._take_turn()
         self._check_order(push.worker, call)
         self._catch_up()
-        effects = self.server.push(
-            push.worker, push.sequence, update=push.update, now=self.clock.now
-        )
+        now = self.clock.now
+        effects = self.server.push(push.worker, push.sequence, update=push.update, now=now)
         self._latest[push.worker] = call
+        if effects.crashed:
+            self.log.write(Crashed(f"w{push.worker}", push.sequence, now))
         if effects.accepted:
             self.record.accepted(push)
         elif effects.lost:
@@ -287,6 +291,8 @@ class Training:
     def _carry_out(self, effects: Effects) -> None:
         """Do what a call to the server has led to."""
         self.record.applied(effects.applied)
+        for worker in effects.removed:
+            self.remove(worker, unheard(self.server.dead_after))
         self._deliver(effects.releases)
         for worker in effects.orders:
             self._orders.tell(worker)

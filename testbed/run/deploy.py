@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ class Deployment:
     agent: AgentClient
     watch: Watch
     clock: Callable[[], float]
+    absent: Collection[str] = ()  # workers that are not there at the beginning
     _containers: Mapping[str, int] = field(default_factory=dict)
 
     def bring_up(self) -> None:
@@ -48,15 +49,16 @@ class Deployment:
         plan, seen = self.setup.plan, self.watch.seen
         self._contain()
         deadline = self.clock() + BASE_SECONDS + NODE_SECONDS[plan.launch] * len(plan.nodes)
-        workers = f"{len(plan.workers)} workers"
+        there = [node for node in plan.nodes if node.name not in self.absent]
+        workers = f"{sum(node.part == 'client' for node in there)} workers"
         self.watch.recorder.event(Phase(f"starting the parameter server and {workers}"))
         most = MOST_STARTING[plan.launch]
         started: list[NodeSpec] = []
-        for node in plan.nodes:
+        for node in there:
             needs = role_of(node).needs
             needed = [other for other in self._missing(started) if other.role in needs]
             self._await_all(needed, deadline)
-            self._start(node)
+            self.start(node)
             started.append(node)
             self._await(lambda: len(self._missing(started)) < most, deadline, on_its_way=started)
         self._await(lambda: Started in seen, deadline, on_its_way=started)
@@ -85,7 +87,12 @@ class Deployment:
         launch = replace(self.setup.launch(node), container=self._containers.get(node.name))
         return self.agent.launch(launch)
 
-    def _start(self, node: NodeSpec) -> None:
+    def start(self, node: NodeSpec) -> None:
+        """Launch a node, and write that down.
+
+        Raises:
+            NodeError, HostError: it could not be brought up; names it.
+        """
         self.watch.recorder.event(Launched(node.name, self.launch(node)))
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:

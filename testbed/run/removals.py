@@ -35,6 +35,10 @@ class Removals:
         """A worker's process has ended, unforeseen, for this reason."""
         self._untold[worker] = reason
 
+    def is_told(self, worker: int) -> bool:
+        """Whether the parameter server knows of its end."""
+        return worker not in self._untold
+
     def frozen(self, workers: set[int]) -> None:
         """These workers stand still, and no others do."""
         self._changed |= {worker: worker in workers for worker in workers ^ self._frozen}

@@ -20,9 +20,12 @@ from testbed.events.kinds import (
     StateChanged,
     TornDown,
 )
+from testbed.experiment import timeline_of
+from testbed.faults.timeline import names
 from testbed.rpc.tokens import CONTROLLER, token_of
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
+from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.removals import Removals
 from testbed.run.revival import Revival
@@ -119,7 +122,12 @@ class Execution:
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
             watch.own_files = own_files(setup.scenario)
             self._followed = watch
-            deployment = Deployment(self.setup, self.driver, agent, watch, self.clock)
+            timeline = timeline_of(setup.scenario)
+            absent = names(timeline.population.absent)
+            deployment = Deployment(self.setup, self.driver, agent, watch, self.clock, absent)
+            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
+            faults = Faults(timeline, nodes, self.recorder, folder)
+            self.recorder.add(faults)
             if setup.scenario.checkpoint is not None:
                 watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()
@@ -131,7 +139,7 @@ class Execution:
             if self.in_training is not None:
                 lifeline.on_hangup("finish")
                 self.in_training()
-            self._await(watch, Finished, within=None)
+            self._await(watch, Finished, within=None, faults=faults)
             self._await(watch, Done, within=FINAL_SECONDS)
             watch.count()
             workers = {node.name for node in setup.plan.workers}
@@ -140,7 +148,14 @@ class Execution:
             self.recorder.event(MemoryRead(private_bytes))
             return watch.ending
 
-    def _await(self, watch: Watch, event: type[Event], *, within: float | None) -> None:
+    def _await(
+        self,
+        watch: Watch,
+        event: type[Event],
+        *,
+        within: float | None,
+        faults: Faults | None = None,
+    ) -> None:
         deadline = None if within is None else self.clock() + within
         watch.look()
         while event not in watch.seen:
@@ -150,8 +165,11 @@ class Execution:
                     f"`{NAMES[event]}` from the parameter server.",
                     hint=f"See testbed logs {self.setup.folder.name} ps",
                 )
-            time.sleep(LOOK_SECONDS)  # the PS reports through files
+            pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
+            time.sleep(pause)  # the PS reports through files
             watch.look()
+            if faults is not None:
+                faults.look()
 
     def _end(
         self, state: State, reason: str, lifeline: Lifeline | None, *, exit_code: int | None = None

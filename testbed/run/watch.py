@@ -11,6 +11,7 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import Exit
 from testbed.agent.link_changes import CHANGE
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
+from testbed.events.entry import FROM_PS
 from testbed.events.kinds import (
     Event,
     Exited,
@@ -34,6 +35,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader
+from testbed.telemetry.untrusted import SpoiledError
 from testbed.topology import NodeSpec, Plan
 
 LOG_LINES = 12
@@ -57,6 +59,20 @@ COUNT_INTERVAL_SECONDS = 1.0
 
 
 @dataclass
+class ByPlan:
+    """Workers that faults have ended, or that stand still and will go on or have crashed."""
+
+    ending: set[str] = field(default_factory=set)  # asked to end, or killed
+    standing: set[str] = field(default_factory=set)
+
+    def ends(self, node: str) -> bool:
+        """Whether a node that has ended was to; asked once for each end."""
+        ended = node in self.ending
+        self.ending.discard(node)
+        return ended
+
+
+@dataclass
 class Watch:
     """Looks at a run now and then, and writes down what is new."""
 
@@ -70,10 +86,12 @@ class Watch:
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
+    by_plan: ByPlan = field(default_factory=ByPlan)
     ending: str = ""  # why the training has ended, in the PS's words
     own_files: str = ""  # names of the user's own files; empty for none
     _failed: TestbedError | None = None  # what an algorithm or the user's code did to a worker
     saved: int | None = None  # the version of the PS's newest checkpoint
+    _revived: bool = False  # whether a PS was started again and has not said from where it goes on
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
 
@@ -117,6 +135,7 @@ class Watch:
         for change in self.agent.link_changes():
             self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
         frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
+        frozen -= self.by_plan.standing
         self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
@@ -126,6 +145,7 @@ class Watch:
     def _read_ps(self) -> bool:
         """Take in what the PS wrote down; returns whether there may be more."""
         for entry in self._events.read():
+            self._check(entry.event)
             self.recorder.from_ps(entry)
             self.seen.add(type(entry.event))
             match entry.event:
@@ -141,6 +161,19 @@ class Watch:
         self.recorder.updates(rows)
         return bool(len(rows))
 
+    def _check(self, event: Event) -> None:
+        """Refuse to go back where no parameter server was started again: records are cut by that.
+
+        Raises:
+            SpoiledError: what the PS's node has left is no record of its.
+        """
+        if not isinstance(event, Restored):
+            return
+        if not self._revived or event.version < (self.saved or 0):
+            found = f"that it went back to update {event.version:,}, which it was not asked to"
+            raise SpoiledError(self.folder.ps_events, FROM_PS, found)
+        self._revived = False
+
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}
         for ended in exits:
@@ -150,7 +183,9 @@ class Watch:
             means = meaning(node, ended.status, seen=self.seen)
             if means == "fatal" and self._revive(node, ended):
                 continue
-            planned = means == "expected" or (means == "noticed" and node.part == "aside")
+            ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
+            aside = means == "noticed" and node.part == "aside"
+            planned = means == "expected" or aside or ended_by_plan
             what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
             self.recorder.event(
@@ -158,6 +193,8 @@ class Watch:
             )
             if fatal:
                 raise self._failure(node, ended)
+            if ended_by_plan:
+                self.removals.add(node.index, what)
             if planned:
                 continue
             self.lost[node.name] = what
@@ -185,6 +222,7 @@ class Watch:
         self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
         self.recorder.event(Launched(node.name, self.revival.launch(node)))
         self.removals.tell_again()
+        self._revived = True
         return True
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from testbed.algorithms import Adsp
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
+from testbed.faults.check import contradictions, rejoining
 from testbed.network.qdiscs import qdiscs_of
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.scenario.commands import addressed, linked_nodes
@@ -58,6 +59,7 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
     yield from _check_programs(scenario, document)
+    yield from _check_faults(scenario, document)
     saved = None if scenario.checkpoint is None else scenario.checkpoint.every
     for part, every, what in (
         ("evaluate", scenario.evaluate.every, "evaluations"),
@@ -150,6 +152,40 @@ def _check_programs(scenario: Scenario, document: Document) -> Iterator[Problem]
                 yield _problem(
                     document, (*path, "command"), found=f"{{{unknown}}}", expected=expected
                 )
+
+
+def _check_faults(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """They strike workers that are there, and can be beside one another."""
+    classes, missing = scenario.workers.dealt(), False
+    for place, fault in enumerate(scenario.faults):
+        path = _inside(document, ("faults", place))
+        for selector in fault.nobody(classes):
+            expected = (
+                f"a worker (w0 to w{len(classes) - 1}), a pattern like 'w[0-9]', or class=NAME "
+                f"with a class of workers ({', '.join(scenario.workers.classes)})"
+            )
+            missing = True
+            yield _problem(document, (*path, "workers"), found=display(selector), expected=expected)
+        if fault.count is not None and fault.count > len(fault.meant(classes)):
+            expected = f"at most {len(fault.meant(classes)):,}, as many as there are to draw from"
+            missing = True
+            yield _problem(document, (*path, "count"), found=f"{fault.count:,}", expected=expected)
+    if missing:
+        return
+    if scenario.runtime.capabilities.engine:
+        for place, worker in rejoining(scenario.faults, classes, seed=scenario.seed):
+            expected = "a worker that was not there before: an engine's container has ended then"
+            found = f"w{worker}, which was gone"
+            yield _problem(document, ("faults", place), found=found, expected=expected)
+    for place, found in contradictions(scenario.faults, classes, seed=scenario.seed):
+        expected = "faults that can be beside one another"
+        yield _problem(document, ("faults", place), found=found, expected=expected)
+
+
+def _inside(document: Document, path: Keys) -> Keys:
+    """The path of a member's options, in whichever form it was written."""
+    value = document.at(path)
+    return (*path, *value) if isinstance(value, dict) and "name" not in value else path
 
 
 def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:

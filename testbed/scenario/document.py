@@ -51,10 +51,13 @@ class Document:
         return self.origins[path]
 
     def at(self, path: Keys) -> Any:
-        """The value at a path of keys, or None if there is none."""
+        """The value at a path of keys and indices, or None if there is none."""
         value = self.data
         for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
+            if isinstance(value, tuple) and isinstance(key, int) and key < len(value):
+                value = value[key]
+            else:
+                value = value.get(key) if isinstance(value, dict) else None
         return value
 
     def replace(self, path: Keys, value: Any, origin: Origin | None = None) -> Document:

@@ -20,6 +20,7 @@ from pydantic import (
 from testbed.algorithms import Adsp, Algorithm
 from testbed.datasets import Dataset
 from testbed.errors import Unfit
+from testbed.faults import Fault
 from testbed.models import Model
 from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.fields import (
@@ -105,6 +106,8 @@ class PsSettings(Part):
         link: its link, which all workers share.
         service: emulated time it is occupied by a worker's pull or push, one after the other in
             the order they come; the reply goes out after that. None for as fast as the host is.
+        dead_after: a worker of which nothing came for so long, in emulated time, though it has its
+            reply or has crashed, is removed as if it had left. None for never.
         cpu: how much CPU it may use, in CPUs.
         cpuset: which CPUs of the host it may use.
         memory: memory it may use.
@@ -112,6 +115,7 @@ class PsSettings(Part):
 
     link: Link = Link()
     service: PositiveDuration | None = None
+    dead_after: PositiveDuration | None = None
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
@@ -205,6 +209,10 @@ class Workers(Part):
         for name in by_remainder[: self.count - sum(counts.values())]:
             counts[name] += 1
         return counts
+
+    def dealt(self) -> tuple[str, ...]:
+        """The class of every worker, by index: the first class has w0, w1, ..."""
+        return tuple(name for name, count in self.class_counts().items() for _ in range(count))
 
     def _counted(self) -> int:
         """Workers in classes that have a count."""
@@ -332,6 +340,7 @@ class Scenario(Part):
         workers: the devices.
         programs: commands that run beside them as nodes of their own, by the node's name.
         network: what the links need of the kernel.
+        faults: what is to go wrong during the training, when, and with whom.
         stop: when training ends.
         evaluate: how often the model is evaluated during training.
         checkpoint: how often all that the training is at is saved; never by default.
@@ -353,6 +362,7 @@ class Scenario(Part):
     workers: Workers
     programs: dict[Key, ProgramSettings] = {}
     network: NetworkSettings = NetworkSettings()
+    faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()
     stop: Stop
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoint | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.errors import TestbedError
 from testbed.models.saved import ModelWriter
 from testbed.simulation.engine import Engine
 from testbed.telemetry.checkpoints import (
@@ -18,7 +19,7 @@ from testbed.telemetry.checkpoints import (
 )
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import part_paths
-from testbed.values.state import PlainState, StateError
+from testbed.values.state import PlainState
 
 KIND = "simulation"
 
@@ -73,18 +74,18 @@ class Checkpoint:
         """Put a new engine, and what saves its models, where the run was.
 
         Raises:
-            StateError: the state is another scenario's, or another testbed's.
+            TestbedError: the state is another scenario's, or another testbed's.
         """
         try:
             engine.restore(self.state)
             accuracy, negative_loss = self.about.note["best"]
-            writer.best = (float(accuracy), float(negative_loss))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            found = f"the checkpoint at update {self.about.version} is of another testbed"
-            raise StateError(
-                f"{found}: {type(error).__name__}: {error}.",
+        except (TestbedError, KeyError, TypeError, ValueError, AttributeError) as error:
+            found = f"the checkpoint at update {self.about.version} is another testbed's"
+            raise TestbedError(
+                f"{found}: {type(error).__name__}: {error}",
                 hint="Go on with the testbed that made it.",
             ) from None
+        writer.best = (float(accuracy), float(negative_loss))
 
 
 @dataclass(frozen=True)

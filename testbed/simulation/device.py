@@ -10,6 +10,7 @@ import numpy as np
 
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
+from testbed.simulation.agenda import Happening
 from testbed.simulation.model import Path
 from testbed.simulation.worker import Coming, Paused
 
@@ -31,7 +32,11 @@ class DeviceModel:
         horizon: how far it may be computed meanwhile.
         paused: where it waits for its horizon to move on.
         coming: orders that it has not been told of.
-        silent: whether it stands still.
+        silent: whether it stands still for good.
+        frozen_at: since when it stands still for a time; None while it goes on.
+        stood: how long it stood still since its last reply arrived.
+        held: what it will do once it goes on.
+        life: how often it has ended; what it did in an earlier life comes to nothing.
     """
 
     step_seconds: float
@@ -49,6 +54,33 @@ class DeviceModel:
     paused: Paused | None = None
     coming: list[Coming] = field(default_factory=list)
     silent: bool = False
+    frozen_at: float | None = None
+    stood: float = 0.0
+    held: list[Happening] = field(default_factory=list)
+    life: int = 0
+
+    def freeze(self, now: float) -> None:
+        """It stands still, with all that it was doing."""
+        self.frozen_at = now
+
+    def thaw(self, now: float) -> list[Happening]:
+        """It goes on; returns what it does at once."""
+        assert self.frozen_at is not None, "it stands still"
+        self.stood += now - self.frozen_at
+        self.frozen_at = None
+        held, self.held = self.held, []
+        return held
+
+    def end(self) -> None:
+        """Its process has ended; the next one begins from the beginning."""
+        self.life += 1
+        self.frozen_at, self.stood, self.held = None, 0.0, []
+        self.think, self.computing, self.paused, self.coming = None, False, None, []
+
+    def begin(self, now: float) -> None:
+        """Its process has begun, and calls the PS."""
+        self.began = self.asked = now
+        self.transfer = 0.0
 
     def order(self, worker: int, standing: StandingOrders, arrival: float) -> None:
         """Orders reach the worker at ``arrival``.

@@ -16,18 +16,21 @@ import numpy as np
 
 from testbed.algorithms.base import Measured, Samples
 from testbed.errors import RejectedError
-from testbed.events.kinds import Evaluated, Rejected
+from testbed.events.kinds import Crashed, Evaluated, Left, Rejected
 from testbed.events.rows import UPDATE, UpdateRow
+from testbed.faults.timeline import Timeline
 from testbed.frame.effects import Effects, Release
 from testbed.frame.evaluation import Due, Schedule
 from testbed.frame.record import Timing, UpdateRecord
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
+from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
 from testbed.simulation.agenda import Agenda, Planned
 from testbed.simulation.device import DeviceModel
+from testbed.simulation.faults import Faults
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Transfer
 from testbed.simulation.pool import Pool
@@ -43,6 +46,9 @@ CHANGING = {
     "uplink": ("_groups", "_settled", "_started", "_next"),
     "downlink": ("_groups", "_settled", "_started", "_next"),
     "record": ("applied", "applied_bytes", "_traffic", "_pending"),
+    "faults": ("_next",),
+    "timeline": ("_due", "_waiting"),
+    "population": ("absent", "frozen", "crashed"),
 }
 """What a checkpoint holds of each part of a simulation."""
 
@@ -57,6 +63,7 @@ class Engine:
         downlink: the PS's link, from it.
         images: indices of the test images looked at during the run.
         recorder: is told everything.
+        timeline: the faults that are to come.
         keep: is lent every model that was evaluated.
         checkpoints: when ``save`` is called, between two events; never if None.
     """
@@ -71,6 +78,7 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
+    timeline: Timeline = field(default_factory=Timeline)
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     checkpoints: Schedule | None = None
     save: Callable[[Engine], None] = lambda engine: None
@@ -82,6 +90,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
+        self._faults = Faults(self, self.timeline)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
@@ -89,12 +98,15 @@ class Engine:
         self.go_on()
 
     def begin(self) -> None:
-        """All workers join and pull."""
-        for worker in range(len(self.devices)):
+        """Those workers join and pull that are there at the beginning."""
+        absent = self.timeline.population.absent
+        there = [worker for worker in range(len(self.devices)) if worker not in absent]
+        for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
-        for worker in range(len(self.devices)):
-            self._queue(partial(self._pull, worker), 0.0)
+        for worker in there:
+            self.call(worker)
+        self._faults.plan()
         self._carry_out(Effects())
         if self.checkpoints is not None:
             self._save_at = self.checkpoints.after(0, 0.0)
@@ -130,7 +142,7 @@ class Engine:
         """Be where another engine of the same scenario was, before ``go_on``.
 
         Raises:
-            StateError: this is another scenario's state.
+            TestbedError: this is another scenario's state.
         """
         whole = unpack(packed, self._parts)
         self.server.restore(whole["server"])
@@ -150,6 +162,9 @@ class Engine:
             "uplink": self.uplink,
             "downlink": self.downlink,
             "record": self._record,
+            "faults": self._faults,
+            "timeline": self.timeline,
+            "population": self.timeline.population,
         }
 
     def _save(self, schedule: Schedule) -> None:
@@ -164,6 +179,14 @@ class Engine:
         """A worker's device stands still from now on, and nobody is told but the frame's books."""
         self.devices[worker].silent = True
         self._carry_out(self.server.silence(worker, self.agenda.now))
+
+    def call(self, worker: int) -> None:
+        """A worker's process has begun, and calls the PS."""
+        self._queue(self._faults.living(worker, partial(self._pull, worker)), self.agenda.now)
+
+    def leave(self, worker: int) -> None:
+        """A worker takes no part any more."""
+        self._carry_out(self.server.leave(worker, self.agenda.now))
 
     def _queue(self, serve: Callable[[float], None], now: float) -> None:
         """A request has come: the PS deals with it once it is through with those before."""
@@ -182,8 +205,13 @@ class Engine:
         now = self.agenda.now
         for applied in effects.applied:
             self._record.enter(applied, now=now, elapsed=now / self.recorder.time_scale)
+        if effects.applied:
+            self._faults.reached(self.server.version)
         if len(self._rows) >= BUFFERED_ROWS:
             self._flush()
+        for worker in effects.removed:
+            self._faults.forget(worker)
+            self.recorder.event(Left(f"w{worker}", unheard(self.server.dead_after)))
         for release in effects.releases:
             if release.reply is not None:
                 self._release(release)
@@ -204,13 +232,13 @@ class Engine:
         self._record.replied(worker, reply.model.size)
         self.workers.lend(worker, reply, release.standing)
         transfer = device.down.send(reply.model.size, device.rng)
-        arrived = partial(self._begin, worker)
+        arrived = self._faults.awake(worker, partial(self._begin, worker))
         self._carry(transfer, device.down.bucket, self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
         device = self.devices[worker]
-        device.transfer = now - device.began - device.blocked
+        device.transfer, device.stood = now - device.began - device.blocked, 0.0
         if device.think is None:
             device.think = device.draw_think()
         coming, device.horizon = device.take_coming(), self._horizon()
@@ -218,7 +246,10 @@ class Engine:
         device.computing = True
         sends_messages = self.server.half.config.SENDS_MESSAGES  # as soon as it has a reply
         soonest = now if sends_messages else now + device.step_seconds + device.think
-        self.agenda.at(soonest, partial(self._finish, worker))
+        self._let_finish(worker, soonest)
+
+    def _let_finish(self, worker: int, time: float) -> None:
+        self.agenda.at(time, self._faults.awake(worker, partial(self._finish, worker), time=time))
 
     def _finish(self, worker: int, now: float) -> None:
         """The earliest moment of the push has come; with several local steps it may be later."""
@@ -230,8 +261,10 @@ class Engine:
         device.computing = False
         if reached.update.steps:
             device.think = None
-        if reached.push_at > now:
-            self.agenda.at(reached.push_at, partial(self._push, reached))
+        push_at = reached.push_at
+        if push_at + device.stood > now:
+            push = self._faults.awake(worker, partial(self._push, reached), time=push_at)
+            self.agenda.at(push_at + device.stood, push)
         else:
             self._push(reached, now)
 
@@ -242,13 +275,13 @@ class Engine:
             return
         device.began = now
         transfer = device.up.send(cycle.update.payload.size, device.rng)
-        arrived = partial(self._arrive, cycle)
+        arrived = self._faults.living(cycle.worker, partial(self._arrive, cycle))
         self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
         self.devices[cycle.worker].asked = now
-        self._queue(partial(self._serve, cycle), now)
+        self._queue(self._faults.living(cycle.worker, partial(self._serve, cycle)), now)
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push. One that is refused ends its worker, as it would live."""
@@ -257,6 +290,7 @@ class Engine:
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)
         except RejectedError as error:
             self.recorder.event(Rejected(f"w{worker}", error.message))
+            self.timeline.population.gone(worker)
             self._carry_out(self.server.leave(worker, now))
             return
         if effects.accepted:
@@ -272,6 +306,9 @@ class Engine:
                     blocked_seconds=device.blocked,
                 ),
             )
+        if effects.crashed:
+            self.recorder.event(Crashed(f"w{worker}", cycle.sequence, now))
+            self.recorder.event(self.timeline.crash(worker, planned=now, actual=now))
         self._carry_out(effects)
 
     def _carry(
@@ -313,7 +350,7 @@ class Engine:
         device.horizon = self._horizon()
         self.workers.resume(worker, horizon=device.horizon, coming=device.take_coming())
         if device.paused is not None:
-            self.agenda.at(device.paused.step_ends, partial(self._finish, worker))
+            self._let_finish(worker, device.paused.step_ends)
             device.paused = None
 
     def _look(self, now: float) -> None:
@@ -330,6 +367,7 @@ class Engine:
             if self.schedule.seconds is not None:
                 self.agenda.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
+        self._faults.evaluated(evaluation.top1)
         measured = Measured(now, version, evaluation.loss)
         self._carry_out(self.server.measured(measured, accuracy=evaluation.top1, now=now))
 

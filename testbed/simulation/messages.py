@@ -82,6 +82,12 @@ class Resume(NamedTuple):
     coming: tuple[Coming, ...]
 
 
+class Restart(NamedTuple):
+    """A worker's process has ended: begin from the beginning."""
+
+    worker: int
+
+
 class Examine(NamedTuple):
     """Evaluate the model in the process's last row, on these test images (all if None)."""
 
@@ -105,7 +111,7 @@ class Saved(NamedTuple):
 
 
 class Unmoved(NamedTuple):
-    """A worker that was to resume, and was not paused."""
+    """A worker that was to resume, and was not paused; or that begins from the beginning."""
 
     worker: int
 
@@ -125,7 +131,7 @@ class Result(NamedTuple):
     apart: Update | None = None
 
 
-Task = Begin | Resume
+Task = Begin | Resume | Restart
 Special = Examine | Save | Restore
 """Goes by itself, and so does its answer."""
 
@@ -181,7 +187,7 @@ def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
 
 
 def _is_plain(task: Task) -> bool:
-    if isinstance(task, Resume) or task.coming or task.horizon != inf:
+    if isinstance(task, Resume | Restart) or task.coming or task.horizon != inf:
         return False
     return task.loan.apart is None and task.loan.standing is NO_STANDING
 

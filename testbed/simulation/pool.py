@@ -48,6 +48,7 @@ from testbed.simulation.messages import (
     Begin,
     Examine,
     Loan,
+    Restart,
     Restore,
     Result,
     Resume,
@@ -219,6 +220,17 @@ class Pool:
         loan = self._loans.get(worker)  # None once its push is out: then it is not paused
         self._add(Resume(worker, -1 if loan is None else loan.row, horizon, tuple(coming)))
 
+    def discard(self, worker: int) -> None:
+        """A worker's process has ended: what it was lent is free again, and it begins anew."""
+        member = self._members[worker % len(self._members)]
+        while self._asked[worker]:
+            self._receive(member)
+        self._latest.pop(worker, None)
+        loan = self._loans.pop(worker, None)
+        if loan is not None:
+            self._free.append(loan.row)
+        self._add(Restart(worker))
+
     def finish(self, worker: int) -> Cycle | Paused:
         """What the worker did, or how far it came; waits for it."""
         member = self._members[worker % len(self._members)]
@@ -377,6 +389,9 @@ def _answer_special(
 
 def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
     reached: Cycle | Paused | None
+    if isinstance(task, Restart):
+        worker.restart()
+        return Unmoved(task.worker)
     if isinstance(task, Begin):
         row = rows[task.loan.row]
         worker.next_think = task.think

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from testbed.errors import RunNotFound, TestbedError
@@ -170,6 +171,7 @@ def simulate(
             schedule=experiment.schedule(),
             images=experiment.test_samples(),
             recorder=recorder,
+            timeline=experiment.timeline(),
             keep=writer.take,
             checkpoints=experiment.checkpoints(),
             save=Saver.into(folder, writer).save,
@@ -204,8 +206,9 @@ def build(
     learner = Learner(experiment.data, parameters, experiment.network.bind(parameters))
     simulated, shards = {}, experiment.shards()
     for index in range(number, experiment.scenario.workers.count, processes):
-        worker = experiment.worker(index, shards=shards)
-        simulated[index] = SimulatedWorker(index, worker, _step_seconds(experiment, index))
+        anew = partial(experiment.worker, index, shards=shards)
+        step_seconds = _step_seconds(experiment, index)
+        simulated[index] = SimulatedWorker(index, anew(), step_seconds, anew)
     return simulated, learner
 
 

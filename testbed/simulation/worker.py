@@ -7,7 +7,7 @@ in any process. A step that would end at the horizon or after it is not begun.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -87,11 +87,16 @@ class Learner:
 
 @dataclass
 class SimulatedWorker:
-    """A worker and its virtual time; whoever keeps the clock draws its next think time."""
+    """A worker and its virtual time; whoever keeps the clock draws its next think time.
+
+    Attributes:
+        anew: makes the worker as it was at its beginning.
+    """
 
     index: int
     worker: Worker
     step_seconds: float
+    anew: Callable[[], Worker] | None = None
     next_think: float = 0.0
     _loop: Loop | None = None
     _paused: Step | None = None
@@ -100,6 +105,13 @@ class SimulatedWorker:
 
     def __post_init__(self) -> None:
         self.worker.think = lambda: self.next_think
+
+    def restart(self) -> None:
+        """Its process has ended: begin from the beginning."""
+        assert self.anew is not None, "whoever ends workers can make them"
+        self.worker = self.anew()
+        self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
+        self.__post_init__()
 
     def state(self) -> PlainState:
         """Where it is, between two calls."""

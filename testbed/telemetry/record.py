@@ -102,6 +102,10 @@ class Recorder:
         first = FolderSink(folder, time_scale=time_scale)
         return cls((first, *sinks), time_scale=time_scale, clock=clock)
 
+    def add(self, sink: Sink) -> None:
+        """Tell one more, from now on."""
+        self._sinks = (*self._sinks, sink)
+
     @property
     def elapsed_seconds(self) -> float | None:
         """Real seconds since the training started, or None before."""

@@ -23,14 +23,14 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from testbed.errors import TestbedError
+from testbed.errors import AlgorithmError, TestbedError
 from testbed.user_code import MODULE
 
 Array = NDArray[Any]
 Tree = Any
 """What JSON holds: a plain value, or a list that begins with the name of a kind."""
 
-OURS = ("testbed.", MODULE)
+OURS = (f"{__name__.partition('.')[0]}.", MODULE)
 """How the names of those modules begin whose objects are packed."""
 
 NUMBERS = "biuf"
@@ -45,10 +45,6 @@ FACTORIES: Mapping[str, Callable[[], Any]] = {
 EMPTY: Mapping[str, Callable[[], Any]] = {
     one.__name__: one for one in (list, set, dict, Counter, OrderedDict)
 }
-
-
-class StateError(TestbedError):
-    """A state holds what cannot be packed, or a packed one what nobody has packed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +63,7 @@ def pack(value: object, known: Mapping[str, object] | None = None) -> PlainState
         known: parts that are only referred to.
 
     Raises:
-        StateError: it holds something that cannot be packed; names it.
+        AlgorithmError: it holds something that cannot be packed; names it.
     """
     packer = _Packer({id(part): name for name, part in (known or {}).items()})
     return PlainState(packer.pack(value, "state"), tuple(packer.arrays))
@@ -77,12 +73,12 @@ def unpack(packed: PlainState, known: Mapping[str, object] | None = None) -> Any
     """Make the state again that was packed, with the same parts.
 
     Raises:
-        StateError: this is no packed state, or one of other classes.
+        TestbedError: this is no packed state, or one of other classes.
     """
     try:
         return _Unpacker(packed.arrays, known or {}).unpack(packed.tree)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        raise StateError(f"not a state of this run: {type(error).__name__}: {error}.") from None
+        raise TestbedError(f"not a state of this run: {type(error).__name__}: {error}.") from None
 
 
 @dataclass
@@ -143,7 +139,7 @@ class _Packer:
             return ["defaultdict", factory, *self._pairs(value, where)]
         if kind.__module__.startswith(OURS) and "<locals>" not in kind.__qualname__:
             return self._pack_object(value, where)
-        raise StateError(
+        raise AlgorithmError(
             f"{where} is {_described(value)}, which no checkpoint can hold.",
             hint="A half may say itself what its state is: `state()` and `restore(state)`.",
         )
@@ -170,14 +166,14 @@ class _Packer:
             return None if factory is None else factory.__name__
         if isinstance(factory, type) and factory.__module__.startswith(OURS):
             return [factory.__module__, factory.__qualname__]
-        raise StateError(
+        raise AlgorithmError(
             f"{where} makes its values with {_described(factory)}, which no checkpoint can hold.",
             hint=f"Use one of {', '.join(FACTORIES)}.",
         )
 
     def _add(self, array: Array, where: str) -> int:
         if array.dtype.kind not in NUMBERS:
-            raise StateError(f"{where} is an array of {array.dtype}, expected numbers.")
+            raise AlgorithmError(f"{where} is an array of {array.dtype}, expected numbers.")
         self.arrays.append(array.copy(order="C"))
         return len(self.arrays) - 1
 

@@ -306,3 +306,57 @@ def test_a_rule_without_limits_never_stops() -> None:
         push(subject, A, sequence, dense(sequence - 1))
     evaluate(subject, 1e9, loss=0.0, accuracy=1.0)
     assert not subject.finished
+
+
+def test_a_crash_counts_the_push_and_keeps_the_reply_for_ever() -> None:
+    """A crashes with its second push: it is in the model, and nothing more comes of A."""
+    drawn = iter([False, True, False])
+    subject = server()
+    subject.crashes = lambda worker: worker == A and next(drawn)
+    subject.begin(0.0)
+    for worker in (A, B):
+        subject.pull(worker, 0.0)
+    assert not subject.push(A, 1, update=dense(0), now=1.0).crashed
+    crashed = subject.push(A, 2, update=dense(1), now=2.0)
+    assert (crashed.accepted, crashed.crashed, crashed.releases) == (True, True, [])
+    assert subject.version == 2
+    repeated = subject.push(A, 2, update=dense(1), now=3.0)  # of a call that was lost
+    assert (repeated.accepted, repeated.crashed, repeated.releases) == (False, False, [])
+    assert subject.wake(A, 4.0).releases == []
+    assert subject.pull(A, 5.0).releases == []
+    assert subject.is_silent(A)
+    assert versions(subject.push(B, 1, update=dense(0), now=6.0).releases) == [(B, 3)]
+
+
+def test_all_crashed_is_stalled_unless_somebody_is_to_join() -> None:
+    subject = server()
+    subject.crashes, subject.to_come = lambda worker: True, [2]
+    subject.begin(0.0)
+    for worker in (A, B):
+        subject.pull(worker, 0.0)
+    for worker in (A, B):
+        subject.push(worker, 1, update=dense(0), now=1.0)
+    assert not subject.finished
+    subject.join(2)
+    subject.pull(2, 2.0)
+    subject.push(2, 1, update=dense(2), now=3.0)
+    assert subject.stalled
+    assert subject.finished.startswith("stalled: nobody is left who could push (3 silent")
+
+
+def test_who_is_not_heard_of_for_too_long_is_removed() -> None:
+    """A and B have their replies at 0, B pushes at 5: A is removed at 10, B at 15."""
+    subject = server()
+    subject.dead_after = 10.0
+    subject.begin(0.0)
+    for worker in (A, B):
+        subject.pull(worker, 0.0)
+    subject.push(B, 1, update=dense(0), now=5.0)
+    assert subject.next_tick(5.0) == 10.0
+    assert subject.tick(9.9).removed == ()
+    assert subject.tick(10.0).removed == (A,)
+    assert subject.next_tick(10.0) == 15.0
+    with pytest.raises(RejectedError, match="unknown"):
+        subject.push(A, 1, update=dense(0), now=11.0)
+    assert subject.tick(15.0).removed == (B,)
+    assert subject.stalled

@@ -123,5 +123,5 @@ def test_every_algorithm_is_kept_apart_from_the_others() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (kept,) = (one["modules"] for one in contracts["contracts"] if one["type"] == "independence")
     files = {path.stem for path in (ROOT / "testbed/algorithms").glob("*.py")}
-    shared = {"__init__", "base", "custom", "messages", "parts", "state"}
+    shared = {"__init__", "base", "custom", "messages", "parts"}
     assert {f"testbed.algorithms.{name}" for name in files - shared} == set(kept)

@@ -162,6 +162,7 @@ def test_without_thinking_only_classes_with_a_speed_have_a_pace() -> None:
     assert (found.asked_seconds, found.measured_seconds) == pytest.approx((0.075, 0.1))
     assert found.error_seconds == 0.0
     assert measures.pace(table, load_text(unthinking.replace(", speed: 100ms", ""))) is None
+    assert measures.pace(table.assign(steps=0), load_text(unthinking)) is None  # no time is asked
 
 
 def test_the_class_with_most_late_steps() -> None:

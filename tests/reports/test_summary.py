@@ -69,6 +69,7 @@ def test_ingress_and_egress_in_three_numbers(folder: RunFolder) -> None:
     summary = Run(folder.path).summary
     assert summary["ingress"] == {
         "payload_bytes": 6200,
+        "payload_bytes_per_second": 1550.0,  # in 4 emulated seconds
         "tcp_bytes": 6700,
         "wire_bytes": 10_000,
         "retransmitted_bytes": 40,
@@ -76,6 +77,7 @@ def test_ingress_and_egress_in_three_numbers(folder: RunFolder) -> None:
     }
     assert summary["egress"] == {
         "payload_bytes": 18_000,
+        "payload_bytes_per_second": 4500.0,
         "tcp_bytes": 20_000,
         "wire_bytes": 20_760,
         "retransmitted_bytes": 100,

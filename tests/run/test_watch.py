@@ -181,6 +181,17 @@ def test_a_parameter_server_that_is_killed_is_started_again(small: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", [0, 500])
+def test_one_that_was_not_started_again_cannot_go_back(small: Any, version: int) -> None:
+    """Whoever writes there could have the controller's record cut otherwise."""
+    watch, _ = start_again(small)
+    small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
+    small.says("restored", version=version, time_seconds=1.0, lost_updates=0)
+    with pytest.raises(SpoiledError, match=f"went back to update {version}, which it was not"):
+        watch.look()
+    assert small.events()[-1]["event"] == "saved"
+
+
 def test_one_that_dies_again_and_again_ends_the_run(small: Any) -> None:
     """Three times from the checkpoint at 500, then one at 600: three times more, and no fourth."""
     watch, launched = start_again(small)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated
+from testbed.events.kinds import Evaluated, FaultApplied
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment, ThinkTime
+from testbed.faults import Fault
+from testbed.faults.timeline import Timeline, crashes
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
@@ -124,10 +128,13 @@ class Book(Sink):
     def __init__(self) -> None:
         self.rows: list[Any] = []
         self.evaluations: list[tuple[float, int]] = []
+        self.faults: list[FaultApplied] = []
 
     def event(self, entry: Entry) -> None:
         if isinstance(entry.event, Evaluated):
             self.evaluations.append((entry.event.time_seconds, entry.event.version))
+        if isinstance(entry.event, FaultApplied):
+            self.faults.append(entry.event)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         self.rows.extend(rows)
@@ -148,6 +155,7 @@ def play(
     think: Callable[[int], Callable[[], float]] = thinking,
     processes: int = 1,
     planned: Callable[[Engine], None] = lambda engine: None,
+    faults: Sequence[dict[str, Any]] = (),
     save: Callable[[Engine], None] | None = None,
     state: PlainState | None = None,
 ) -> tuple[Engine, Book]:
@@ -163,17 +171,25 @@ def play(
     def build(number: int, _: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
         made = {}
         for index in range(number, count, processes):
-            shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
-            half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
-            worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
-            made[index] = SimulatedWorker(index, worker, step_seconds[index])
+            anew = partial(one, index)
+            made[index] = SimulatedWorker(index, anew(), step_seconds[index], anew)
         return made, MadeUp()
+
+    def one(index: int) -> Worker:
+        shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
+        half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
+        return Worker(half, Stream(2), shard, think=lambda: 0.0)
+
+    plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
+    timeline = Timeline.of(plans, ["all"] * count, seed=0)
 
     with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
         engine = Engine(
             server=Server(
                 config.server(LAYOUT, count, parameters=parameters, rng=np.random.default_rng(1)),
                 stop,
+                crashes=crashes(timeline, seed=0),
+                to_come=timeline.to_come,
             ),
             workers=pool,
             devices=[
@@ -191,6 +207,7 @@ def play(
             schedule=Schedule(updates=None, seconds=10.0),
             images=np.arange(1),
             recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
+            timeline=timeline,
             checkpoints=Schedule(updates=1, seconds=None) if save else None,
             save=save or (lambda engine: None),
         )

@@ -44,3 +44,31 @@ def test_it_goes_on_to_the_same_bits(
         assert engine.agenda.now == whole.agenda.now
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
+
+
+FAULTS: list[dict[str, Any]] = [
+    {"crash": {"after_push": 0.1, "workers": ("w2",)}},
+    {"freeze": {"at": {"time": "2s"}, "workers": ("w1",), "for": "3s", "every": "6s"}},
+    {"kill": {"at": {"version": 6}, "workers": ("w0",)}},
+    {"join": {"at": {"time": "15s"}, "workers": ("w0",)}},
+]
+
+
+def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
+    """Also from amid a freeze, and with a worker that is gone."""
+    saved: list[tuple[int, PlainState]] = []
+
+    def save(engine: Engine) -> None:
+        state = engine.state()
+        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
+        saved.append((engine.server.version, state))
+
+    config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
+    whole, book = world(config, stop, save=save, faults=FAULTS)
+    assert [fault.kind for fault in book.faults].count("join") == 1
+    for version, state in saved[2::4]:
+        engine, rest = world(config, stop, state=state, faults=FAULTS)
+        assert engine.agenda.now == whole.agenda.now
+        there = [row.tobytes() for row in book.rows[version:]]
+        assert [row.tobytes() for row in rest.rows] == there
+        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()

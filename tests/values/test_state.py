@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.errors import AlgorithmError, TestbedError
 from testbed.frame.effects import StandingOrders
 from testbed.frame.seat import Seat
 from testbed.simulation.links import Bucket
 from testbed.simulation.worker import Paused
-from testbed.values.state import PlainState, StateError, pack, unpack
+from testbed.values.state import PlainState, pack, unpack
 from testbed.values.units import Duration
 
 
@@ -104,7 +105,7 @@ class Foreign:
 
 @pytest.mark.parametrize("value", [Foreign(), lambda: 0, open, np.array([None]), iter([1])])
 def test_what_cannot_be_packed_is_named(value: object) -> None:
-    with pytest.raises(StateError, match=r"state\['here'\]"):
+    with pytest.raises(AlgorithmError, match=r"state\['here'\]"):
         pack({"here": value})
 
 
@@ -123,5 +124,5 @@ def test_what_cannot_be_packed_is_named(value: object) -> None:
     ],
 )
 def test_what_nobody_has_packed_is_refused(tree: object) -> None:
-    with pytest.raises(StateError, match="not a state"):
+    with pytest.raises(TestbedError, match="not a state"):
         unpack(PlainState(tree, ()))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import numpy as np
 
-from testbed.algorithms.base import C, Update, WorkerHalf
+from testbed.algorithms.base import Update, WorkerHalf
 from testbed.payloads import Dense, Vector
 
 
@@ -33,15 +35,28 @@ class Accumulation:
         return update
 
 
-class LocalStepsWorker(WorkerHalf[C]):
+class LocalSteps(Protocol):
+    """The options that it takes of an algorithm."""
+
+    @property
+    def learning_rate(self) -> float:
+        """η'."""
+
+    @property
+    def local_steps(self) -> int | None:
+        """τ."""
+
+
+class LocalStepsWorker(WorkerHalf[Any]):
     """Pushes U after τ steps: as many as it was ordered, else as its config's ``local_steps``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._options: LocalSteps = self.config
         self._update = Accumulation(self.parameters)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """U ← U + η' g; W_i ← W_i - η' g; after τ steps push U."""
-        self._update.add(gradient, samples, rate=self.config.learning_rate)
-        wanted = self.orders.local_steps or self.config.local_steps or 1
+        self._update.add(gradient, samples, rate=self._options.learning_rate)
+        wanted = self.orders.local_steps or self._options.local_steps or 1
         return None if self._update.steps < wanted else self._update.take(self.version)

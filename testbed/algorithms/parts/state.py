@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.errors import AlgorithmError
-from testbed.values.state import PlainState, StateError, pack, unpack
+from testbed.errors import AlgorithmError, TestbedError
+from testbed.values.state import PlainState, pack, unpack
 
 if TYPE_CHECKING:
     from testbed.algorithms.base import ServerHalf, WorkerHalf
@@ -61,7 +61,7 @@ def pack_half(half: WorkerHalf[Any] | ServerHalf[Any]) -> PlainState:
     }
     try:
         return pack(whole, _given(half))
-    except StateError as error:
+    except AlgorithmError as error:
         where = error.message.replace("state['own']", type(half).__name__, 1)
         raise AlgorithmError(where, hint=error.hint) from None
 
@@ -70,13 +70,13 @@ def restore_half(half: WorkerHalf[Any] | ServerHalf[Any], packed: PlainState) ->
     """Let a new half go on where another one was.
 
     Raises:
-        StateError: this is the state of a half of another scenario, or of another class.
+        TestbedError: this is the state of a half of another scenario, or of another class.
     """
     whole = unpack(packed, _given(half))
     try:
         if whole["parameters"].shape != half.parameters.shape:
             found = f"a model of {whole['parameters'].size} parameters"
-            raise StateError(f"{found}, expected {half.parameters.size}.")
+            raise TestbedError(f"{found}, expected {half.parameters.size}.")
         half.parameters[:] = whole["parameters"]
         half.rng.bit_generator.state = whole["rng"]
         half.version = whole["version"]
@@ -84,7 +84,7 @@ def restore_half(half: WorkerHalf[Any] | ServerHalf[Any], packed: PlainState) ->
             half.orders = whole["orders"]  # type: ignore[union-attr]  # a worker's
         own = whole["own"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StateError(f"not the state of a half: {type(error).__name__}: {error}.") from None
+        raise TestbedError(f"not the state of a half: {type(error).__name__}: {error}.") from None
     half.restore(own)
 
 

@@ -1,0 +1,81 @@
+"""``testbed fault``: freezes workers of a run that goes on, and lists the faults of any run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from testbed.cli.complete import nodes_argument, run_argument
+from testbed.cli.options import find, json_option, print_json, runs_option
+
+
+@click.group("fault")
+def command() -> None:
+    """Freeze workers of a run that goes on, let them go on, and list faults."""
+
+
+@command.command("freeze")
+@run_argument
+@nodes_argument
+@click.option("--for", "duration", metavar="TIME", help="Emulated time; until thawed without it.")
+@runs_option
+def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path) -> None:
+    """Let workers of RUN stand still while it goes on; nobody is told.
+
+    NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for they go on by themselves.
+    """
+    from testbed.run.by_hand import ask, duration_of, selected
+
+    if not selector:
+        raise click.UsageError("Which workers? Name some, like w3 or class=slow.")
+    folder = find(run, runs)
+    nodes = selected(folder, selector)
+    seconds = None if duration is None else duration_of(duration)
+    ask(folder, "freeze", nodes, seconds=seconds)
+    until = "until they are thawed" if duration is None else f"for {duration}"
+    click.echo(f"{', '.join(nodes)}: stand still {until}")
+
+
+@command.command("thaw")
+@run_argument
+@nodes_argument
+@runs_option
+def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
+    """Let frozen workers of RUN go on; all that stand still if none is named."""
+    from testbed.run.by_hand import ask, selected, standing_still
+
+    folder = find(run, runs)
+    nodes = selected(folder, selector) if selector else standing_still(folder)
+    if not nodes:
+        click.echo("nobody stands still")
+        return
+    ask(folder, "thaw", nodes)
+    click.echo(f"{', '.join(nodes)}: go on")
+
+
+@command.command("list")
+@run_argument
+@runs_option
+@json_option
+def show(run: str, runs: Path, as_json: bool) -> None:
+    """List the faults that have come in RUN, and those that are planned and have not."""
+    from testbed.run.by_hand import listed
+
+    rows = listed(find(run, runs))
+    if as_json:
+        print_json(rows)
+    else:
+        _print(rows)
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from testbed.cli.console import Console, table
+
+    shown = table("fault", "workers", "planned", "actual")
+    for row in rows:
+        kind = row["kind"] if row["begins"] else f"end of {row['kind']}"
+        actual = "not yet" if row["actual_seconds"] is None else f"{row['actual_seconds']:.3f} s"
+        shown.add_row(kind, ", ".join(row["nodes"]) or "-", row["planned"], actual)
+    Console().print(shown)

@@ -1,0 +1,78 @@
+"""What is wrong with a list of faults, before any of it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from testbed.faults import Crash, Fault, Join
+from testbed.faults.base import PassingFault, TimedFault
+from testbed.faults.timeline import Contradiction, Timeline
+
+MOST_DEEDS = 10_000
+"""So far ahead is looked; a fault may recur every millisecond of a year."""
+
+
+def contradictions(
+    faults: Sequence[Fault], classes: Sequence[str], *, seed: int
+) -> Iterator[tuple[int, str]]:
+    """Faults that cannot be beside the others: the place in the list, and what is found there.
+
+    Only those at times can be put in order beforehand. Of workers that others strike as well it is
+    seen during the run, which ends then.
+    """
+    crashing: dict[int, int] = {}
+    timeline = Timeline.of(faults, classes, seed=seed)
+    for place, (fault, workers) in enumerate(zip(faults, timeline.struck, strict=True)):
+        if not isinstance(fault, Crash):
+            continue
+        twice = [worker for worker in workers if worker in crashing]
+        if twice:
+            first = f"after faults.{crashing[twice[0]]}"
+            yield place, f"a second probability of a crash for w{twice[0]}, {first}"
+        crashing.update(dict.fromkeys(workers, place))
+    if len(timeline.population.absent) == len(classes):
+        joins = next(place for place, fault in enumerate(faults) if isinstance(fault, Join))
+        yield joins, "no worker that is there at the beginning"
+        return
+    unsettled = {
+        worker
+        for fault, workers in zip(faults, timeline.struck, strict=True)
+        if isinstance(fault, TimedFault) and fault.at.time is None
+        for worker in workers
+    }
+    timeline.struck = [
+        tuple(one for one in workers if one not in unsettled) for workers in timeline.struck
+    ]
+    try:
+        for _ in islice(timeline.due(_settled(faults)), MOST_DEEDS):
+            pass
+    except Contradiction as wrong:
+        yield wrong.place, wrong.found
+
+
+def rejoining(
+    faults: Sequence[Fault], classes: Sequence[str], *, seed: int
+) -> Iterator[tuple[int, int]]:
+    """Faults that bring back a worker which was gone: the place in the list, and the first such."""
+    timeline = Timeline.of(faults, classes, seed=seed)
+    joined = dict.fromkeys(timeline.population.absent, 0)
+    for place, (fault, workers) in enumerate(zip(faults, timeline.struck, strict=True)):
+        if not isinstance(fault, Join):
+            continue
+        back = [one for one in workers if joined.get(one) != 0]
+        joined.update(dict.fromkeys(workers, 1))
+        if back:
+            yield place, back[0]
+
+
+def _settled(faults: Sequence[Fault]) -> float:
+    """When the last fault at a time has come, and what recurs has come twice more."""
+    last = 0.0
+    for fault in faults:
+        if isinstance(fault, TimedFault) and fault.at.time is not None:
+            end = float(fault.at.time)
+            if isinstance(fault, PassingFault):
+                end += 2 * float(fault.every or fault.duration or 0.0)
+            last = max(last, end)
+    return last

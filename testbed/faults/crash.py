@@ -1,0 +1,54 @@
+"""The crash of AdaComp's evaluation (Hardy, Le Merrer, Sericola, NCA 2017, section IV).
+
+After each push a worker crashes with probability p: it stands still for ever, its share of the data
+is lost, and nobody is told. The push itself counts; its reply is never released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from numpy.random import Generator
+
+from testbed.faults.base import FaultConfig, Probability
+from testbed.seeds import stream
+
+
+class Crash(FaultConfig):
+    """A worker may crash at each of its pushes.
+
+    Attributes:
+        after_push: p, the probability that a push is the worker's last.
+    """
+
+    name: Literal["crash"]
+    after_push: Probability
+
+    @property
+    def moment(self) -> str:
+        """When it comes, in words."""
+        return f"after a push, probability {self.after_push:g}"
+
+
+@dataclass
+class Crashes:
+    """Draws whether a push is its worker's last, once a push that was accepted.
+
+    Attributes:
+        probabilities: p, by worker; no others crash.
+    """
+
+    seed: int
+    probabilities: Mapping[int, float]
+    _draws: dict[int, Generator] = field(default_factory=dict)
+
+    def __call__(self, worker: int) -> bool:
+        """Whether the worker crashes now."""
+        probability = self.probabilities.get(worker, 0.0)
+        if not probability:
+            return False
+        if worker not in self._draws:
+            self._draws[worker] = stream(self.seed, f"w{worker}", "crash")
+        return bool(self._draws[worker].random() < probability)

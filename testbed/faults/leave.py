@@ -1,0 +1,17 @@
+"""A worker ends in order: it says that it takes no part any more."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from testbed.faults.base import Actuator, TimedFault
+
+
+class Leave(TimedFault):
+    """A worker leaves the training."""
+
+    name: Literal["leave"]
+
+    def strike(self, actuator: Actuator, worker: int) -> None:
+        """Ask it to."""
+        actuator.leave(worker)

@@ -1,0 +1,278 @@
+"""When which fault strikes whom. Pure: a run and its simulation ask the same timeline.
+
+Whoever drives it says what time it is, how far the training has come and what became of workers,
+and carries out what is due. Its state is plain data.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from testbed.errors import NodeError
+from testbed.events.kinds import FaultApplied
+from testbed.faults import Crash, Crashes, Fault, Freeze, Join, Kill, Leave
+from testbed.faults.base import Actuator, Moment, PassingFault, TimedFault
+
+Due = tuple[float, bool, int]
+"""When, in emulated seconds; whether it begins (then it comes after what ends at that moment); the
+fault's place in the list."""
+
+
+BY_HAND = -1
+"""Stands for the place of a fault that is not in the scenario's list."""
+
+
+class Contradiction(NodeError):  # noqa: N818 - says what the faults are to one another
+    """A fault that cannot be, after those before it.
+
+    Attributes:
+        place: the fault's, in the scenario's list.
+        found: what it asks for.
+    """
+
+    def __init__(self, place: int, found: str) -> None:
+        super().__init__(f"faults.{place} cannot be applied: {found}.")
+        self.place, self.found = place, found
+
+
+@dataclass
+class Population:
+    """What became of the workers. A crash is final: nothing else happens to who has crashed.
+
+    Attributes:
+        absent: those that have not joined yet, or are gone.
+        frozen: those that stand still, and by which fault.
+    """
+
+    absent: set[int] = field(default_factory=set)
+    frozen: dict[int, int] = field(default_factory=dict)
+    crashed: set[int] = field(default_factory=set)
+
+    def take(self, worker: int, fault: TimedFault, place: int) -> None:
+        """A fault strikes a worker.
+
+        Raises:
+            Contradiction: it cannot be.
+        """
+        here = worker not in self.absent
+        if isinstance(fault, Join):
+            if here:
+                raise Contradiction(place, f"w{worker} joins, which is there already")
+            self.absent.discard(worker)
+            return
+        if not here:
+            raise Contradiction(place, f"{fault.kind} of w{worker}, which is not there")
+        if worker in self.frozen and not isinstance(fault, Kill):
+            raise Contradiction(place, f"{fault.kind} of w{worker}, which stands still")
+        if isinstance(fault, Freeze):
+            self.frozen[worker] = place
+        elif isinstance(fault, Kill | Leave):
+            self.gone(worker)
+
+    def undo(self, worker: int, place: int) -> bool:
+        """A fault's time is over; returns whether the worker was still struck by it."""
+        if self.frozen.get(worker) != place:
+            return False
+        del self.frozen[worker]
+        return True
+
+    def gone(self, worker: int) -> None:
+        """A worker has ended, planned or not."""
+        self.absent.add(worker)
+        self.frozen.pop(worker, None)
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What is to be done now.
+
+    Attributes:
+        place: the fault's, in the scenario's list.
+        begins: whether the fault comes, or its time is over.
+        planned: emulated seconds since the training started.
+    """
+
+    place: int
+    begins: bool
+    planned: float
+    workers: tuple[int, ...]
+    passed_over: tuple[int, ...] = ()
+
+
+@dataclass
+class Timeline:
+    """What is still to come of a scenario's faults.
+
+    Attributes:
+        struck: the workers that each fault strikes.
+    """
+
+    faults: Sequence[Fault] = ()
+    struck: Sequence[tuple[int, ...]] = ()
+    population: Population = field(default_factory=Population)
+    _due: list[Due] = field(default_factory=list)
+    _waiting: set[int] = field(default_factory=set)  # places of faults by version or accuracy
+
+    @classmethod
+    def of(cls, faults: Sequence[Fault], classes: Sequence[str], *, seed: int) -> Timeline:
+        """The timeline of a scenario; ``classes`` are the workers', by index."""
+        struck = [
+            fault.struck(classes, seed=seed, place=place) for place, fault in enumerate(faults)
+        ]
+        timeline = cls(faults, struck, Population(latecomers(faults, struck)))
+        for place, fault in enumerate(faults):
+            if isinstance(fault, TimedFault):
+                if fault.at.time is None:
+                    timeline._waiting.add(place)
+                else:
+                    heapq.heappush(timeline._due, (float(fault.at.time), True, place))
+        return timeline
+
+    @property
+    def next_time(self) -> float:
+        """When something is due; infinite for nothing that is known of yet."""
+        return self._due[0][0] if self._due else inf
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are faults that come at a version or an accuracy."""
+        return bool(self._waiting)
+
+    @property
+    def to_come(self) -> list[int]:
+        """The workers that will join whatever the others do, once for every time."""
+        return [
+            worker
+            for _, _, place in self._due
+            if isinstance(self.faults[place], Join)
+            for worker in self.struck[place]
+        ]
+
+    def crash(self, worker: int, *, planned: float, actual: float) -> FaultApplied:
+        """A worker has crashed with a push; returns what is to be written down.
+
+        Args:
+            worker: its index.
+            planned: when the push was taken, emulated.
+            actual: since when the worker stands still.
+        """
+        self.population.crashed.add(worker)
+        place = next(
+            place
+            for place, fault in enumerate(self.faults)
+            if isinstance(fault, Crash) and worker in self.struck[place]
+        )
+        return FaultApplied("crash", True, names((worker,)), planned, actual, place)
+
+    def reached(self, version: int, *, now: float) -> bool:
+        """So many updates are in the model since ``now``; returns whether that brings faults."""
+        return self._trigger(now, lambda at: at.version is not None and version >= at.version)
+
+    def evaluated(self, accuracy: float, *, now: float) -> bool:
+        """An evaluation during training, known since ``now``, has found this; returns likewise."""
+        return self._trigger(now, lambda at: at.accuracy is not None and accuracy >= at.accuracy)
+
+    def _trigger(self, now: float, met: Callable[[Moment], bool]) -> bool:
+        come = [place for place in self._waiting if met(self._timed(place).at)]
+        for place in come:
+            self._waiting.discard(place)
+            heapq.heappush(self._due, (now, True, place))
+        return bool(come)
+
+    def _timed(self, place: int) -> TimedFault:
+        fault = self.faults[place]
+        assert isinstance(fault, TimedFault), "nothing else has a moment"
+        return fault
+
+    def due(self, now: float) -> Iterator[Deed]:
+        """What is to be done by now, one after the other.
+
+        Raises:
+            Contradiction: a fault cannot be.
+        """
+        while self._due and self._due[0][0] <= now:
+            planned, begins, place = heapq.heappop(self._due)
+            fault, population = self._timed(place), self.population
+            over = tuple(one for one in self.struck[place] if one in population.crashed)
+            others = [one for one in self.struck[place] if one not in population.crashed]
+            if not begins:
+                workers = tuple(one for one in others if population.undo(one, place))
+            else:
+                workers = tuple(others)
+                for worker in workers:
+                    population.take(worker, fault, place)
+                self._plan_next(fault, place, planned)
+            if workers or begins:
+                yield Deed(place, begins, planned, workers, over)
+
+    def _plan_next(self, fault: TimedFault, place: int, planned: float) -> None:
+        if not isinstance(fault, PassingFault):
+            return
+        if fault.duration is not None:
+            heapq.heappush(self._due, (planned + fault.duration, False, place))
+        if fault.every is not None:
+            heapq.heappush(self._due, (planned + fault.every, True, place))
+
+    def carry_out(self, deed: Deed, actuator: Actuator, clock: Callable[[], float]) -> FaultApplied:
+        """Have a deed done; the clock tells emulated seconds. Returns what is to be written down.
+
+        Raises:
+            NodeError: it cannot be done.
+        """
+        fault = self._timed(deed.place)
+        for worker in deed.workers:
+            try:
+                if deed.begins:
+                    fault.strike(actuator, worker)
+                elif isinstance(fault, PassingFault):
+                    fault.undo(actuator, worker)
+            except NodeError as error:
+                found = f"{fault.kind} of w{worker}: {error.message}"
+                raise NodeError(f"faults.{deed.place} cannot be applied: {found}") from error
+        return FaultApplied(
+            kind=fault.kind,
+            begins=deed.begins,
+            nodes=names(deed.workers),
+            planned_seconds=deed.planned,
+            actual_seconds=clock(),
+            place=deed.place,
+            passed_over=names(deed.passed_over),
+        )
+
+
+def names(workers: Collection[int]) -> tuple[str, ...]:
+    """The workers' names, in order."""
+    return tuple(f"w{worker}" for worker in sorted(workers))
+
+
+def latecomers(faults: Sequence[Fault], struck: Sequence[tuple[int, ...]]) -> set[int]:
+    """The workers that are not there at the beginning: of what ends or brings them, join is first.
+
+    Of faults at times the earlier is first, of others the one that stands first in the list.
+    """
+    first: dict[int, TimedFault] = {}
+    for fault, workers in zip(faults, struck, strict=True):
+        if not isinstance(fault, Join | Kill | Leave):
+            continue
+        moment = fault.at.time
+        for worker in workers:
+            before = first.setdefault(worker, fault).at.time
+            if moment is not None and before is not None and moment < before:
+                first[worker] = fault
+    return {worker for worker, fault in first.items() if isinstance(fault, Join)}
+
+
+def crashes(timeline: Timeline, *, seed: int) -> Crashes:
+    """What draws the crashes that a timeline's faults plan."""
+    return Crashes(
+        seed,
+        {
+            worker: fault.after_push
+            for fault, workers in zip(timeline.faults, timeline.struck, strict=True)
+            if isinstance(fault, Crash)
+            for worker in workers
+        },
+    )

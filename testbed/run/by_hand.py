@@ -1,0 +1,161 @@
+"""Faults asked for by hand: files in the run's ``control``, which its controller looks for.
+
+``fault-NAME.json`` asks, ``fault-NAME.done`` answers with what speaks against it, or nothing. So
+the controller carries out, undoes and writes down all faults, and whoever asked may go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from testbed.errors import NodeError, Problem, ScenarioError, Unfit
+from testbed.events.entry import only
+from testbed.events.kinds import Exited, FaultApplied
+from testbed.experiment import timeline_of
+from testbed.faults.timeline import names
+from testbed.plan.selection import select
+from testbed.plan.written import read_plan
+from testbed.scenario import load
+from testbed.telemetry.events import read_events
+from testbed.telemetry.files import write_atomically
+from testbed.telemetry.folder import RunFolder
+from testbed.values.units import Duration
+
+Verb = Literal["freeze", "thaw"]
+ANSWER_SECONDS = 15.0
+LOOK_SECONDS = 0.05
+
+
+class Asked(BaseModel):
+    """What is asked for; ``seconds`` are emulated, None is to the end, ``file`` is the request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verb: Verb
+    nodes: tuple[str, ...]
+    seconds: float | None = None
+    file: str = ""
+
+
+def ask(
+    folder: RunFolder,
+    verb: Verb,
+    nodes: Sequence[str],
+    *,
+    seconds: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Ask the controller of a run to do something to workers, and wait until it has.
+
+    Raises:
+        NodeError: nobody controls the run, or something speaks against it.
+    """
+    file = folder.control / f"fault-{token_hex(8)}.json"
+    write_atomically(file, Asked(verb=verb, nodes=tuple(nodes), seconds=seconds).model_dump_json())
+    deadline, done = clock() + ANSWER_SECONDS, file.with_suffix(".done")
+    try:
+        while not done.exists():
+            if clock() > deadline or not folder.alive():
+                raise NodeError(
+                    f"{folder.name} did not take it: no controller looks after its training.",
+                    hint="`testbed ps` lists the runs that go on.",
+                )
+            time.sleep(LOOK_SECONDS)
+        if against := done.read_text(encoding="utf-8"):
+            raise NodeError(f"{folder.name}: {against}.")
+    finally:
+        for one in (file, done):
+            one.unlink(missing_ok=True)
+
+
+def asked(folder: RunFolder) -> Iterator[Asked]:
+    """What is asked for and not answered yet. What is no request is removed."""
+    for file in sorted(folder.control.glob("fault-*.json")):
+        with suppress(FileNotFoundError):  # taken back meanwhile
+            try:
+                found = Asked.model_validate_json(file.read_text(encoding="utf-8"))
+            except (ValidationError, UnicodeDecodeError):
+                file.unlink()
+                continue
+            yield found.model_copy(update={"file": file.name})
+
+
+def answer(folder: RunFolder, request: Asked, against: str) -> None:
+    """Say that it is done, or what speaks against it."""
+    file: Path = folder.control / request.file
+    write_atomically(file.with_suffix(".done"), against)
+    file.unlink(missing_ok=True)
+
+
+def selected(folder: RunFolder, selectors: Sequence[str]) -> tuple[str, ...]:
+    """The workers of a run that any selector names.
+
+    Raises:
+        ScenarioError: there is no such node, or it is no worker.
+    """
+    plan = read_plan(folder)
+    names, workers = select(selectors, plan), {node.name for node in plan.workers}
+    if others := [name for name in names if name not in workers]:
+        raise ScenarioError([Problem("selector", 0, "", ", ".join(others), "workers, like w3")])
+    return names
+
+
+def duration_of(text: str) -> float:
+    """Emulated seconds.
+
+    Raises:
+        ScenarioError: it is no duration, or none above zero.
+    """
+    try:
+        seconds = float(Duration.parse(text.strip()))
+    except Unfit as error:
+        raise ScenarioError([Problem("--for", 0, "", error.found, error.expected)]) from None
+    if not seconds > 0:
+        raise ScenarioError([Problem("--for", 0, "", text, "a duration above zero, like 30s")])
+    return seconds
+
+
+def standing_still(folder: RunFolder) -> tuple[str, ...]:
+    """The workers of a run that faults have frozen, and that have neither gone on nor ended."""
+    still: dict[str, None] = {}
+    for entry in read_events(folder.events):
+        match entry.event:
+            case FaultApplied("freeze", True, nodes):
+                still.update(dict.fromkeys(nodes))
+            case FaultApplied("freeze", False, nodes):
+                for node in nodes:
+                    still.pop(node, None)
+            case Exited(node):
+                still.pop(node, None)
+    return tuple(still)
+
+
+def listed(folder: RunFolder) -> list[dict[str, Any]]:
+    """Every fault that has come, in order, then those that are planned and have not come yet.
+
+    Of each there is what its event says, and ``planned``: its moment in words.
+    """
+    scenario = load(folder.scenario, custom_files=folder.custom)
+    rows: list[dict[str, Any]] = []
+    for event in only(read_events(folder.events), FaultApplied):
+        by_hand = event.place is None
+        planned = "by hand" if by_hand else f"{event.planned_seconds:.3f} s"
+        rows.append({**vars(event), "planned": planned})
+    come = {row["place"] for row in rows}
+    struck = timeline_of(scenario).struck
+    for place, fault in enumerate(scenario.faults):
+        if place not in come:
+            nodes = names(struck[place])
+            at = fault.moment
+            rows.append(
+                {"kind": fault.name, "begins": True, "nodes": nodes, "planned_seconds": None}
+                | {"actual_seconds": None, "place": place, "passed_over": (), "planned": at}
+            )
+    return rows

@@ -1,0 +1,208 @@
+"""Carries the faults' timeline out on the nodes of a run, and what is asked for by hand."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from testbed.agent.client import AgentClient
+from testbed.errors import HostError, NodeError
+from testbed.events.entry import Entry
+from testbed.events.kinds import Crashed, Evaluated, Exited, FaultApplied, Finished
+from testbed.events.rows import Rows
+from testbed.events.sink import Sink
+from testbed.faults.timeline import BY_HAND, Timeline
+from testbed.run.by_hand import Asked, answer, asked
+from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
+from testbed.run.setup import Setup
+from testbed.run.watch import Watch
+from testbed.runtimes.base import RuntimeDriver
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
+from testbed.topology import NodeSpec
+
+
+@dataclass
+class FaultyNodes:
+    """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run."""
+
+    setup: Setup
+    driver: RuntimeDriver
+    agent: AgentClient
+    watch: Watch
+    deployment: Deployment
+
+    def freeze(self, worker: int, *, for_good: bool) -> None:
+        """See Actuator."""
+        node = self.node(worker)
+        if not for_good:
+            self.watch.by_plan.standing.add(node.name)
+        with _as_node_errors():
+            self.driver.freeze(self.setup.folder, node.name)
+
+    def crash(self, worker: int) -> None:
+        """Stop a worker for good, of which the parameter server knows that it has crashed."""
+        self.freeze(worker, for_good=False)
+
+    def thaw(self, worker: int) -> None:
+        """See Actuator."""
+        node = self.node(worker)
+        with _as_node_errors():
+            self.driver.thaw(self.setup.folder, node.name)
+        self.watch.by_plan.standing.discard(node.name)
+
+    def kill(self, worker: int) -> None:
+        """See Actuator."""
+        self._end(worker, signal.SIGKILL)
+
+    def leave(self, worker: int) -> None:
+        """See Actuator."""
+        self._end(worker, signal.SIGTERM)
+
+    def join(self, worker: int) -> None:
+        """See Actuator."""
+        self._await_end(self.node(worker).name)
+        self.watch.removals.tell()
+        if not self.watch.removals.is_told(worker):
+            raise NodeError("the parameter server could not be told that it had ended.")
+        with _as_node_errors():
+            self.deployment.start(self.node(worker))
+
+    def _await_end(self, node: str) -> None:
+        """Wait until the end of its process, which a fault has ended, was noticed and told."""
+        deadline = self.watch.clock() + ENDING_SECONDS
+        while node in self.watch.by_plan.ending:
+            if self.watch.clock() > deadline:
+                raise NodeError(f"it has not ended after {ENDING_SECONDS:g} s.")
+            time.sleep(LOOK_SECONDS)
+            self.watch.look()
+
+    def node(self, worker: int) -> NodeSpec:
+        """The node of a worker."""
+        return self.setup.plan.workers[worker]
+
+    def _end(self, worker: int, number: signal.Signals) -> None:
+        """Send a signal to a process that stands still, and let it go on to its end.
+
+        With its sockets go their counters, so they are read while nothing more comes.
+        """
+        name = self.node(worker).name
+        self.freeze(worker, for_good=False)
+        self.watch.count()
+        self.watch.by_plan.ending.add(name)
+        self.agent.signal(name, number)
+        self.thaw(worker)
+
+
+@contextmanager
+def _as_node_errors() -> Iterator[None]:
+    """What the host refuses to do to a node is the run's failure, whoever asked for it."""
+    try:
+        yield
+    except HostError as error:
+        raise NodeError(error.message, hint=error.hint) from error
+
+
+@dataclass
+class Faults(Sink):
+    """Follows what is written down, and does what is due; the recorder's clock says when."""
+
+    timeline: Timeline
+    nodes: FaultyNodes
+    recorder: Recorder
+    folder: RunFolder
+    _crashed: list[tuple[int, float]] = field(default_factory=list)  # and are not frozen yet
+    _over: bool = False
+    _thaw_at: dict[int, float] = field(default_factory=dict)  # those frozen by hand, for a time
+
+    @property
+    def now(self) -> float:
+        """Emulated seconds since the training started."""
+        elapsed = self.recorder.elapsed_seconds
+        return 0.0 if elapsed is None else elapsed * self.recorder.time_scale
+
+    def event(self, entry: Entry) -> None:
+        """See Sink."""
+        match entry.event:
+            case Crashed(node, _, time_seconds):
+                self._crashed.append((_worker(node), time_seconds))
+            case Finished():
+                self._over = True
+            case Evaluated(top1=top1, final=False):
+                self.timeline.evaluated(top1, now=self.now)
+            case Exited(node) if node in {one.name for one in self.nodes.setup.plan.workers}:
+                self.timeline.population.gone(_worker(node))
+                self._thaw_at.pop(_worker(node), None)
+
+    def updates(self, rows: Rows, *, now: float) -> None:
+        """See Sink."""
+        for row in rows if self.timeline.waits else ():
+            self.timeline.reached(int(row["version_applied"]) + 1, now=float(row["time_seconds"]))
+
+    def pause(self, longest: float) -> float:
+        """Real seconds until something is due, and not more than these."""
+        soonest = min(self.timeline.next_time, *self._thaw_at.values(), float("inf"))
+        return min(longest, max(0.0, (soonest - self.now) / self.recorder.time_scale))
+
+    def look(self) -> None:
+        """Do what is due by now.
+
+        Raises:
+            NodeError: it cannot be done.
+        """
+        for worker, planned in self._crashed:
+            self.nodes.crash(worker)
+            self.recorder.event(self.timeline.crash(worker, planned=planned, actual=self.now))
+        self._crashed.clear()
+        if self._over:
+            return
+        for deed in self.timeline.due(self.now):
+            self.recorder.event(self.timeline.carry_out(deed, self.nodes, clock=lambda: self.now))
+        for worker in [one for one, at in self._thaw_at.items() if at <= self.now]:
+            self._thaw(worker, planned=self._thaw_at[worker])
+        for request in asked(self.folder):
+            answer(self.folder, request, self._do(request))
+
+    def _do(self, request: Asked) -> str:
+        """Do what somebody asks for by hand; returns what speaks against it."""
+        population, began = self.timeline.population, self.now
+        workers = [_worker(node) for node in request.nodes]
+        freezes = request.verb == "freeze"
+        for worker in workers:
+            if worker in population.absent or worker in population.crashed:
+                return f"w{worker} is not there, or has crashed"
+            if (worker in population.frozen) == freezes:
+                return f"w{worker} {'stands still' if freezes else 'goes on'} already"
+        try:
+            for worker in workers:
+                if freezes:
+                    self._freeze(worker, began, request.seconds)
+                else:
+                    self._thaw(worker, planned=began)
+        except NodeError as error:
+            return error.message
+        return ""
+
+    def _freeze(self, worker: int, planned: float, seconds: float | None) -> None:
+        self.nodes.freeze(worker, for_good=seconds is None)
+        self.timeline.population.frozen[worker] = BY_HAND
+        if seconds is not None:
+            self._thaw_at[worker] = planned + seconds
+        self._note(worker, begins=True, planned=planned)
+
+    def _thaw(self, worker: int, *, planned: float) -> None:
+        self._thaw_at.pop(worker, None)
+        self.timeline.population.frozen.pop(worker, None)
+        self.nodes.thaw(worker)
+        self._note(worker, begins=False, planned=planned)
+
+    def _note(self, worker: int, *, begins: bool, planned: float) -> None:
+        event = FaultApplied("freeze", begins, (f"w{worker}",), planned, self.now)
+        self.recorder.event(event)
+
+
+def _worker(node: str) -> int:
+    return int(node.removeprefix("w"))

@@ -1,0 +1,59 @@
+"""Faults by hand, in a run that goes on: what is told, and what is left when nobody undoes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+def fault(bed: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    """Call ``testbed fault``; the registry knows where the run is."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "testbed", "fault", *words],
+        env=bed.environment,
+        text=True,
+        check=False,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def condition(bed: Any, name: str, node: str) -> str:
+    rows = {row["node"]: row for row in json.loads(bed("ps", name, "--json").stdout)}
+    return str(rows[node]["condition"])
+
+
+def test_workers_are_frozen_by_hand_and_no_killed_controller_leaves_them_so(
+    bed: Any, name: str
+) -> None:
+    planned = "faults=[{kill: {at: {version: 900000}, workers: [w1]}}]"
+    options = ("--detach", "--name", name, "--set", "stop.updates=1000000", "--set", planned)
+    bed("up", bed.scenario, *options)
+    frozen = fault(bed, "freeze", name, "w0", "--for", "1h")
+    assert (frozen.returncode, frozen.stdout) == (0, "w0: stand still for 1h\n"), frozen.stderr
+    assert condition(bed, name, "w0") == "frozen"
+    again = fault(bed, "freeze", name, "w0")
+    assert (again.returncode, "w0 stands still already" in again.stderr) == (5, True)
+    assert "expected workers" in fault(bed, "freeze", name, "ps").stderr
+    assert "expected a duration" in fault(bed, "freeze", name, "w1", "--for", "soon").stderr
+    thawed = fault(bed, "thaw", name)
+    assert (thawed.returncode, thawed.stdout) == (0, "w0: go on\n"), thawed.stderr
+    first, second, third = json.loads(fault(bed, "list", name, "--json").stdout)
+    assert (first["kind"], first["nodes"], first["planned"]) == ("freeze", ["w0"], "by hand")
+    assert (second["begins"], second["nodes"]) == (False, ["w0"])
+    assert (third["planned"], third["actual_seconds"]) == ("version 900000", None)
+    assert fault(bed, "freeze", name, "w*", "--for", "1h").returncode == 0
+    os.kill(bed.controller(name), signal.SIGKILL)
+    for node in ("w0", "w1"):
+        bed.wait_until(lambda node=node: condition(bed, name, node) == "running")
+    bed("down", name)
+    gone = fault(bed, "freeze", name, "w0")
+    assert (gone.returncode, "no controller" in gone.stderr) == (5, True)

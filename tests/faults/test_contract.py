@@ -1,0 +1,67 @@
+"""What every fault promises. A new member of the union is covered the moment it is listed."""
+
+import pkgutil
+from importlib import import_module
+from typing import get_args
+
+import pytest
+
+from testbed import faults
+from testbed.faults import Fault
+from testbed.faults.base import FaultConfig, PassingFault, TimedFault
+
+MEMBERS: tuple[type[FaultConfig], ...] = get_args(get_args(Fault)[0])
+NOT_FAULTS = {"base", "check", "timeline"}
+
+every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.__name__)
+
+
+class Doings:
+    """An actuator that writes down what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, int]] = []
+
+    def freeze(self, worker: int, *, for_good: bool) -> None:
+        self.done.append(("freeze for good" if for_good else "freeze", worker))
+
+    def thaw(self, worker: int) -> None:
+        self.done.append(("thaw", worker))
+
+    def kill(self, worker: int) -> None:
+        self.done.append(("kill", worker))
+
+    def leave(self, worker: int) -> None:
+        self.done.append(("leave", worker))
+
+    def join(self, worker: int) -> None:
+        self.done.append(("join", worker))
+
+
+def test_every_file_is_a_member_of_the_union() -> None:
+    modules = {one.name for one in pkgutil.iter_modules(faults.__path__)} - NOT_FAULTS
+    listed = {member.__module__.rpartition(".")[2] for member in MEMBERS}
+    missing = [f"import it in testbed/faults/__init__.py: {name}" for name in modules - listed]
+    assert not missing
+
+
+@every_member
+def test_its_file_and_its_name_are_the_same_word(member: type[FaultConfig]) -> None:
+    (name,) = get_args(member.model_fields["name"].annotation)
+    assert import_module(f"testbed.faults.{name}").__dict__[member.__name__] is member
+
+
+@every_member
+def test_each_does_one_thing_and_undoes_it(member: type[FaultConfig]) -> None:
+    if not issubclass(member, TimedFault):
+        return
+    (name,) = get_args(member.model_fields["name"].annotation)
+    given = {"name": name, "at": {"time": "1s"}}
+    passing = issubclass(member, PassingFault)
+    fault = member.model_validate(given | ({"for": "1s"} if passing else {}))
+    doings = Doings()
+    fault.strike(doings, 3)
+    assert doings.done == [(name, 3)]
+    if isinstance(fault, PassingFault):
+        fault.undo(doings, 3)
+        assert len(doings.done) == 2

@@ -1,0 +1,163 @@
+"""When which fault comes: moments worked by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from testbed.errors import NodeError
+from testbed.faults import Fault
+from testbed.faults.check import contradictions
+from testbed.faults.timeline import Contradiction, Timeline, crashes
+from testbed.seeds import stream
+
+FAULTS = TypeAdapter(tuple[Fault, ...])
+CLASSES = ("fast",) * 6 + ("slow",) * 4
+Done = list[tuple[float, bool, int, tuple[int, ...]]]
+
+
+def timeline(*faults: dict[str, Any], seed: int = 0) -> Timeline:
+    return Timeline.of(FAULTS.validate_python(faults), CLASSES, seed=seed)
+
+
+def done(subject: Timeline, now: float) -> Done:
+    return [(one.planned, one.begins, one.place, one.workers) for one in subject.due(now)]
+
+
+def freeze(at: str, worker: str = "w3", **others: Any) -> dict[str, Any]:
+    return {"freeze": {"at": {"time": at}, "workers": (worker,), **others}}
+
+
+def test_what_recurs_comes_and_ends_again_and_again() -> None:
+    """From 2 to 3, from 7 to 8, from 12 to 13 ..."""
+    subject = timeline(freeze("2s", **{"for": "1s", "every": "5s"}))
+    assert subject.next_time == 2.0
+    assert done(subject, 1.9) == []
+    assert done(subject, 8.0) == [
+        *((2.0, True, 0, (3,)), (3.0, False, 0, (3,))),
+        *((7.0, True, 0, (3,)), (8.0, False, 0, (3,))),
+    ]
+    assert subject.next_time == 12.0
+
+
+def test_what_ends_at_a_moment_ends_before_what_begins_then() -> None:
+    subject = timeline(freeze("4s"), freeze("2s", **{"for": "2s"}))
+    assert done(subject, 9.0) == [(2.0, True, 1, (3,)), (4.0, False, 1, (3,)), (4.0, True, 0, (3,))]
+
+
+def test_versions_and_accuracies_count_from_when_they_are_reached() -> None:
+    subject = timeline(
+        {"freeze": {"at": {"version": 100}, "workers": ("w1",), "for": "2s"}},
+        {"kill": {"at": {"accuracy": 0.5}, "workers": ("w2",)}},
+    )
+    assert not subject.reached(99, now=1.0)
+    assert subject.reached(101, now=1.5)
+    assert not subject.reached(102, now=1.6)
+    assert not subject.evaluated(0.49, now=1.7)
+    assert subject.evaluated(0.5, now=1.8)
+    assert not subject.waits
+    assert done(subject, 4.0) == [
+        *((1.5, True, 0, (1,)), (1.8, True, 1, (2,)), (3.5, False, 0, (1,))),
+    ]
+
+
+def test_selectors_counts_and_shares() -> None:
+    """Of four slow workers a half are two; drawn from the seed and the place in the list."""
+    kill = {"at": {"time": "1s"}}
+    subject = timeline(
+        {"kill": {**kill, "workers": ("w1", "class=slow")}},
+        {"kill": {**kill, "workers": ("class=slow",), "share": 0.5}},
+        {"kill": {**kill, "count": 3}},
+        {"kill": {**kill, "count": 3}},
+        seed=7,
+    )
+    assert subject.struck[0] == (1, 6, 7, 8, 9)
+    half = stream(7, "faults", "1").choice([6, 7, 8, 9], 2, replace=False)
+    assert subject.struck[1] == tuple(sorted(half))
+    assert len(set(subject.struck[2])) == len(set(subject.struck[3])) == 3
+    assert subject.struck[2] != subject.struck[3]
+
+
+def test_who_has_crashed_is_passed_over_and_who_is_gone_ends_the_run() -> None:
+    subject = timeline(
+        {"crash": {"after_push": 0.1, "workers": ("w3",)}},
+        {"leave": {"at": {"time": "5s"}, "workers": ("w3", "w4")}},
+        {"kill": {"at": {"time": "6s"}, "workers": ("w5",)}},
+    )
+    event = subject.crash(3, planned=4.0, actual=4.5)
+    assert (event.kind, event.nodes, event.place) == ("crash", ("w3",), 0)
+    (deed,) = subject.due(5.0)
+    assert (deed.workers, deed.passed_over) == ((4,), (3,))
+    subject.population.gone(5)  # by itself
+    with pytest.raises(Contradiction, match="kill of w5, which is not there"):
+        list(subject.due(6.0))
+
+
+def test_a_thaw_of_who_has_been_killed_is_none() -> None:
+    subject = timeline(
+        freeze("1s", **{"for": "5s"}), {"kill": {"at": {"time": "2s"}, "workers": ("w3",)}}
+    )
+    assert done(subject, 9.0) == [(1.0, True, 0, (3,)), (2.0, True, 1, (3,))]
+
+
+def test_a_worker_that_joins_first_is_not_there_at_the_beginning() -> None:
+    join, leave = ({"at": {"time": at}, "workers": ("w1",)} for at in ("5s", "3s"))
+    assert timeline({"join": join}).population.absent == {1}
+    assert timeline({"join": join}, {"leave": leave}).population.absent == set()
+    assert timeline({"join": join}, {"leave": leave}).to_come == [1]
+    by_version = {"at": {"version": 10}, "workers": ("w1",)}
+    assert timeline({"kill": by_version}, {"join": by_version}).population.absent == set()
+
+
+class Refusing:
+    """An actuator that can do nothing."""
+
+    def leave(self, worker: int) -> None:
+        raise NodeError("it does not answer.")
+
+
+def test_what_cannot_be_done_names_the_fault_and_the_worker() -> None:
+    subject = timeline({"leave": {"at": {"time": "1s"}, "workers": ("w2",)}})
+    (deed,) = subject.due(1.0)
+    with pytest.raises(NodeError) as failed:
+        subject.carry_out(deed, Refusing(), clock=lambda: 1.0)  # type: ignore[arg-type]
+    assert str(failed.value) == "faults.0 cannot be applied: leave of w2: it does not answer."
+    assert failed.value.exit_code == 5
+
+
+def test_a_crash_is_drawn_once_a_push_from_the_workers_own_stream() -> None:
+    subject = timeline({"crash": {"after_push": 0.3, "workers": ("w1", "w2")}}, seed=5)
+    draw = crashes(subject, seed=5)
+    found = [[draw(worker) for worker in (0, 1, 2)] for _ in range(50)]
+    expected = {worker: stream(5, f"w{worker}", "crash") for worker in (1, 2)}
+    for row in found:
+        assert row == [False, *(expected[worker].random() < 0.3 for worker in (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("faults", "place"),
+    [
+        ([freeze("1s"), freeze("2s")], 1),
+        ([freeze("1s", **{"for": "2s"}), freeze("2s")], 1),
+        ([freeze("1s", **{"for": "2s", "every": "10s"}), freeze("12s")], 1),
+        ([{"join": {"at": {"time": "1s"}, "workers": ("w1",)}}] * 2, 1),
+        ([{"join": {"at": {"time": "1s"}}}], 0),
+        ([{"crash": {"after_push": 0.1}}, {"crash": {"after_push": 0.2, "workers": ("w9",)}}], 1),
+    ],
+)
+def test_faults_that_contradict_one_another(faults: list[dict[str, Any]], place: int) -> None:
+    found = list(contradictions(FAULTS.validate_python(faults), CLASSES, seed=0))
+    assert [at for at, _ in found] == [place]
+
+
+def test_faults_that_do_not() -> None:
+    faults = [
+        freeze("1s", **{"for": "1s"}),
+        freeze("2s", **{"for": "1s"}),
+        {"kill": {"at": {"time": "2500ms"}, "workers": ("w3",)}},
+        {"join": {"at": {"time": "4s"}, "workers": ("w3",)}},
+        {"leave": {"at": {"version": 9}, "workers": ("w3",)}},
+    ]
+    assert list(contradictions(FAULTS.validate_python(faults), CLASSES, seed=0)) == []

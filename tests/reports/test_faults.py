@@ -1,0 +1,72 @@
+"""What faults make of a run's measures: who is gone by plan is not lost, and was not slow."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pandas as pd
+import pytest
+
+from testbed.events.entry import Entry
+from testbed.events.kinds import Event, Exited, FaultApplied, Gap, Joined, Left
+from testbed.reports import measures
+from testbed.reports.verdict import Measurements, judge
+
+
+def entries(*events: Event) -> list[Entry]:
+    return [Entry(0.0, 0.0, event) for event in events]
+
+
+def fault(kind: str, node: str, planned: float, actual: float, *, begins: bool = True) -> Event:
+    return FaultApplied(kind, begins, (node,), planned, actual, 0)
+
+
+EVENTS = entries(
+    fault("freeze", "w1", 2.0, 2.1),
+    fault("freeze", "w1", 6.0, 6.1, begins=False),
+    fault("crash", "w2", 3.0, 3.1),
+    fault("kill", "w3", 4.0, 9.0),
+    Exited("w3", -9, planned=True, how="w3 was ended by SIGKILL"),
+    Left("w3", "w3 was ended by SIGKILL"),
+    Exited("w4", -9),
+)
+
+
+def test_whom_faults_have_struck() -> None:
+    assert measures.faults(EVENTS) == {"freeze": 1, "crash": 1, "kill": 1}
+
+
+def test_who_is_gone_by_plan_is_not_lost() -> None:
+    assert measures.lost_nodes(EVENTS) == [("w4", "killed by signal 9")]
+
+
+def test_who_was_removed_while_it_stood_still_is_not_lost_but_who_has_come_back_may_be() -> None:
+    removed = entries(fault("freeze", "w1", 2.0, 2.0), Left("w1", "unheard"), Exited("w1", 8))
+    assert measures.lost_nodes(removed) == []
+    back = [*EVENTS[:-1], *entries(Joined("w3"), Exited("w3", 5))]
+    assert measures.lost_nodes(back) == [("w3", "ended with status 5")]
+
+
+def test_a_fault_that_is_late_makes_the_run_invalid() -> None:
+    """The kill came 5 emulated seconds late: 2.5 of the host's at a time scale of 2."""
+    late = measures.late_faults(EVENTS, 2.0)
+    assert late == [("kill of w3", 2.5)]
+    (reason,) = judge(Measurements("finished", late_faults=late)).reasons
+    assert reason.startswith("kill of w3 came 2.50 s late by the host's clock (1 s is allowed)")
+    assert measures.late_faults(EVENTS, 5.0) == []
+
+
+def test_gaps_by_plan_are_none() -> None:
+    """w1 was asked to stand still for 2 real seconds, w2 for good."""
+    planned = measures.planned_gaps(EVENTS, 2.0)
+    assert planned == {"w1": pytest.approx(2.0), "w2": inf}
+    gaps = entries(Gap("w1", 2.5), Gap("w2", 60.0), Gap("w0", 3.0))
+    assert measures.gaps(gaps, planned=planned) == {"w1": pytest.approx(0.5), "w0": 3.0}
+
+
+def test_the_step_during_which_a_worker_was_frozen_says_nothing_of_its_speed() -> None:
+    updates = pd.DataFrame(
+        {"worker": [1, 0, 1, 1], "time_seconds": [1.0, 3.0, 6.5, 7.0]}
+        | {"node": ["w1", "w0", "w1", "w1"]}
+    )
+    assert list(measures.without_stood(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]

@@ -1,0 +1,197 @@
+"""Faults of simulated workers: moments worked by hand, and the law of crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from math import sqrt
+from typing import Any
+
+import pytest
+
+from testbed import Run
+from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd
+from testbed.algorithms.base import AlgorithmConfig
+from testbed.frame.stop import StopRule
+from testbed.reports.summary import summarise
+
+World = Callable[..., Any]
+ASGD = Asgd(name="asgd")
+
+
+def alone(world: World, updates: int, *faults: dict[str, Any]) -> Any:
+    """One worker: a reply takes 0.01, a step 1, waits are 0.5 and 0 in turn, a push takes 0.01."""
+    waits = cycle([0.5, 0.0])
+    _, book = world(
+        *(ASGD, StopRule(updates=updates)),
+        step_seconds=[1.0],
+        think=lambda worker: lambda: next(waits),
+        faults=faults,
+    )
+    return book
+
+
+@pytest.mark.parametrize(
+    ("at", "lasts", "pushed"),
+    [
+        ("500ms", "2s", [3.52, 4.54]),  # in the step: all that follows is 2 s later
+        ("1200ms", "1s", [2.52, 3.54]),  # in the wait
+        # The push is on its way and arrives at 1.52; the reply arrives at 1.53 and is taken at
+        # 2.515: 3.515 computed, 3.525 pushed.
+        ("1515ms", "1s", [1.52, 3.525]),
+    ],
+)
+def test_a_frozen_worker_goes_on_where_it_was(
+    world: World, at: str, lasts: str, pushed: list[float]
+) -> None:
+    book = alone(world, 2, {"freeze": {"at": {"time": at}, "for": lasts}})
+    assert book.column("time_seconds") == pytest.approx(pushed)
+    begun, ended = book.faults
+    assert (begun.kind, begun.begins, begun.nodes) == ("freeze", True, ("w0",))
+    assert begun.planned_seconds == begun.actual_seconds == pytest.approx(int(at[:-2]) / 1000)
+    assert not ended.begins
+    assert ended.actual_seconds == pytest.approx(begun.actual_seconds + int(lasts[:-1]))
+
+
+def test_a_worker_that_is_killed_and_joins_again_begins_from_the_beginning(world: World) -> None:
+    """Killed at 0.5 in its step, there again at 2: 2.01 reply, 3.01 computed, 3.02 pushed.
+
+    The wait that it had drawn is lost with it. The next: 3.03, 4.03, 4.53, 4.54.
+    """
+    book = alone(
+        *(world, 2, {"kill": {"at": {"time": "500ms"}}}, {"join": {"at": {"time": "2s"}}}),
+    )
+    assert book.column("time_seconds") == pytest.approx([3.02, 4.54])
+    assert book.column("sequence") == [1, 2]
+    assert [fault.kind for fault in book.faults] == ["kill", "join"]
+
+
+def test_a_push_on_its_way_is_lost_with_its_worker(world: World) -> None:
+    """Pushed at 1.51, killed at 1.515: the first to arrive is that of the second life."""
+    book = alone(
+        *(world, 1, {"kill": {"at": {"time": "1515ms"}}}, {"join": {"at": {"time": "2s"}}}),
+    )
+    assert book.column("time_seconds") == pytest.approx([3.02])
+    assert book.column("version_pulled") == [0]
+
+
+def test_a_worker_joins_late_and_one_leaves(world: World) -> None:
+    """w1 comes at 5 s: 5.01 reply, 6.01 computed. w0 leaves once eight updates are there."""
+    engine, book = world(
+        *(ASGD, StopRule(updates=12)),
+        step_seconds=[1.0, 1.0],
+        think=lambda worker: lambda: 0.0,
+        faults=[
+            {"join": {"at": {"time": "5s"}, "workers": ("w1",)}},
+            {"leave": {"at": {"version": 8}, "workers": ("w0",)}},
+        ],
+    )
+    first = next(row["time_seconds"] for row in book.rows if row["worker"] == 1)
+    assert first == pytest.approx(6.02)
+    assert [row["worker"] for row in book.rows][8:] == [1, 1, 1, 1]
+    assert engine.server.version == 12
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_barrier_does_not_wait_for_who_was_killed(world: World, processes: int) -> None:
+    """Rounds of 1.02 + 0.01 s; w2 takes 4 s a step, until it is killed at 2 s."""
+    _, book = world(
+        *(Bsp(name="bsp"), StopRule(updates=4)),
+        step_seconds=[1.0, 1.0, 4.0],
+        think=lambda worker: lambda: 0.0,
+        processes=processes,
+        faults=[{"kill": {"at": {"time": "2s"}, "workers": ("w2",)}}],
+    )
+    assert book.column("worker") == [0, 1, 0, 1]
+    # The first round closes with the kill; 2.01 reply, 3.01 computed, 3.02 the second.
+    assert book.column("time_seconds") == pytest.approx([2.0, 2.0, 3.02, 3.02])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [ASGD, CompAsgd(name="comp-asgd"), AdaComp(name="adacomp", ratio=0.2)],
+    ids=lambda config: config.name,
+)
+def test_frozen_workers_never_stop_an_asynchronous_algorithm(
+    world: World, config: AlgorithmConfig
+) -> None:
+    engine, book = world(
+        *(config, StopRule(updates=40)),
+        step_seconds=[1.0] * 4,
+        faults=[{"freeze": {"at": {"time": "3s"}, "workers": ("w1", "w2", "w3")}}],
+    )
+    assert engine.server.version == 40
+    late = [row["worker"] for row in book.rows if row["time_seconds"] > 3.02]
+    assert set(late) == {0}
+
+
+def test_all_frozen_for_good_is_stalled_and_all_frozen_for_a_time_is_not(world: World) -> None:
+    freeze = {"at": {"time": "3s"}}
+    engine, _ = world(ASGD, StopRule(updates=40), faults=[{"freeze": freeze}])
+    assert engine.server.finished.startswith("stalled: nobody is left who could push (3 silent")
+    engine, _ = world(ASGD, StopRule(updates=40), faults=[{"freeze": {**freeze, "for": "9s"}}])
+    assert engine.server.finished == "40 updates applied"
+
+
+CRASHES = """
+name: crashes
+seed: 3
+runtime: simulated
+algorithm: {adacomp: {ratio: 0.1}}
+model: {mlp: {hidden: [8]}}
+dataset: digits
+workers:
+  count: 200
+  batch_size: 2
+  think: {mean: 100ms}
+  classes: {all: {speed: 10ms}}
+faults: [{crash: {after_push: 0.01}}]
+stop: {updates: 5000}
+evaluate: {every: 2500, images: 50}
+"""
+
+
+def test_crashes_follow_the_binomial_law_and_nothing_comes_after_one(
+    run_simulation: Callable[..., Run],
+) -> None:
+    """5,000 draws with p = 0.01: 50 on average, with a standard deviation of sqrt(49.5) = 7.0."""
+    run = run_simulation("crashes", text=CRASHES)
+    events = run.events
+    crashed = events[events["event"] == "crashed"]
+    assert abs(len(crashed) - 50) < 4 * sqrt(5000 * 0.01 * 0.99)
+    assert crashed["node"].is_unique
+    updates = run.updates
+    assert len(updates) == 5000
+    for _, event in crashed.iterrows():
+        own = updates[updates["node"] == event["node"]]
+        assert own["sequence"].max() == event["sequence"]
+        assert own["time_seconds"].max() == event["time_seconds"]
+    summary = summarise(run)
+    assert summary["faults"] == {"crash": len(crashed)}
+    assert not any("lost" in reason for reason in summary["verdict"]["reasons"])
+
+
+def test_all_crashed_is_stalled(run_simulation: Callable[..., Run]) -> None:
+    run = run_simulation("dead", "faults=[{crash: {after_push: 0.5}}]", "stop.updates=5000")
+    (finished,) = run.events[run.events["event"] == "finished"].to_dict("records")
+    assert finished["stalled"]
+    expected = "stalled: nobody is left who could push (5 silent, the others have left)"
+    assert finished["reason"] == expected
+    assert len(run.updates) < 100
+
+
+def test_a_barrier_waits_for_a_crashed_worker_until_it_counts_as_dead(world: World) -> None:
+    """All push at 1.02, and w2 crashes; the others push at 2.04, and wait until 1.02 + 5."""
+    crash = {"crash": {"after_push": 1.0, "workers": ("w2",)}}
+    config = Bsp(name="bsp")
+    options: dict[str, Any] = {"think": lambda worker: lambda: 0.0, "faults": [crash]}
+    engine, book = world(config, StopRule(updates=5), **options)
+    assert engine.server.finished == "stalled: 2 workers wait for w2"
+    assert len(book.rows) == 3
+
+    def patient(engine: Any) -> None:
+        engine.server.dead_after = 5.0
+
+    engine, book = world(config, StopRule(updates=5), planned=patient, **options)
+    assert book.column("worker") == [0, 1, 2, 0, 1]
+    assert book.column("time_seconds") == pytest.approx([1.02] * 3 + [6.02] * 2)
