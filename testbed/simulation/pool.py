@@ -36,13 +36,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.host import syscalls
-from testbed.host.apart import CLOSED, early_end
+from testbed.host.apart import CLOSED
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation import messages
+from testbed.simulation.ends import unexpected_end
 from testbed.simulation.messages import (
     Answer,
     Begin,
@@ -136,15 +137,8 @@ class Member:
     def _ended(self) -> TestbedError:
         """How the process ended, which should have gone on."""
         self.process.join(END_SECONDS)
-        status = self.process.exitcode
-        if self.own_files:
-            return early_end(self.own_files, status)
-        killed = status == -signal.SIGKILL
-        return NodeError(
-            f"a process of the simulation (pid {self.process.pid}) ended unexpectedly, "
-            f"{'by SIGKILL' if killed else f'with status {status}'}.",
-            hint="Was it out of memory? `dmesg` tells." if killed else "Its last words are above.",
-        )
+        process = self.process
+        return unexpected_end(process.pid, process.exitcode, own_files=self.own_files)
 
 
 Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
