@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from typing import NoReturn, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,13 +126,10 @@ class Member:
         try:
             self.pipe.send_bytes(data)
         except ConnectionError:  # it has ended, and its pipe holds what it said before
-            self._raise_last_words()
-
-    def _raise_last_words(self) -> NoReturn:
-        with suppress(EOFError, ConnectionError):
-            while True:
-                messages.answers_of(self.pipe.recv_bytes())
-        raise self._ended()
+            with suppress(EOFError, ConnectionError):
+                while True:
+                    messages.answers_of(self.pipe.recv_bytes())
+            raise self._ended() from None
 
     def _ended(self) -> TestbedError:
         """How the process ended, which should have gone on."""
