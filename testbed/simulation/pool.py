@@ -67,8 +67,7 @@ IN_FLIGHT = 64
 BATCH = 16
 """At most so many tasks are sent at once, and answered at once."""
 
-END_SECONDS = 10.0
-"""How long a process may take that has closed its pipe."""
+END_SECONDS = 10.0  # how long a process may take that has closed its pipe
 
 LINE = 16
 """Numbers of four bytes in a cache line: a row begins with one."""
@@ -134,8 +133,8 @@ class Member:
     def _ended(self) -> TestbedError:
         """How the process ended, which should have gone on."""
         self.process.join(END_SECONDS)
-        process = self.process
-        return unexpected_end(process.pid, process.exitcode, own_files=self.own_files)
+        pid, status = self.process.pid, self.process.exitcode
+        return unexpected_end(pid, status, own_files=self.own_files)
 
 
 Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
@@ -145,8 +144,7 @@ Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
 class Pool:
     """The processes; in each, ``build`` is called once it has started.
 
-    Worker w belongs to process w modulo ``processes``; ``size`` is that of the model; ``own_files``
-    names the files of the user's own code that runs in them.
+    Worker w belongs to process w modulo ``processes``; ``size`` is that of the model.
     """
 
     def __init__(
