@@ -28,6 +28,7 @@ from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.run import up as carry_out
 from testbed.run.prepare import RunRequest
+from testbed.run.simulated import up_simulated
 from testbed.scenario import Override, Scenario, load, load_text
 from testbed.scenario.document import parse_document
 from testbed.scenario.dump import dump_data
@@ -76,7 +77,7 @@ def up(
     caller = _Caller.of(request.scenario)
     if request.scenario.simulated:
         with _threads_restored():
-            carry_out.up_simulated(request, caller)
+            up_simulated(request, caller)
     else:
         carry_out.up(request, caller, keep=keep)
     return Run(caller.folders[-1].path)
@@ -140,7 +141,7 @@ def runs(folder: str | Path = "runs") -> list[Run]:
 
 @dataclass(frozen=True)
 class _Caller:
-    """Whoever has called; see testbed.run.up.Audience."""
+    """Whoever has called; see testbed.run.audience.Audience."""
 
     display: LiveDisplay | None
     folders: list[RunFolder]

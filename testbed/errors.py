@@ -8,7 +8,7 @@
     ├── RunNotFound            7   no such run
     ├── RejectedError          8   a peer sent something that was refused (roles)
     ├── AlgorithmError        10   an algorithm did what its contract forbids
-    └── UserCodeError         11   code of the user's own failed
+    └── UserCodeError         11   code of the user's own failed (UserFileError: before it trained)
 
 Exit codes 6 and 9 are no errors: a run reached its end, but its verdict is not valid; two runs that
 were compared differ by more than the tolerance. 130 is Ctrl-C.
@@ -83,6 +83,15 @@ class ScenarioError(TestbedError):
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
         """It travels between processes with its problems, not with its text."""
         return type(self), (self.problems,)
+
+
+class UserFileError(ScenarioError):
+    """Code in a file of the user's own failed before it trained: a problem with a file and a line.
+
+    Its exit code is that of UserCodeError.
+    """
+
+    exit_code = 11
 
 
 class HostError(TestbedError):

@@ -26,6 +26,7 @@ from testbed.models import Network
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.durations import RandomDuration
 from testbed.scenario.load import load
+from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
 from testbed.values.laws import Law
@@ -58,6 +59,11 @@ class Experiment:
         prepared = datasets.load(data or folder / "data")
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
         return cls(scenario, algorithm, prepared, network)
+
+    @property
+    def own_files(self) -> str:
+        """The names of the user's own files whose code it runs; empty for none."""
+        return own_files(self.scenario)
 
     def model_writer(self, folder: Path) -> ModelWriter:
         """What saves the best and the final model, into ``model`` in a run's folder."""

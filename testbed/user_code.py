@@ -7,9 +7,10 @@ it. Nothing is written next to it.
 from __future__ import annotations
 
 import ast
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,16 @@ from pydantic import (
     model_serializer,
 )
 
-from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError
+from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, UserFileError
 
 Result = TypeVar("Result")
 
 MODULE = "testbed_user_code_"
 """How the name of every module begins that was made of a file of the user's."""
+
+
+class Signalled(BaseException):
+    """Raised by a signal's handler in whatever code it interrupts: no failure of that code."""
 
 
 class OwnCode(BaseModel):
@@ -79,7 +84,8 @@ class UserCode:
         """Execute the file and return the object called ``name``, which should be what is expected.
 
         Raises:
-            ScenarioError: no such file, not Python, it failed, or there is no such name in it.
+            ScenarioError: no such file, not Python, or there is no such name in it.
+            UserFileError: it failed.
         """
         module = self.execute()
         if not hasattr(module, self.name):
@@ -100,23 +106,32 @@ class UserCode:
         expected instead.
 
         Raises:
-            ScenarioError: the user's code raised; names the line in the user's file.
+            UserFileError: the user's code raised; names the line in the user's file.
         """
         try:
             return action()
         except ScenarioError:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if is_asked_for(error):
+                raise
             raise self.raised(error, doing=doing, expected=expected) from error
 
-    def raised(self, error: BaseException, *, doing: str, expected: str) -> ScenarioError:
+    def raised(self, error: BaseException, *, doing: str, expected: str) -> UserFileError:
         """What to say of an exception that came out of the user's code; see ``call``."""
-        return self.error(f"{doing} raised {_shown(error)}", expected, line=self._line(error))
+        found = f"{doing} raised {_shown(error)}"
+        return UserFileError([self._problem(found, expected, self._line(error))])
 
     def error(self, found: str, expected: str, *, line: int = 0) -> ScenarioError:
         """What is wrong with the file, ready to be raised."""
-        problem = Problem(str(self.path), line, self.path_in_scenario, found, expected)
-        return ScenarioError([problem])
+        return ScenarioError([self._problem(found, expected, line)])
+
+    def changed(self, found: str, expected: str) -> UserFileError:
+        """What the code has made otherwise than before, ready to be raised."""
+        return UserFileError([self._problem(found, expected, self.line())])
+
+    def _problem(self, found: str, expected: str, line: int) -> Problem:
+        return Problem(str(self.path), line, self.path_in_scenario, found, expected)
 
     def keywords(self, given: int) -> frozenset[str] | None:
         """The options that the class or function takes, told without executing the file.
@@ -155,7 +170,8 @@ class UserCode:
         """The module that the file makes.
 
         Raises:
-            ScenarioError: no such file, not Python, or it failed.
+            ScenarioError: no such file, or not Python.
+            UserFileError: it failed.
         """
         try:
             source = self.path.read_bytes()
@@ -194,13 +210,33 @@ def own_failures(node: str) -> Iterator[None]:
         yield
     except TestbedError:
         raise
-    except (Exception, SystemExit) as error:  # sys.exit() in there is no end of ours
-        frames = traceback.walk_tb(error.__traceback__)
-        places = [f"{Path(one.f_code.co_filename).name}:{n}" for one, n in frames if _is_own(one)]
-        if not places:
+    except BaseException as error:  # neither sys.exit() nor BaseException in there is ours
+        place = own_place(traceback.walk_tb(error.__traceback__))
+        if not place or is_asked_for(error):
             raise
         trace = "".join(traceback.format_exception(error))
-        raise UserCodeError(f"{places[-1]}: {_shown(error)}", node=node, trace=trace) from error
+        raise UserCodeError(f"{place}: {_shown(error)}", node=node, trace=trace) from error
+
+
+def own_place(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The last of some frames that is the user's own code, as ``net.py:7``; empty if none is."""
+    own = [(frame, line) for frame, line in frames if is_own(frame)]
+    return f"{Path(own[-1][0].f_code.co_filename).name}:{own[-1][1]}" if own else ""
+
+
+def is_own(frame: FrameType) -> bool:
+    """Whether a frame is one of the user's own code."""
+    return str(frame.f_globals.get("__name__", "")).startswith(MODULE)
+
+
+def is_asked_for(error: BaseException) -> bool:
+    """Whether a signal has raised it, and not the code that it came out of.
+
+    Where Python's own handler is not in place, Ctrl-C raises no KeyboardInterrupt.
+    """
+    if type(error) is KeyboardInterrupt:
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(error, Signalled)
 
 
 def own_trace(error: TestbedError) -> str:
@@ -210,10 +246,6 @@ def own_trace(error: TestbedError) -> str:
     if isinstance(error, ScenarioError) and error.__cause__ is not None:
         return "".join(traceback.format_exception(error.__cause__))
     return ""
-
-
-def _is_own(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith(MODULE)
 
 
 def _shown(error: BaseException) -> str:

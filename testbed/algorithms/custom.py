@@ -25,7 +25,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
-from testbed.user_code import OwnCode, UserCode
+from testbed.user_code import OwnCode, UserCode, is_asked_for
 
 
 class CustomAlgorithm(OwnCode):
@@ -92,7 +92,9 @@ def configured(
         return kind.model_validate(named | dict(options))
     except ValidationError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if is_asked_for(error):
+            raise
         raise code.raised(error, doing=code.name, expected="its options checked") from error
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -93,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name need not fit the terminal
     try:
+        _check_paths(sys.argv[1:] if arguments is None else arguments)
         status = cli.main(arguments, prog_name="testbed", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -103,26 +105,76 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except TestbedError as error:
-        _show(error)
-        return error.exit_code
-    except OSError as error:
-        if error.errno not in NO_FAULTS_OF_OURS:
+    except (TestbedError, OSError, MemoryError) as error:
+        told = _no_fault_of_ours(error)
+        if told is None:
             raise
-        _show(HostError(f"{error.filename or 'writing'}: {error.strerror}."))
-        return HostError.exit_code
+        _show(told)
+        return told.exit_code
     return status if isinstance(status, int) else 0
 
 
+def _no_fault_of_ours(error: Exception) -> TestbedError | None:
+    """What to tell of an error in one message; None of one that nobody has foreseen."""
+    if isinstance(error, MemoryError):
+        return HostError("there is not enough memory.", hint="See `ulimit -v`, and `free`.")
+    if isinstance(error, OSError):
+        if error.errno not in NO_FAULTS_OF_OURS:
+            return None
+        try:
+            sys.stdout.flush()
+        except OSError:  # what could not be written is not tried again at the end
+            _drop_output()
+        return HostError(f"{error.filename or 'writing'}: {error.strerror}.")
+    return error if isinstance(error, TestbedError) else None
+
+
 def _show(error: TestbedError) -> None:
-    click.echo(error.message, err=True)
-    if error.hint:
-        click.echo(f"  {error.hint}", err=True)
+    with suppress(OSError):  # a full disk behind it: nobody can be told
+        click.echo(error.message, err=True)
+        if error.hint:
+            click.echo(f"  {error.hint}", err=True)
+
+
+def _check_paths(arguments: Sequence[str]) -> None:
+    """Refuse what no file of a run could hold.
+
+    Raises:
+        HostError: the current folder is gone, or its name is no text.
+        UsageError: an argument is no text.
+    """
+    for argument in arguments:
+        if not _is_text(argument):
+            raise click.UsageError(f"{_printable(argument)} is not UTF-8: rename it.")
+    try:
+        here = os.getcwd()  # noqa: PTH109 - there may be none
+    except OSError as error:
+        message = f"the current folder cannot be found: {error.strerror}."
+        raise HostError(message, hint="It was deleted, perhaps: cd to one that is there.") from None
+    if not _is_text(here):
+        raise HostError(f"the current folder, {_printable(here)}, is not UTF-8.", hint="Rename it.")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _drop_output() -> None:
+    """Have whatever is still to be written go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _end_quietly() -> int:
     """Whoever read the output is gone, as after ``| head``; nothing more is to be said."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    _drop_output()
     return BROKEN_PIPE

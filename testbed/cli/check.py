@@ -12,6 +12,7 @@ from testbed.cli.options import overrides, settings_option
 
 if TYPE_CHECKING:
     from testbed.algorithms.base import AlgorithmConfig
+    from testbed.host.apart import Opened
     from testbed.scenario.override import Override
 
 
@@ -26,20 +27,33 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
     Exits with 10 if a promise is broken.
     """
     from testbed.errors import AlgorithmError
-    from testbed.frame.contract import examine
+    from testbed.host.apart import apart
 
     asked = overrides(settings)
-    python = file.suffix == ".py"
     broken = False
-    for config in _of_file(file, asked) if python else _of_scenario(file, asked):
-        click.echo(f"{type(config).__name__} ({config})")
-        for finding in examine(config):
-            click.echo(f"  {'BROKEN' if finding.problem else 'kept  '}  {finding.promise}")
-            if finding.problem:
-                click.echo(f"          {finding.problem}")
-                click.echo(finding.trace, err=True, nl=False)
-            broken = broken or bool(finding.problem)
+    for title, findings in apart(lambda opened: _try(file, asked, opened), whose=str(file)):
+        click.echo(title)
+        for promise, problem, trace in findings:
+            click.echo(f"  {'BROKEN' if problem else 'kept  '}  {promise}")
+            if problem:
+                click.echo(f"          {problem}")
+                click.echo(trace, err=True, nl=False)
+            broken = broken or bool(problem)
     return AlgorithmError.exit_code if broken else 0
+
+
+def _try(
+    file: Path, asked: Sequence[Override], opened: Opened
+) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Try every algorithm of the file: its title, and of each promise what was found."""
+    from testbed.frame.contract import examine
+
+    tried = []
+    for config in _of_file(file, asked) if file.suffix == ".py" else _of_scenario(file, asked):
+        opened()
+        found = [(one.promise, one.problem, one.trace) for one in examine(config)]
+        tried.append((f"{type(config).__name__} ({config})", found))
+    return tried
 
 
 def _of_scenario(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]:

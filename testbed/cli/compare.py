@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.complete import complete_run
-from testbed.cli.options import runs_option
+from testbed.cli.options import FiniteRange, runs_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ DIFFERENT = 9
 @click.argument("second", shell_complete=complete_run)
 @click.option(
     "--tolerance",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=0.05,
     show_default=True,
     metavar="SHARE",
@@ -32,7 +32,7 @@ DIFFERENT = 9
 )
 @click.option(
     "--accuracy",
-    type=click.FloatRange(min=0, min_open=True, max=1),
+    type=FiniteRange(min=0, min_open=True, max=1),
     metavar="SHARE",
     help="Also compare what it took to reach this top-1 accuracy, such as 0.9.",
 )

@@ -27,6 +27,16 @@ class Console(console.Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """See the base class; a full disk behind the output is named by what it is."""
+        try:
+            super().print(*objects, **options)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            error.filename = error.filename or "standard output"
+            raise
+
 
 class Table(rich_table.Table):
     """A table that never cuts a cell: on a terminal that is too narrow it goes on below."""

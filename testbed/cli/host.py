@@ -8,18 +8,37 @@ from dataclasses import dataclass
 
 from testbed.errors import HostError
 
+LEAST_FILES = 64
+"""Files that a run opens at once, simulated as well."""
+
+LEAST_ADDRESS_BYTES = 6 * 2**30
+"""torch alone maps some four gigabytes that it never touches."""
+
 
 def require_linux(command: str, *, platform: str = sys.platform) -> None:
     """Refuse to go on anywhere but on Linux.
 
     Raises:
-        HostError: this is another system.
+        HostError: this is another system, or its limits are too low for any run.
     """
     if platform != "linux":
         raise HostError(
             f"`testbed {command}` needs Linux (namespaces, cgroups, tc), and this is {platform}.",
             hint="Use a Linux machine or a virtual one; validate, plan and schema run anywhere.",
         )
+    import resource
+
+    for name, option, least in (
+        ("RLIMIT_NOFILE", "ulimit -n", LEAST_FILES),
+        ("RLIMIT_AS", "ulimit -v", LEAST_ADDRESS_BYTES),
+    ):
+        limit = resource.getrlimit(getattr(resource, name))[0]
+        if limit != resource.RLIM_INFINITY and limit < least:
+            unit = 1024 if option == "ulimit -v" else 1
+            raise HostError(
+                f"`{option}` is {limit // unit:,}, and a run needs at least {least // unit:,}.",
+                hint=f"Raise it: {option} {least // unit}",
+            )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -17,6 +18,20 @@ from testbed.cli.complete import complete_runtime, complete_setting
 if TYPE_CHECKING:
     from testbed.scenario import Override
     from testbed.telemetry.folder import RunFolder
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers, of which NaN and infinity are none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See the base class."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number.", param, ctx)
+        return number
+
 
 _runs = partial(
     click.option,
@@ -49,7 +64,7 @@ settings_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 scale_option = click.option(
     "--scale",
-    type=click.FloatRange(min=0, min_open=True, max=1000),
+    type=FiniteRange(min=0, min_open=True, max=1000),
     default=1.0,
     show_default=True,
     metavar="FACTOR",

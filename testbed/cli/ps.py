@@ -13,6 +13,9 @@ from testbed.cli.options import find, json_option, print_json, runs_option
 if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder
 
+MOST_CHARACTERS = 160
+"""Of what is said of a run that cannot be read."""
+
 
 @click.command("ps")
 @click.argument("run", required=False, shell_complete=complete_run)
@@ -52,9 +55,10 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         try:
             state = folder.state()
         except TestbedError as error:  # one that cannot be read does not hide the others
-            if not folder.is_yours() and not everything:
+            if not (everything or folder.is_yours()):
                 continue
-            shown = error.message if folder.is_yours() else "not yours, and cannot be read"
+            yours = folder.is_yours()
+            shown = _shortened(error.message) if yours else "not yours, and cannot be read"
         else:
             ended = state.state in ENDED
             if ended and not alive and not everything:
@@ -64,6 +68,11 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         row = {"run": path.name, "state": shown, "workers": workers, "created": created}
         rows.append({**row, "folder": str(path)})
     return rows
+
+
+def _shortened(message: str) -> str:
+    first = message.partition("\n")[0]
+    return first if len(first) <= MOST_CHARACTERS else f"{first[:MOST_CHARACTERS]} ..."
 
 
 def _describe(state: str, *, ended: bool, alive: bool) -> str:

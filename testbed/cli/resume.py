@@ -26,7 +26,7 @@ def command(run: str, runs: Path) -> int:
     from testbed.cli.host import require_linux
     from testbed.cli.live import LiveDisplay, Progress
     from testbed.cli.up import Terminal
-    from testbed.run.up import resumable, resume
+    from testbed.run.simulated import resumable, resume
 
     require_linux("resume")
     folder = find(run, runs)

@@ -53,13 +53,15 @@ def command(
 
     Exits with 6 if the run came to its end but its measurements cannot be trusted.
     """
+    from testbed.cli.host import require_linux
+
+    require_linux("up")  # before torch and its like are imported, which would fail
     from testbed.cli.background import Foreground, split
     from testbed.cli.console import Console
-    from testbed.cli.host import require_linux
     from testbed.cli.live import LiveDisplay, Progress
-    from testbed.run.up import up, up_simulated
+    from testbed.run.simulated import up_simulated
+    from testbed.run.up import up
 
-    require_linux("up")
     check_name(name)
     side = split() if detach else None
     if isinstance(side, Foreground):
@@ -81,7 +83,7 @@ def command(
 
 @dataclass(frozen=True)
 class Terminal:
-    """Whoever has typed the command; see testbed.run.up.Audience."""
+    """Whoever has typed the command; see testbed.run.audience.Audience."""
 
     sink: LiveDisplay
 

@@ -15,22 +15,24 @@ from testbed.cli.options import print_json
 def command(files: tuple[str, ...], as_json: bool) -> int:
     """Check files of scenarios and studies, and name everything that is wrong with them.
 
-    The exit code is 2 if a file is wrong.
+    The exit code is 2 if a file is wrong, 11 if only code of your own failed.
     """
-    results = [_check(file) for file in files]
+    checked = [_check(file) for file in files]
+    results = [result for result, _ in checked]
     if as_json:
         print_json(results)
     else:
         for result in results:
             _show(result)
-    return 0 if all(result["ok"] for result in results) else 2
+    return min({code for _, code in checked} - {0}, default=0)
 
 
-def _check(file: str) -> dict[str, Any]:
+def _check(file: str) -> tuple[dict[str, Any], int]:
+    """What is to be said of a file, and its exit code."""
     from dataclasses import asdict
     from pathlib import Path
 
-    from testbed.errors import ScenarioError
+    from testbed.errors import Problem, ScenarioError, UserCodeError
     from testbed.scenario import load
     from testbed.scenario.source import display_name
     from testbed.studies import is_study, load_study
@@ -40,19 +42,16 @@ def _check(file: str) -> dict[str, Any]:
         if is_study(file):
             study = load_study(file)
             numbers = {"cases": len(study.cases), "runs": len(study.runs)}
-            return {"file": shown, "ok": True, "name": study.name, **numbers}
+            return {"file": shown, "ok": True, "name": study.name, **numbers}, 0
         scenario = load(file)
-    except ScenarioError as error:
-        problems = [{**asdict(problem), "message": str(problem)} for problem in error.problems]
-        return {"file": shown, "ok": False, "problems": problems}
+    except (ScenarioError, UserCodeError) as error:
+        own = [Problem(shown, 0, "", "", "", str(error))]
+        found = error.problems if isinstance(error, ScenarioError) else own
+        problems = [{**asdict(problem), "message": str(problem)} for problem in found]
+        return {"file": shown, "ok": False, "problems": problems}, error.exit_code
     workers, updates = scenario.workers.count, scenario.stop.updates
-    return {
-        "file": shown,
-        "ok": True,
-        "name": scenario.name,
-        "workers": workers,
-        "updates": updates,
-    }
+    counts = {"workers": workers, "updates": updates}
+    return {"file": shown, "ok": True, "name": scenario.name, **counts}, 0
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.complete import run_argument
-from testbed.cli.options import find, runs_option
+from testbed.cli.options import FiniteRange, find, runs_option
 
 if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder, RunState
@@ -20,7 +20,9 @@ INTERRUPTED = 130
 
 @click.command("wait")
 @run_argument
-@click.option("--timeout", type=float, metavar="SECONDS", help="Give up after so long, with 124.")
+@click.option(
+    "--timeout", type=FiniteRange(min=0), metavar="SECONDS", help="Give up after so long, with 124."
+)
 @runs_option
 def command(run: str, timeout: float | None, runs: Path) -> int:
     """Wait until RUN has ended, and exit as its `testbed up` did or would have done.

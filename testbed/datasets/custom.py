@@ -12,14 +12,14 @@ that is none of the data set's own as a keyword: ``load(noise=0.1)``. What it re
 
 - Images: numbers of shape (n, channels, height, width), or (n, height, width) for one channel. They
   are used as they are, as float32: scale them as the model wants them.
-- Labels: integers of shape (n,), from 0 on; the highest of the training set gives the number of
-  classes.
+- Labels: integers of shape (n,), from 0 on and below MOST_CLASSES; the highest of the training set
+  gives the number of classes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ from testbed.datasets.base import DatasetConfig
 from testbed.datasets.prepared import PARTS, Images, Labels, Prepared, prepare_once
 from testbed.user_code import OwnCode, UserCode
 
+MOST_CLASSES = 1_000_000
+"""Every class has a score for every image, and parameters behind it."""
+
 CONTRACT = f"({', '.join(PARTS)}), or something with these attributes"
 
 
@@ -38,8 +41,16 @@ class CustomDataset(DatasetConfig, OwnCode):
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """See the base class. What the user's code returns, not its text, decides what is new."""
+        return self.prepare_own(cache, folder=folder)
+
+    def prepare_own(
+        self, cache: Path, *, folder: Path, opened: Callable[[], None] = lambda: None
+    ) -> Path:
+        """``prepare``; calls ``opened`` once the file is read: the rest may take its time."""
         code = UserCode(folder / self.file, self.class_name, path_in_scenario="dataset")
-        data = _read(code, self.options)
+        make = code.load(f"a class or function that gives {CONTRACT}")
+        opened()
+        data = _read(make, code, self.options)
         digest = hashlib.sha256()
         for part in PARTS:
             digest.update(str(getattr(data, part).shape).encode())
@@ -49,8 +60,7 @@ class CustomDataset(DatasetConfig, OwnCode):
         )
 
 
-def _read(code: UserCode, options: Mapping[str, Any]) -> Prepared:
-    make = code.load(f"a class or function that gives {CONTRACT}")
+def _read(make: object, code: UserCode, options: Mapping[str, Any]) -> Prepared:
     if not callable(make):
         raise code.error(f"{code.name}, a {type(make).__name__}", "a class or a function")
     keywords = ", ".join(f"{name}={value!r}" for name, value in options.items())
@@ -89,8 +99,10 @@ def _half(which: str, values: Mapping[str, Any], code: UserCode) -> tuple[Images
     if labels.shape != (len(images),) or labels.dtype.kind not in "ui":
         found = f"{which}_labels of shape {labels.shape} and type {labels.dtype}"
         raise code.error(found, f"integers of shape ({len(images)},), one for each image")
-    if labels.min() < 0:
-        raise code.error(f"label {labels.min()} in {which}_labels", "labels from 0 on")
+    for label in (labels.min(), labels.max()):
+        if not 0 <= label < MOST_CLASSES:
+            expected = f"labels from 0 on, below {MOST_CLASSES:,}"
+            raise code.error(f"label {label} in {which}_labels", expected)
     with np.errstate(over="ignore"):  # too large a number becomes infinite, and is refused below
         images = np.ascontiguousarray(images, np.float32)
     finite = np.isfinite(images).all(axis=(1, 2, 3))

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import os
+import stat
 import tarfile
 import tempfile
 import zlib
@@ -22,6 +23,9 @@ from testbed.datasets.idx import damaged
 from testbed.errors import DataError
 
 SECONDS_WITHOUT_DATA = 30
+
+MOST_BYTES = 512 * 2**20
+"""Twice what the largest file that is known here takes, uncompressed."""
 
 
 @dataclass(frozen=True)
@@ -201,28 +205,42 @@ class Places:
         return target
 
 
-def uncompressed(path: Path, *, shown: str = "") -> bytes:
+def uncompressed(path: Path, *, shown: str = "", most_bytes: int = MOST_BYTES) -> bytes:
     """The content of a file that may be compressed with gzip; errors show its name as ``shown``.
 
     Raises:
-        DataError: it cannot be read or uncompressed.
+        DataError: it cannot be read or uncompressed, is no ordinary file, or has more bytes, as it
+            is or uncompressed.
     """
-    content = _read(path)
+    content, name = _read(path, most_bytes), shown or str(path)
     if content[:2] != b"\x1f\x8b":
         if path.suffix == ".gz":
-            raise damaged(shown or str(path), "byte 0", repr(content[:2]), "a gzip file")
+            raise damaged(name, "byte 0", repr(content[:2]), "a gzip file")
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            unpacked = packed.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise damaged(shown or str(path), "gzip", str(error), "a whole gzip file") from error
+        raise damaged(name, "gzip", str(error), "a whole gzip file") from error
+    return _bounded(unpacked, most_bytes, name=name, what="uncompressed content")
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of an ordinary file; whatever else lies there is not even waited for."""
     try:
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise damaged(str(path), "type", "no ordinary file", "one")
+            return _bounded(file.read(most_bytes + 1), most_bytes, name=str(path), what="file")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _bounded(content: bytes, most_bytes: int, *, name: str, what: str) -> bytes:
+    if len(content) > most_bytes:
+        raise damaged(name, what, "more bytes", f"at most {most_bytes:,}")
+    return content
 
 
 def _compare(content: bytes, sha256: str, *, file: str, where: str) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.models.base import ImageShape, ModelConfig, Network
-from testbed.user_code import OwnCode
+from testbed.user_code import OwnCode, UserCode
 
 
 class CustomModel(ModelConfig, OwnCode):
@@ -37,7 +37,10 @@ class CustomModel(ModelConfig, OwnCode):
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         """See the base class; the file is read from the run's ``custom`` folder."""
+        return self.build_of(self.copied(folder, "model"), image_shape, classes)
+
+    def build_of(self, code: UserCode, image_shape: ImageShape, classes: int) -> Network:
+        """``build``, from the user's code wherever it lies."""
         from testbed.models.modules import ModuleNetwork
 
-        code = self.copied(folder, "model")
         return ModuleNetwork(code, image_shape, classes, options=self.options)

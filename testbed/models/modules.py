@@ -5,7 +5,9 @@ Each bound network has a module of its own, whose parameters are views into the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -13,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from testbed.errors import TestbedError, UserCodeError
 from testbed.models.base import Bound, Images, ImageShape, Labels, Network
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
-from testbed.user_code import UserCode
+from testbed.user_code import UserCode, is_asked_for, own_place
 
 STRUCTURE_SEED = 0
 """From which every node builds the network, so that buffers drawn at random agree."""
@@ -39,16 +42,24 @@ class ModuleNetwork(Network):
         self._class = code.load("a subclass of torch.nn.Module")
         if not (isinstance(self._class, type) and issubclass(self._class, nn.Module)):
             raise code.error(f"{code.name}, {_kind(self._class)}", "a subclass of torch.nn.Module")
-        named = dict(self._construct(STRUCTURE_SEED).named_parameters())
-        self.layout = Layout(tuple(named), tuple(tuple(p.shape) for p in named.values()))
+        self.layout = _layout(self._construct(STRUCTURE_SEED))
 
     def initial(self, rng: np.random.Generator) -> Vector:
-        module = self._construct(int(rng.integers(2**63)))
+        module = self._same(self._construct(int(rng.integers(2**63))))
         parts = [p.detach().reshape(-1) for p in module.parameters()]
         return cast(Vector, torch.cat(parts).numpy())
 
     def bind(self, parameters: Vector) -> Bound:
-        return _ModuleBound(self._construct(STRUCTURE_SEED), self.layout, parameters)
+        module = self._same(self._construct(STRUCTURE_SEED))
+        return _ModuleBound(module, self._code, self._classes, self.layout, parameters)
+
+    def _same(self, module: nn.Module) -> nn.Module:
+        """The module, if it has the layout that the first one had."""
+        found = _layout(module)
+        if found != self.layout:
+            expected = f"the same parameters in every process, {_told(self.layout)}"
+            raise self._code.changed(f"{self._code.name} with {_told(found)}", expected)
+        return module
 
     def _construct(self, seed: int) -> nn.Module:
         """An instance, tried on two blank images (which also gives lazy layers their shapes)."""
@@ -90,8 +101,17 @@ class ModuleNetwork(Network):
 
 
 class _ModuleBound(Bound):
-    def __init__(self, module: nn.Module, layout: Layout, parameters: Vector) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        code: UserCode,
+        classes: int,
+        layout: Layout,
+        parameters: Vector,
+    ) -> None:
         self._module = module
+        self._code = code
+        self._classes = classes
         self._gradient = np.zeros(layout.size, np.float32)
         values, gradients = torch.from_numpy(parameters), torch.from_numpy(self._gradient)
         parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
@@ -102,15 +122,55 @@ class _ModuleBound(Bound):
     def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
         self._module.train()
         self._gradient.fill(0)
-        scores = self._module(torch.tensor(images))
-        loss = nn.functional.cross_entropy(scores, torch.tensor(labels))
-        loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
-        return loss.item(), self._gradient
+        with _faults(self._code):
+            scores = self._scores(images)
+            loss = nn.functional.cross_entropy(scores, torch.tensor(labels))
+            loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
+            return loss.item(), self._gradient
 
     @torch.no_grad()
     def scores(self, images: Images) -> NDArray[np.float32]:
         self._module.eval()
-        return cast("NDArray[np.float32]", self._module(torch.tensor(images)).numpy())
+        with _faults(self._code):
+            return cast("NDArray[np.float32]", self._scores(images).numpy())
+
+    def _scores(self, images: Images) -> Tensor:
+        """The module's output, if it is still what the first one was.
+
+        Raises:
+            UserCodeError: it is no tensor, or has another shape or type.
+        """
+        out = self._module(torch.tensor(images))
+        shape = (len(images), self._classes)
+        if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
+            found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
+            place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
+            raise UserCodeError(f"{place} gave {found}, expected {shape}, torch.float32.")
+        return out
+
+
+@contextmanager
+def _faults(code: UserCode) -> Iterator[None]:
+    """Inside, what torch cannot do with what the user's code gives is that code's failure too."""
+    try:
+        yield
+    except TestbedError:
+        raise
+    except BaseException as error:
+        if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
+            raise
+        trace = "".join(traceback.format_exception(error))
+        told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
+        raise UserCodeError(told, trace=trace) from error
+
+
+def _layout(module: nn.Module) -> Layout:
+    named = dict(module.named_parameters())
+    return Layout(tuple(named), tuple(tuple(p.shape) for p in named.values()))
+
+
+def _told(layout: Layout) -> str:
+    return f"{layout.size:,} parameters in {len(layout.names):,} tensors"
 
 
 def _without_running_statistics(module: nn.Module) -> nn.Module:

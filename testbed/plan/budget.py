@@ -65,14 +65,18 @@ def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
     )
 
 
-def require_memory(scenario: Scenario, plan: Plan, *, available: int) -> None:
+def require_memory(
+    scenario: Scenario, plan: Plan, *, available: int, parameters: int | None = None
+) -> None:
     """Refuse a run that takes more than the bytes of memory that are available.
+
+    How many ``parameters`` the model has is found out where it is not given.
 
     Raises:
         HostError: it is not enough; says for how many workers it would be.
     """
     workers = scenario.workers.count
-    needs = budget(scenario, plan, count_parameters(scenario))
+    needs = budget(scenario, plan, parameters or count_parameters(scenario))
     if needs.total_bytes <= available:
         return
     worker = needs.node_bytes["worker"]

@@ -11,11 +11,11 @@ from types import FrameType
 from typing import Never
 
 from testbed.errors import TestbedError
-from testbed.user_code import own_failures, own_trace
+from testbed.user_code import Signalled, own_failures, own_trace
 
 
-class TerminatedError(BaseException):
-    """SIGTERM has come. Not an Exception: nothing but the role's end may stop it."""
+class TerminatedError(Signalled):
+    """SIGTERM has come. Nothing but the role's end may stop it."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
-from testbed.errors import NodeError, RejectedError
+from testbed.errors import NodeError, RejectedError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.frame.worker import Loop, Worker
 from testbed.roles.arguments import Arguments, connect
@@ -18,6 +18,7 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
+from testbed.user_code import OwnCode
 
 LAST_WORD_SECONDS = 1.0
 """How long a worker that ends before its time tries to say so."""
@@ -49,7 +50,7 @@ def _main(arguments: Arguments) -> None:
             encoding=experiment.scenario.encoding,
             gap=heartbeat.take,
         )
-        device.join()
+        _join(device, experiment)
         if follows:
             follow_orders(connection, arguments.index, worker, clock)
         try:
@@ -60,6 +61,18 @@ def _main(arguments: Arguments) -> None:
             raise
         device.leave()
         wait_for_end()  # the connection's counters are read while it is open
+
+
+def _join(device: Device, experiment: Experiment) -> None:
+    """Join; a model of the user's own that is refused as another one is that code's failure."""
+    try:
+        device.join()
+    except RejectedError as error:
+        model, found = experiment.scenario.model, f"{device.fingerprint:016x}"
+        if isinstance(model, OwnCode) and found in error.message:
+            told = f"{model.file}: {model.class_name} is not the same on every node"
+            raise UserCodeError(f"{told}: {error.message}") from None
+        raise
 
 
 def drive(loop: Loop, device: Device) -> None:

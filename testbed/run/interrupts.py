@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from testbed.user_code import Signalled
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt, Signalled):
     """The user, or whoever manages this process, asked it to end."""
 
 

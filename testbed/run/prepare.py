@@ -13,22 +13,26 @@ from secrets import token_hex
 
 import testbed
 from testbed import datasets
-from testbed.datasets import user_cache
+from testbed.datasets import CustomDataset, DatasetConfig, user_cache
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.experiment import deal
+from testbed.host.apart import Opened, apart
 from testbed.host.users import Users
+from testbed.models import CustomModel
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
-from testbed.run.setup import Setup, own_code
+from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario import dump
+from testbed.scenario.checks import beyond_wire
+from testbed.scenario.own_code import own_code
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
 from testbed.topology import Plan
-from testbed.user_code import OwnCode
+from testbed.user_code import UserCode
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,47 @@ class RunRequest:
 def prepare_data(request: RunRequest) -> Path:
     """The folder of the prepared data set; made now if it is used for the first time.
 
+    The user's own code makes it in a process apart.
+
     Raises:
         DataError: the data set is missing or damaged.
         ScenarioError: it has too few samples for the workers, or for a batch.
+        UserFileError, UserCodeError: the user's own code failed.
     """
-    cache = user_cache(request.environment)
-    dataset = request.scenario.dataset
-    folder = dataset.prepare(cache, environment=request.environment, folder=request.beside)
+    folder = _prepared(request.scenario.dataset, request.environment, request.beside)
     deal(request.scenario, datasets.load(folder))
     return folder
+
+
+def known_size(scenario: Scenario, data: Path) -> int | None:
+    """Parameters of the model; None where only the user's own code knows."""
+    prepared = datasets.load(data)
+    return scenario.model.parameters(prepared.image_shape, prepared.classes)
+
+
+def model_size(request: RunRequest, data: Path) -> int | None:
+    """Parameters of the model, of the user's own as well: that is built once, in a process apart.
+
+    Raises:
+        ScenarioError: the user's own file is wrong, or its model too large to be sent.
+        UserFileError, UserCodeError: the user's own code failed.
+    """
+    scenario, model = request.scenario, request.scenario.model
+    if not isinstance(model, CustomModel):
+        return known_size(scenario, data)
+    prepared = datasets.load(data)
+    own, code = model, UserCode(request.beside / model.file, model.class_name, "model")
+
+    def count(_: Opened) -> int:
+        import torch
+
+        torch.set_num_threads(1)
+        return own.build_of(code, prepared.image_shape, prepared.classes).layout.size
+
+    size = int(apart(count, whose=own.file))
+    if not scenario.simulated and (unfit := beyond_wire(size)):
+        raise ScenarioError([Problem("scenario", 0, "model", *unfit)])
+    return size
 
 
 def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping[str, str]) -> Path:
@@ -64,11 +100,25 @@ def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping
 
     Raises:
         DataError: the data set is missing or damaged.
+        UserFileError, UserCodeError: the user's own code failed.
     """
     dataset = scenario.dataset
-    if isinstance(dataset, OwnCode):
+    if isinstance(dataset, CustomDataset):
         dataset = dataset.model_copy(update={"file": Path(dataset.file).name})
-    return dataset.prepare(user_cache(environment), environment=environment, folder=folder.custom)
+    return _prepared(dataset, environment, folder.custom)
+
+
+def _prepared(dataset: DatasetConfig, environment: Mapping[str, str], folder: Path) -> Path:
+    """The prepared data set; the user's own code makes it in a process apart."""
+    cache = user_cache(environment)
+    if not isinstance(dataset, CustomDataset):
+        return dataset.prepare(cache, environment=environment, folder=folder)
+    own = dataset
+
+    def make(opened: Opened) -> str:
+        return str(own.prepare_own(cache, folder=folder, opened=opened))
+
+    return Path(apart(make, whose=own.file))
 
 
 def prepare(
@@ -131,14 +181,35 @@ def _make_folder(
 ) -> tuple[RunFolder, Plan]:
     """The folder, known to the registry, with the user's own files and what the run runs on."""
     scenario = request.scenario
+    registry = Registry.of_user(request.environment, request.home)
+    registry.make()
     folder, made = _new_folder(request, planned)
-    Registry.of_user(request.environment, request.home).add(folder.path)
+    try:
+        registry.add(folder.path)
+        _fill(folder, scenario, own, uid_mode=uid_mode, left_out=left_out, argv=request.argv)
+    except BaseException:  # nothing has been started: no run is left that never was one
+        registry.remove(folder.path)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    return folder, made
+
+
+def _fill(
+    folder: RunFolder,
+    scenario: Scenario,
+    own: tuple[Path, ...],
+    *,
+    uid_mode: str,
+    left_out: tuple[str, ...],
+    argv: tuple[str, ...],
+) -> None:
+    """Put the user's own files into the folder, and what the run runs on."""
     if own:
         folder.custom.mkdir()
         for file in own:
             shutil.copy(file, folder.custom / file.name)
     circumstances = Circumstances(
-        argv=request.argv,
+        argv=argv,
         time_scale=scenario.time_scale,
         launch=scenario.launch,
         runtime=scenario.runtime.name,
@@ -147,7 +218,6 @@ def _make_folder(
         left_out=left_out,
     )
     write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
-    return folder, made
 
 
 def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:

@@ -32,6 +32,7 @@ from testbed.run.revival import Revival
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
+from testbed.scenario.own_code import own_files
 from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.untrusted import SpoiledError
@@ -119,6 +120,7 @@ class Execution:
         with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
             removals = Removals(folder.ps_socket, token_of(setup.secret, CONTROLLER))
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
+            watch.own_files = own_files(setup.scenario)
             self._followed = watch
             timeline = timeline_of(setup.scenario)
             absent = names(timeline.population.absent)
@@ -254,5 +256,8 @@ def _keep(lifeline: Lifeline | None) -> bool:
 
 
 def first_line(error: TestbedError) -> str:
-    """What went wrong, without the log that may be quoted below it."""
-    return error.message.partition("\n")[0].rstrip(":. ")
+    """What went wrong, with no more than the last line of a log that may be quoted below it."""
+    first, *quoted = error.message.splitlines() or [""]
+    if quoted and first.endswith(":"):
+        return f"{first} {quoted[-1].strip()}".rstrip(":. ")
+    return first.rstrip(":. ")

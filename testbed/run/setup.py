@@ -15,10 +15,10 @@ from testbed.nodes.base import INSIDE, Inputs
 from testbed.nodes.ps import PORT
 from testbed.rpc.tokens import token_of
 from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
+from testbed.scenario.own_code import own_code
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec, Plan
-from testbed.user_code import OwnCode
 
 WARM_UP = "testbed.roles.warm_up:main"
 
@@ -96,10 +96,3 @@ class Setup:
             warm_up=WARM_UP,
             arguments={"scenario": str(self.folder.scenario), "data": str(self.data)},
         )
-
-
-def own_code(scenario: Scenario) -> dict[str, OwnCode]:
-    """The members that are the user's own, by family."""
-    families = ("algorithm", "model", "dataset")
-    members = {family: getattr(scenario, family) for family in families}
-    return {family: one for family, one in members.items() if isinstance(one, OwnCode)}

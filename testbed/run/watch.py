@@ -46,6 +46,17 @@ FAILURES: dict[int, type[TestbedError]] = {
 }
 """A run ends with the status of a node that an algorithm's mistake or a user's has ended."""
 
+TOLD = frozenset((TestbedError.exit_code, *(k.exit_code for k in TestbedError.__subclasses__())))
+"""With one of these a role ends that has said why."""
+
+FAULTS = frozenset(
+    (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP)
+)
+"""By one of these a process ends for what it has done itself."""
+
+FIRST_OF_SIGNALS = 128
+"""From this status on a role was asked to end: the number of the signal is added to it."""
+
 COUNT_INTERVAL_SECONDS = 1.0
 
 
@@ -80,6 +91,8 @@ class Watch:
     by_plan: ByPlan = field(default_factory=ByPlan)
     ending: str = ""  # why the training has ended, in the PS's words
     _full: set[str] = field(default_factory=set)  # nodes whose logs hold no more
+    own_files: str = ""  # names of the user's own files; empty for none
+    _failed: TestbedError | None = None  # what an algorithm or the user's code did to a worker
     saved: int | None = None  # the version of the PS's newest checkpoint
     _revived: bool = False  # whether a PS was started again and has not said from where it goes on
     _host: HostSampler = field(default_factory=HostSampler)
@@ -189,18 +202,19 @@ class Watch:
                 Exited(node.name, ended.status, planned=planned, how=what, ends_run=fatal)
             )
             if fatal:
-                failures = FAILURES if role_of(node).entry else {}  # no program's statuses
-                raise failures.get(ended.status, NodeError)(
-                    f"{what}{quote_log(self.folder.log(node.name))}",
-                    hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
-                )
+                raise self._failure(node, ended)
             if ended_by_plan:
                 self.removals.add(node.index, what)
             if planned:
                 continue
             self.lost[node.name] = what
             self.removals.add(node.index, what)
+            failure = self._failure(node, ended)
+            if failure.exit_code in FAILURES:
+                self._failed = failure
             if len(self.lost) == len(self.plan.workers):
+                if self._failed is not None:
+                    raise self._failed
                 log = quote_log(self.folder.log(node.name))
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
 
@@ -220,6 +234,28 @@ class Watch:
         self.removals.tell_again()
         self._revived = True
         return True
+
+    def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
+        """What a node's end means to a run that cannot go on without it."""
+        what = describe_exit(node, ended)
+        kind: type[TestbedError] = NodeError
+        if role_of(node).entry:  # a program's statuses have other meanings
+            kind = FAILURES.get(ended.status, NodeError)
+            if self.own_files and _untold(ended):
+                kind = UserCodeError
+                others = ", or SIGTERM," if ended.status == 0 else ""
+                what = f"{what}: the code in {self.own_files}{others} has ended it"
+        return kind(
+            f"{what}{quote_log(self.folder.log(node.name))}",
+            hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
+        )
+
+
+def _untold(ended: Exit) -> bool:
+    """Whether a role has ended as only code in it can have made it end, and has not said why."""
+    if ended.status < 0:
+        return -ended.status in FAULTS
+    return ended.status not in TOLD and ended.status < FIRST_OF_SIGNALS
 
 
 def describe_exit(node: NodeSpec, ended: Exit) -> str:

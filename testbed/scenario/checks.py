@@ -12,6 +12,7 @@ from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
 from testbed.faults.check import contradictions, rejoining
 from testbed.network.qdiscs import qdiscs_of
+from testbed.rpc.limits import LARGEST_MODEL
 from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.document import Document, Keys
 from testbed.scenario.links import link_spec
@@ -22,6 +23,8 @@ from testbed.values.units import Duration
 
 MOST_WORKERS = 1022
 """A Linux bridge has 1,023 ports, and one of them is the parameter server's."""
+
+PARAMETER_BYTES = 4
 
 TAKEN = re.compile(r"ps|evaluator|agent|controller|w\d+|probe\d*")
 """Names of nodes, and of whatever else has a log."""
@@ -66,6 +69,10 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
             yield _problem(document, (part, "every"), found=str(every), expected=expected)
     yield from _check_algorithm(scenario, document)
+    images = scenario.dataset.images
+    parameters = None if images is None else scenario.model.parameters(*images)
+    if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
+        yield _problem(document, ("model",), found=unfit[0], expected=unfit[1])
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario, document)
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
@@ -79,6 +86,16 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
         except ValueError as error:
             direction, _, reason = str(error).partition(": ")
             yield _problem(document, (*path, direction), hint=reason)
+
+
+def beyond_wire(parameters: int) -> tuple[str, str] | None:
+    """What was found and expected of a model that is too large to be sent; None if it is not."""
+    most = int(LARGEST_MODEL) // PARAMETER_BYTES
+    if parameters <= most:
+        return None
+    size = parameters * PARAMETER_BYTES / 2**20
+    found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
+    return found, f"at most {most:,}, {LARGEST_MODEL}: a model is sent as one message"
 
 
 def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -16,7 +16,8 @@ from testbed.algorithms.custom import (
     config_class,
     configured,
 )
-from testbed.errors import Problem, ScenarioError
+from testbed.errors import Problem, ScenarioError, UserFileError
+from testbed.host.apart import apart
 from testbed.scenario.document import Document, Keys, Origin, parse_value
 from testbed.scenario.places import Place, one_of
 from testbed.scenario.problems import explain
@@ -34,8 +35,8 @@ def apply_own_code(
 ) -> tuple[Scenario, list[Problem]]:
     """See whether the user's own code takes its options.
 
-    The file of an algorithm is executed, for its config class checks them. Those of models and data
-    sets are only read.
+    The file of an algorithm is executed, in a process apart, for its config class checks them.
+    Those of models and data sets are only read.
 
     Args:
         scenario: is valid but for these options.
@@ -44,6 +45,9 @@ def apply_own_code(
 
     Returns:
         The scenario with the defaults of the algorithm's options written out, and what is wrong.
+
+    Raises:
+        UserFileError, UserCodeError: the file of the algorithm failed.
     """
     problems = []
     for family, given in GIVEN.items():
@@ -55,11 +59,26 @@ def apply_own_code(
         member = scenario.algorithm
         code = UserCode(locate(member.file), member.class_name, "algorithm")
         try:
-            algorithm, unfit = _configured(member, code, document)
+            written = apart(lambda _: _configured(member, code, document), whose=member.file)
+        except UserFileError:
+            raise
         except ScenarioError as error:
             return scenario, [*problems, *error.problems]
-        return scenario.model_copy(update={"algorithm": algorithm}), problems + unfit
+        algorithm = _filled(member, written)
+        return scenario.model_copy(update={"algorithm": algorithm}), problems
     return scenario, problems
+
+
+def own_code(scenario: Scenario) -> dict[str, OwnCode]:
+    """The members that are the user's own, by family."""
+    families = ("algorithm", "model", "dataset")
+    members = {family: getattr(scenario, family) for family in families}
+    return {family: one for family, one in members.items() if isinstance(one, OwnCode)}
+
+
+def own_files(scenario: Scenario) -> str:
+    """The names of the user's own files, for messages; empty where there are none."""
+    return ", ".join(dict.fromkeys(one.file for one in own_code(scenario).values()))
 
 
 def _unknown_keywords(
@@ -81,9 +100,12 @@ def _unknown_keywords(
     return problems
 
 
-def _configured(
-    member: CustomAlgorithm, code: UserCode, document: Document
-) -> tuple[CustomAlgorithm, list[Problem]]:
+def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> str:
+    """The options that the member's class makes of those that are given, as JSON.
+
+    Raises:
+        ScenarioError: the file, the class, an option or a half is wrong.
+    """
     kind, path = config_class(code), _place(document, "algorithm")
     try:
         config = configured(code, kind, member.options)
@@ -95,15 +117,14 @@ def _configured(
         options = Document(dict(member.options), inside)
         wrong = explain(error.errors(include_url=False), options, root=Place(kind))
         before = dotted(path)
-        return member, [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
+        told = [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
+        raise ScenarioError(told) from None
     check_halves(config, code)
-    return _written_out(member, config, code), []
+    return _written_out(member, config, code)
 
 
-def _written_out(
-    member: CustomAlgorithm, config: AlgorithmConfig, code: UserCode
-) -> CustomAlgorithm:
-    """The member with the defaults of its options.
+def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCode) -> str:
+    """The options of a config, as JSON.
 
     Raises:
         ScenarioError: they would not be read again as they are.
@@ -114,15 +135,21 @@ def _written_out(
         return json.dumps(config.model_dump(mode="json", by_alias=True, exclude={"name"}))
 
     text = code.call(dump, doing=doing, expected=expected)
-    written, problems = parse_value(text, code.name)
-    full = CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
+    _, problems = parse_value(text, code.name)
     try:
+        full = _filled(member, text)
         survives = not problems and configured(code, type(config), full.options) == config
     except ValidationError:
         survives = False
     if not survives:
         raise code.error(f"options that are read otherwise: {text}", expected, line=code.line())
-    return full
+    return text
+
+
+def _filled(member: CustomAlgorithm, options: str) -> CustomAlgorithm:
+    """The member with the defaults of its options, out of all of them as JSON."""
+    written, _ = parse_value(options, member.class_name)
+    return CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
 
 
 def _place(document: Document, family: str) -> Keys:

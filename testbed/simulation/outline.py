@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from testbed.errors import HostError
 from testbed.scenario.durations import RandomDuration
 from testbed.scenario.schema import Direction, Scenario
 
@@ -27,7 +28,11 @@ BYTES_PER_PARAMETER = 4
 VECTORS_PER_WORKER = 3
 """The reply on its way, the worker's own model, and what the PS remembers of the worker."""
 
-PROCESS_BYTES = 350_000_000
+CLOCK_BYTES = 350_000_000
+"""The process of the virtual clock, which has imported everything."""
+
+PROCESS_BYTES = 100_000_000
+"""Memory of its own of a process that was forked from it."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,7 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     cycles = sum(counts[name] / (steps[name] + means[name]) for name in counts)
     service, memory = scenario.ps.service, None
     if parameters is not None:
-        vectors = VECTORS_PER_WORKER * workers.count * parameters * BYTES_PER_PARAMETER
-        memory = vectors + PROCESS_BYTES * (1 + processes)
+        memory = memory_bytes(workers.count, parameters, processes=processes)
     return Outline(
         classes=tuple(
             ClassOutline(
@@ -96,6 +100,32 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
 
 def _think(think: RandomDuration | None) -> str:
     return "none" if think is None else f"{think.law} x {think.mean}"
+
+
+def memory_bytes(workers: int, parameters: int, *, processes: int) -> int:
+    """About what a simulation needs."""
+    vectors = VECTORS_PER_WORKER * workers * parameters * BYTES_PER_PARAMETER
+    return vectors + CLOCK_BYTES + PROCESS_BYTES * processes
+
+
+def require_memory(workers: int, parameters: int, *, processes: int, available: int) -> None:
+    """Refuse a simulation that takes more than the bytes of memory that are available.
+
+    Raises:
+        HostError: it is not enough; says for how many workers it would be.
+    """
+    needed = memory_bytes(workers, parameters, processes=processes)
+    if needed <= available:
+        return
+    fixed = memory_bytes(0, parameters, processes=processes)
+    most = max(0, (available - fixed) * workers // max(1, needed - fixed))
+    hint = f"Take fewer workers: --workers {most}" if most else "Use a host with more memory"
+    raise HostError(
+        f"this host has not the memory to simulate {workers:,} workers with models of "
+        f"{parameters:,} parameters: about {needed / 1e6:,.0f} MB needed, "
+        f"{available / 1e6:,.0f} MB available.",
+        hint=f"{hint}; `testbed plan` shows what takes it.",
+    )
 
 
 def _words(direction: Direction) -> str:

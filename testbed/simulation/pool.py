@@ -17,9 +17,11 @@ ahead, so that neither side ever blocks on a full pipe while the other does.
 
 from __future__ import annotations
 
+import errno
 import gc
 import mmap
 import multiprocessing
+import os
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +36,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.host import syscalls
+from testbed.host.apart import CLOSED
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation import messages
+from testbed.simulation.ends import unexpected_end
 from testbed.simulation.messages import (
     Answer,
     Begin,
@@ -63,6 +67,8 @@ IN_FLIGHT = 64
 BATCH = 16
 """At most so many tasks are sent at once, and answered at once."""
 
+END_SECONDS = 10.0  # how long a process may take that has closed its pipe
+
 LINE = 16
 """Numbers of four bytes in a cache line: a row begins with one."""
 
@@ -76,6 +82,7 @@ class Member:
     process: ForkProcess
     pipe: Connection
     batch: int
+    own_files: str = ""  # of the user's, whose code runs in it; empty for none
     queue: deque[Task] = field(default_factory=deque)
     in_flight: int = 0
 
@@ -86,15 +93,15 @@ class Member:
             self.send()
 
     def send(self) -> None:
-        """Send what is waiting, as far as it may be sent ahead."""
+        """Send what is waiting, as far as it may be sent ahead; errors are those of receive."""
         while self.queue and self.in_flight < IN_FLIGHT:
             tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-            self.pipe.send_bytes(messages.tasks_bytes(tasks))
+            self._send(messages.tasks_bytes(tasks))
             self.in_flight += len(tasks)
 
     def ask(self, special: Special) -> None:
         """Let it do something else after what it was sent, such as evaluate its model."""
-        self.pipe.send_bytes(messages.tasks_bytes(special))
+        self._send(messages.tasks_bytes(special))
         self.in_flight += 1
 
     def receive(self) -> Sequence[Answer] | Evaluation | Saved:
@@ -102,19 +109,32 @@ class Member:
 
         Raises:
             NodeError: the process has ended.
+            UserCodeError: the user's own code has ended it.
             TestbedError: what has gone wrong in it.
         """
         self.send()
         try:
             data = self.pipe.recv_bytes()
-        except EOFError:
-            raise NodeError(
-                f"a process of the simulation (pid {self.process.pid}) ended unexpectedly.",
-                hint="Its last words are above; was it out of memory?",
-            ) from None
+        except (EOFError, ConnectionError):
+            raise self._ended() from None
         answers = messages.answers_of(data)
         self.in_flight -= 1 if isinstance(answers, Evaluation | Saved) else len(answers)
         return answers
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self.pipe.send_bytes(data)
+        except ConnectionError:  # it has ended, and its pipe holds what it said before
+            with suppress(EOFError, ConnectionError):
+                while True:
+                    messages.answers_of(self.pipe.recv_bytes())
+            raise self._ended() from None
+
+    def _ended(self) -> TestbedError:
+        """How the process ended, which should have gone on."""
+        self.process.join(END_SECONDS)
+        pid, status = self.process.pid, self.process.exitcode
+        return unexpected_end(pid, status, own_files=self.own_files)
 
 
 Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
@@ -127,7 +147,9 @@ class Pool:
     Worker w belongs to process w modulo ``processes``; ``size`` is that of the model.
     """
 
-    def __init__(self, build: Build, *, workers: int, size: int, processes: int) -> None:
+    def __init__(
+        self, build: Build, *, workers: int, size: int, processes: int, own_files: str = ""
+    ) -> None:
         width = -(-size // LINE) * LINE
         count = workers + 2 * processes
         shared = mmap.mmap(-1, count * width * 4)
@@ -152,7 +174,7 @@ class Pool:
             )
             process.start()
             theirs.close()
-            self._members.append(Member(process, ours, batch))
+            self._members.append(Member(process, ours, batch, own_files))
 
     def __enter__(self) -> Self:
         return self
@@ -283,19 +305,29 @@ class Pool:
 def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
     """The life of a process of the pool, which ends with the one that made it.
 
-    An error goes out in place of an answer.
+    An error goes out in place of an answer. Whatever asks the run to end, such as Ctrl-C, is heard
+    by that other process, which then ends this one.
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    for asked in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(asked, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        _answer(pipe, build, number, rows, workers)
-    except TestbedError as error:
-        pipe.send_bytes(messages.answers_bytes(error))
-        with suppress(EOFError):
-            while True:  # the clock may send more before it reads the error
-                pipe.recv_bytes()
+        try:
+            _answer(pipe, build, number, rows, workers)
+        except TestbedError as error:
+            pipe.send_bytes(messages.answers_bytes(error))
+            with suppress(EOFError):
+                while True:  # the clock may send more before it reads the error
+                    pipe.recv_bytes()
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        os._exit(CLOSED)
 
 
 def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
+    process = os.getpid()
     examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
     with own_failures(f"w{number}"):
         simulated, learner = build(number, bound)
@@ -306,15 +338,22 @@ def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: in
         except EOFError:
             return
         if isinstance(tasks, Special):
-            pipe.send_bytes(
-                messages.answers_bytes(_answer_special(tasks, simulated, learner, examined))
-            )
+            answer = _answer_special(tasks, simulated, learner, examined)
+            _end_copies(process)
+            pipe.send_bytes(messages.answers_bytes(answer))
             continue
         answers = []
         for task in tasks:
             with own_failures(f"w{task.worker}"):
                 answers.append(_carry_out(task, simulated[task.worker], rows, learner))
+        _end_copies(process)
         pipe.send_bytes(messages.answers_bytes(answers))
+
+
+def _end_copies(process: int) -> None:
+    """End this process if it is another, a copy that the user's code has forked."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def _answer_special(

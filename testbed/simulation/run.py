@@ -21,10 +21,12 @@ from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
+from testbed.simulation.outline import require_memory
 from testbed.simulation.pool import Pool
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Clock, Recorder
 from testbed.user_code import own_failures, own_trace
 
@@ -148,13 +150,15 @@ def simulate(
         checkpoint: where the run goes on; None at its beginning.
     """
     scenario, writer = experiment.scenario, experiment.model_writer(folder)
-    count = processes or len(os.sched_getaffinity(0))
+    count = processes or cpus()
     size = experiment.network.layout.size
+    require_memory(scenario.workers.count, size, processes=count, available=available_bytes())
     with Pool(
         lambda number, vector: build(experiment, number, vector, processes=count),
         workers=scenario.workers.count,
         size=size,
         processes=count,
+        own_files=experiment.own_files,
     ) as pool:
         engine = Engine(
             server=experiment.server(),
@@ -185,6 +189,11 @@ def simulate(
             Finished(engine.server.finished, engine.server.version, stalled=engine.server.stalled)
         )
     return engine.server.finished
+
+
+def cpus() -> int:
+    """How many processes compute gradients: one per core that may be used."""
+    return len(os.sched_getaffinity(0))
 
 
 def build(

@@ -100,7 +100,7 @@ class Errand:
 
 @dataclass(frozen=True)
 class Quiet:
-    """Nobody watches: the sweep says how the run ended; see testbed.run.up.Audience."""
+    """Nobody watches: the sweep says how the run ended; see testbed.run.audience.Audience."""
 
     sink: Sink = field(default_factory=Sink)
 
@@ -117,7 +117,8 @@ class Quiet:
 
 def main() -> int:
     """Do what the standard input says; returns the exit status of ``testbed up``."""
-    from testbed.run.up import up, up_simulated
+    from testbed.run.simulated import up_simulated
+    from testbed.run.up import up
 
     errand = Errand(**json.load(sys.stdin))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -7,13 +7,14 @@ that were made with another ``--runs``. Nothing depends on it but finding them.
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import RunNotFound, TestbedError
+from testbed.errors import HostError, RunNotFound, TestbedError
 from testbed.telemetry.folder import RunFolder
 
 
@@ -30,9 +31,28 @@ class Registry:
         base = Path(state) if state.startswith("/") else home / ".local" / "state"
         return cls(base / "testbed" / "runs")
 
+    def make(self) -> None:
+        """Make the registry's folder, where it is missing.
+
+        Raises:
+            HostError: it cannot be made, or not be written to.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            writable = os.access(self.folder, os.W_OK | os.X_OK)
+            reason = "" if writable else os.strerror(errno.EACCES)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            raise HostError(
+                f"{self.folder}, where your runs are listed, cannot be made or written to: "
+                f"{reason}.",
+                hint="Set XDG_STATE_HOME to a folder that can be written to.",
+            )
+
     def add(self, run: Path) -> None:
         """Remember a run folder; forget those that are gone. Adding one twice is harmless."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.make()
         for link in self.folder.iterdir():
             if link.is_symlink() and not link.exists():
                 link.unlink(missing_ok=True)

@@ -45,7 +45,7 @@ def test_a_broken_promise_has_a_line_and_the_traceback(
     ("source", "status", "expected"),
     [
         ("x = 1\n", 2, "found no subclass of AlgorithmConfig"),
-        ("import gone\n", 2, "mine.py:1: found the file raised ModuleNotFoundError"),
+        ("import gone\n", 11, "mine.py:1: found the file raised ModuleNotFoundError"),
     ],
 )
 def test_a_file_without_an_algorithm(

@@ -95,6 +95,13 @@ def test_a_damaged_run_does_not_hide_the_others(capsys: pytest.CaptureFixture[st
     assert "run.json: not JSON" in bad["state"]
 
 
+def test_a_damaged_run_does_not_fill_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make("broken", "training")
+    folder.run_file.write_text('{"format": ' + "9" * 4000 + "}")
+    (row,) = listed(capsys)
+    assert len(row["state"]) < 200
+
+
 def test_the_nodes_of_a_run_that_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
     make("good", "finished")
     rows = listed(capsys, "good")

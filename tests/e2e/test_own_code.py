@@ -88,12 +88,48 @@ def test_a_server_half_that_breaks_the_contract(bed: Any) -> None:
 def test_worker_halves_that_raise(bed: Any) -> None:
     up = own(bed, was="gradient.copy()", becomes="gradient.cop()")
     done = up.end()
-    assert done.status == 6
+    assert done.status == 11
     log = up.folder.log("w0").read_text()
     assert log.startswith("Traceback (most recent call last)")
     raised = "dc_asgd.py:65: AttributeError: 'numpy.ndarray' object has no attribute 'cop'"
     assert log.endswith(f"w0: {raised}\n")
-    assert raised in done.out
+    assert raised in done.err
+
+
+HOSTILE = """
+import ctypes, os, socket, sys
+
+DEEDS = {
+    "w0": lambda: os._exit(0),
+    "w1": lambda: os._exit(99),
+    "w2": lambda: sys.exit(0),
+    "w3": lambda: ctypes.string_at(0),
+    "w4": lambda: exec("raise BaseException('no')"),
+    "w5": lambda: exec("raise KeyboardInterrupt"),
+}
+
+
+def forward(net, images, honest=Net.forward):
+    DEEDS.get(socket.gethostname(), int)()
+    return honest(net, images)
+
+
+Net.forward = forward
+"""
+
+
+def test_models_that_do_what_none_should(bed: Any) -> None:
+    shutil.copytree(SHIPPED, bed.path / "own")
+    with (bed.path / "own" / "net.py").open("a") as file:
+        file.write(HOSTILE)
+    settings = ("workers.count=6", f"model.width={WIDTH}", "paced=false")
+    words = [word for setting in settings for word in ("--set", setting)]
+    up = bed.up(*words, file="own/dc-asgd.yaml")
+    done = up.end()
+    assert done.status == 11
+    state = up.folder.state()
+    assert (state.state, state.exit_code) == ("failed", 11)
+    assert "Traceback" not in done.err.splitlines()[0]
 
 
 def test_an_option_that_does_not_fit_is_refused_before_anything_is_made(bed: Any) -> None:

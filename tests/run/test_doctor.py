@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.host.users import Users
 from testbed.run.doctor import docker, kernel, resources
 from testbed.run.doctor.findings import ExaminedRun
 from testbed.runtimes import Docker
@@ -35,6 +36,13 @@ def test_capabilities_that_root_lacks_are_named(tmp_path: Path) -> None:
     assert found.level == "missing"
     assert found.found == "root lacks CAP_NET_ADMIN, CAP_SYS_PTRACE, CAP_SYS_ADMIN"
     assert kernel.check_capabilities(status, root=False).level == "ok"
+
+
+def test_nodes_that_share_one_uid_can_be_told_apart() -> None:
+    assert kernel.describe_users(Users("range")).level == "ok"
+    found = kernel.describe_users(Users("one"))
+    assert (found.level, found.check) == ("warning", "namespaces")
+    assert "sudo apt-get install uidmap" in found.mend
 
 
 def test_the_address_space(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import NodeError, ScenarioError, TestbedError
-from testbed.run.up import resumable
+from testbed.run.simulated import resumable
 from testbed.runtimes.lock import holding_lock
 from testbed.scenario import dump, load_text
 from testbed.telemetry.folder import RunFolder

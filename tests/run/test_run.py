@@ -114,13 +114,13 @@ def test_what_the_ps_writes_until_it_is_gone_is_in_the_record(small: Any) -> Non
     assert [event["event"] for event in small.events()] == ["state", "left", "torn_down", "state"]
 
 
-def test_a_failure_is_written_down_without_the_log_that_it_quotes(small: Any) -> None:
+def test_a_failure_is_written_down_with_the_last_line_that_it_quotes(small: Any) -> None:
     lifeline = Lifeline(small)
     failure = NodeError("w1 exited with status 2; it printed:\n    oh no", hint="See the log.")
     with pytest.raises(NodeError):
         carry_out(small, Driver(lifeline), Training(failure))
     state = small.setup.folder.state()
-    assert (state.state, state.reason) == ("failed", "w1 exited with status 2; it printed")
+    assert (state.state, state.reason) == ("failed", "w1 exited with status 2; it printed: oh no")
     assert lifeline.done == [("stop", "starting"), ("close", "failed")]
 
 
@@ -246,5 +246,5 @@ def test_an_agent_that_down_has_killed_is_no_failure(small: Any) -> None:
 
 
 def test_the_first_line_of_an_error() -> None:
-    assert first_line(NodeError("w1 failed. It printed:\n  a\n  b")) == "w1 failed. It printed"
+    assert first_line(NodeError("w1 failed. It printed:\n  a\n  b")) == "w1 failed. It printed: b"
     assert first_line(NodeError("the agent has ended.")) == "the agent has ended"

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from testbed.agent.launch import Exit
-from testbed.errors import HostError, NodeError
+from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, UserCodeError
 from testbed.events.kinds import Joined, Listening
 from testbed.events.rows import UpdateRow
 from testbed.run.revival import Revival
+from testbed.run.run import first_line
 from testbed.run.watch import describe_exit, quote_log
 from testbed.telemetry.spool import SpoolWriter
 from testbed.telemetry.untrusted import SpoiledError
@@ -105,6 +106,40 @@ def test_without_workers_the_parameter_server_ends_the_training(small: Any) -> N
     assert list(watch.lost) == ["w0", "w1", "w2"]
     said = small.shown.getvalue()
     assert said.endswith("w2 exited with status 5: no worker is left; it printed:\n    bye\n")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "failure", "says"),
+    [
+        (
+            (11, 11, 11),
+            UserCodeError,
+            "w2 exited with status 11; it printed:\n    w2: net",
+        ),
+        ((10, 5, 5), AlgorithmError, "w0 exited with status 10; it printed nothing"),
+        ((7, 0, 0), UserCodeError, "w2 exited with status 0: the code in net.py, or SIGTERM, has"),
+        ((99, 5, 5), UserCodeError, "w0 exited with status 99: the code in net.py has ended it;"),
+        ((-11, 5, 5), UserCodeError, "w0 was ended by SIGSEGV: the code in net.py has ended it;"),
+    ],
+)
+def test_workers_that_ones_own_code_has_ended(
+    small: Any, statuses: tuple[int, ...], failure: type[TestbedError], says: str
+) -> None:
+    watch = start(small)
+    watch.own_files = "net.py"
+    small.setup.folder.log("w2").write_text("w2: net.py:7: no\n")
+    small.agent.ended = [Exit(f"w{n}", status) for n, status in enumerate(statuses)]
+    with pytest.raises(failure) as told:
+        watch.look()
+    assert told.value.message.startswith(says)
+
+
+def test_reasons_are_whole_sentences() -> None:
+    printed = NodeError("ps exited with status 1; it printed:\n    one\n    ps: two: three.")
+    assert first_line(printed) == "ps exited with status 1; it printed: ps: two: three"
+    assert first_line(NodeError("w0 is gone; it printed nothing.")) == (
+        "w0 is gone; it printed nothing"
+    )
 
 
 @pytest.mark.parametrize("node", ["ps", "evaluator"])

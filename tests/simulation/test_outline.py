@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.errors import HostError
 from testbed.scenario import load_text
-from testbed.simulation.outline import LEFT_OUT, ClassOutline, outline
+from testbed.simulation.outline import LEFT_OUT, ClassOutline, outline, require_memory
 
 TEXT = """
 name: outlined
@@ -46,9 +47,17 @@ def test_classes_links_and_pace() -> None:
 
 def test_memory_grows_with_workers_and_processes() -> None:
     scenario = load_text(TEXT)
-    # Three vectors of a million floats for each of 10 workers, and 350 MB a process and the clock.
+    # Three vectors of a million floats for each of 10 workers, 350 MB for the clock, 100 a process.
     made = outline(scenario, parameters=1_000_000, processes=3)
-    assert made.memory_bytes == 120_000_000 + 4 * 350_000_000
+    assert made.memory_bytes == 120_000_000 + 350_000_000 + 3 * 100_000_000
+
+
+def test_a_simulation_that_does_not_fit_is_refused() -> None:
+    # Each of 10 workers 12 MB, the clock 350 MB and two processes 100 MB each: 670 MB.
+    require_memory(10, 1_000_000, processes=2, available=670_000_000)
+    with pytest.raises(HostError, match=r"about 670 MB needed, 600 MB available") as refused:
+        require_memory(10, 1_000_000, processes=2, available=600_000_000)
+    assert "--workers 4" in refused.value.hint  # (600 - 550) / 12
 
 
 def test_a_server_that_takes_time_sets_the_pace() -> None:

@@ -10,10 +10,15 @@ from pathlib import Path
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.namespaces import scratch
-from testbed.host.users import find_users
+from testbed.host.users import LEAST_IDS, Users, find_users
 from testbed.run.doctor.findings import Finding
 
 LEAST_KERNEL = (5, 12)
+SUBORDINATE = (
+    "For a uid of its own for every node: sudo apt-get install uidmap, and a line "
+    f"USER:100000:65536 in /etc/subuid and /etc/subgid (at least {LEAST_IDS:,} ids)."
+)
+
 STATUS = Path("/proc/self/status")
 
 CAPABILITIES = {
@@ -52,6 +57,14 @@ def check_namespaces() -> Finding:
     except OSError as error:
         mend = "Inside a container, give it CAP_SYS_ADMIN; or use the host itself."
         return Finding("namespaces", "missing", f"root may make none: {error.strerror}", mend)
+    return describe_users(users)
+
+
+def describe_users(users: Users) -> Finding:
+    """Namespaces can be made; whether every node has a uid of its own in them is told."""
+    if users.kind == "one":
+        found = f"can be made; {users.mode}: nodes are not protected from one another"
+        return Finding("namespaces", "warning", found, SUBORDINATE)
     return Finding("namespaces", "ok", f"can be made; {users.mode}")
 
 

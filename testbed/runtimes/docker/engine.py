@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
+from testbed.host.environment import BASE
 from testbed.host.hierarchies import check_present, find_hierarchies
 from testbed.host.limits import Limits, settings
 from testbed.runtimes.docker.faults import engine_faults
@@ -28,6 +30,9 @@ CALL_SECONDS = 120.0
 """The engine answers in a fraction of a second, and in tens of them where a disk is slow."""
 
 PROBE_SECONDS = 10.0
+"""An engine that does not even say its version within this time hangs."""
+
+INSTALL = "Install one (sudo apt-get install docker.io, or https://docs.docker.com/engine/install)"
 
 ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
 """Limits of a node, and what an engine says true to where its kernel can enforce them."""
@@ -36,11 +41,12 @@ GPU_RUNTIME = "nvidia"
 REMOVE = "or remove it from the scenario"
 
 
-def connect(address: str | None = None) -> APIClient:
+def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECONDS) -> APIClient:
     """A client of the engine; up to THREADS threads may use it at once. To be closed.
 
     Args:
         address: of its socket, ``unix://...``; by default what DOCKER_HOST says, or the usual one.
+        patience_seconds: how long it may take to say what it is.
 
     Raises:
         HostError: no engine answers there, or runs cannot live in that one; says what to do.
@@ -51,10 +57,14 @@ def connect(address: str | None = None) -> APIClient:
     _reach(path)
     with engine_faults("connecting"):
         engine = APIClient(
-            base_url=f"{SCHEME}{path}", version="auto", timeout=CALL_SECONDS, max_pool_size=THREADS
+            base_url=f"{SCHEME}{path}",
+            version="auto",
+            timeout=patience_seconds,
+            max_pool_size=THREADS,
         )
     try:
         refuse(describe(engine))
+        engine.timeout = CALL_SECONDS
     except BaseException:
         engine.close()
         raise
@@ -144,6 +154,13 @@ def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
     return any(node.gpus for node in nodes)
 
 
+def start_or_install(path: str | None = None) -> str:
+    """What makes an engine answer on this machine, whose programs are looked for in ``path``."""
+    where = BASE["PATH"] if path is None else path
+    installed = any(shutil.which(name, path=where) for name in ("dockerd", "docker"))
+    return "Start it (sudo systemctl start docker)" if installed else INSTALL
+
+
 def _reach(path: str) -> None:
     """Find out why nobody answers, which the client would not say."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -158,7 +175,7 @@ def _reach(path: str) -> None:
             ) from None
         except OSError as error:
             absent = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
-            cure = "Start it (sudo systemctl start docker)" if absent else "See `docker version`"
+            cure = start_or_install() if absent else "See `docker version`"
             raise HostError(
                 f"No Docker engine answers at {path}: {error.strerror or error}.",
                 hint=f"{cure}, or {NATIVE}.",

@@ -46,10 +46,27 @@ def engine_faults(doing: str) -> Iterator[None]:
     except APIError as error:
         raise refused(doing, error.explanation or str(error)) from error
     except (DockerException, RequestException, HTTPError, OSError) as error:
+        if _is_late(error):
+            raise HostError(
+                f"The Docker engine hangs: no answer came in time while {doing}.",
+                hint="Restart it (sudo systemctl restart docker), or use `runtime: native`.",
+            ) from error
         raise HostError(
             f"The Docker engine went away while {doing}: {error}.",
             hint="Is it running? See: docker version",
         ) from error
+
+
+def _is_late(error: BaseException | None) -> bool:
+    """Whether the time was up: a client wraps that in errors of its own."""
+    from requests.exceptions import Timeout
+    from urllib3.exceptions import TimeoutError as LateError
+
+    while error is not None:
+        if isinstance(error, Timeout | LateError | TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def refused(doing: str, reason: str) -> HostError:

@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
-from testbed.runtimes.docker.engine import check_abilities, connect, refuse
+from testbed.runtimes.docker.engine import (
+    PROBE_SECONDS,
+    check_abilities,
+    connect,
+    refuse,
+    start_or_install,
+)
 from testbed.runtimes.docker.faults import explain
 from testbed.topology import NodeSpec
 from testbed.values.units import Size
@@ -59,16 +65,32 @@ def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch, address
         connect()
 
 
-def test_no_engine_is_an_error_that_says_how_to_start_one(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match=r"No Docker engine answers at .*systemctl start docker"):
+def test_no_engine_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"No Docker engine answers at ") as absent:
         connect(f"unix://{tmp_path}/docker.sock")
+    assert start_or_install() in absent.value.hint
+
+
+def test_an_engine_that_is_there_is_started_and_another_installed(tmp_path: Path) -> None:
+    assert "sudo apt-get install docker.io" in start_or_install(str(tmp_path))
+    (tmp_path / "dockerd").touch(0o755)
+    assert start_or_install(str(tmp_path)) == "Start it (sudo systemctl start docker)"
 
 
 def test_an_engine_that_ended_without_removing_its_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_over:
         left_over.bind(str(tmp_path / "docker.sock"))
-    with pytest.raises(HostError, match=r"Connection refused.*systemctl start docker"):
+    with pytest.raises(HostError, match=r"Connection refused"):
         connect(f"unix://{tmp_path}/docker.sock")
+
+
+def test_an_engine_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "docker.sock"))
+        silent.listen()  # calls are taken, and never answered
+        with pytest.raises(HostError, match=r"The Docker engine hangs: no answer came in time"):
+            connect(f"unix://{tmp_path}/docker.sock", patience_seconds=0.2)
+    assert PROBE_SECONDS <= 10
 
 
 @pytest.mark.root

@@ -1,0 +1,191 @@
+"""One simulated run from its request to its end: prepare, simulate, conclude.
+
+With code of the user's own it is simulated in a process beside this one, which sees how that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+
+from testbed.errors import NodeError, TestbedError, UserCodeError
+from testbed.experiment import Experiment
+from testbed.host.apart import LOADING_SECONDS, Opened, beside
+from testbed.run.audience import Audience, concluded
+from testbed.run.down import BY_DOWN, asked_to_end
+from testbed.run.interrupts import SIGNALS, Interrupts
+from testbed.run.prepare import (
+    RunRequest,
+    known_size,
+    prepare_data,
+    prepare_own_data,
+    prepare_simulation,
+)
+from testbed.scenario import Scenario, load
+from testbed.scenario.own_code import own_files
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.checkpoint import Checkpoint
+from testbed.simulation.outline import require_memory
+from testbed.simulation.run import cpus, log_trace, record_simulation
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.host import available_bytes
+
+
+def up_simulated(
+    request: RunRequest, audience: Audience, *, loading_seconds: float = LOADING_SECONDS
+) -> bool:
+    """Simulate a run into a folder of its own; returns whether what it measured is valid.
+
+    The user's own files are to be read within ``loading_seconds``.
+
+    Raises:
+        TestbedError: it could not be begun, or failed; then its folder says so too.
+        KeyboardInterrupt: it was interrupted; likewise.
+    """
+    with Interrupts() as interrupts, interrupts.allowed():
+        data = prepare_data(request)
+        size = known_size(request.scenario, data)
+        if size is not None:
+            workers = request.scenario.workers.count
+            require_memory(workers, size, processes=cpus(), available=available_bytes())
+        one = _Simulation(prepare_simulation(request), data, audience, now=request.now)
+        with concluded(one.folder, audience, now=request.now, contained=False) as valid:
+            one.carry_out(own_files(request.scenario), within_seconds=loading_seconds)
+    return valid()
+
+
+def resume(folder: RunFolder, audience: Audience, *, environment: Mapping[str, str]) -> bool:
+    """Go on with a simulated run that was broken off, from its checkpoint; see ``up_simulated``.
+
+    Raises:
+        TestbedError: it has come to its end, goes on, was not simulated, or has no checkpoint of
+            its scenario; nothing was changed.
+    """
+    scenario, now = resumable(folder), time.time()
+    with Interrupts() as interrupts, interrupts.allowed():
+        data = prepare_own_data(scenario, folder, environment)
+        one = _Simulation(folder, data, audience, now=now, resumes=True)
+        with concluded(folder, audience, now=now, contained=False) as valid:
+            one.carry_out(own_files(scenario))
+    return valid()
+
+
+def resumable(folder: RunFolder) -> Scenario:
+    """The scenario of a run that can go on from its checkpoint.
+
+    Raises:
+        TestbedError: it cannot; says why, and what can be done.
+    """
+    state, name = folder.state().state, folder.name
+    scenario = load(folder.scenario, custom_files=folder.custom)
+    if state == "finished":
+        raise NodeError(f"{name} has come to its end: there is nothing to resume.")
+    if not scenario.simulated:
+        raise NodeError(
+            f"{name} was no simulation: its containers have ended, and nothing of them goes on.",
+            hint=f"`testbed up {folder.scenario} --name NAME` runs it again from its beginning. A "
+            "parameter server that dies while its run goes on is started again by itself.",
+        )
+    if folder.alive():
+        raise NodeError(f"{name} goes on.", hint=f"`testbed wait {name}` waits for its end.")
+    Checkpoint.open(folder)
+    return scenario
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """One run that has its folder.
+
+    Attributes:
+        data: folder of the prepared data set.
+        now: seconds since 1970.
+        resumes: whether it goes on from its checkpoint.
+    """
+
+    folder: RunFolder
+    data: Path
+    audience: Audience
+    _: KW_ONLY
+    now: float
+    resumes: bool = False
+
+    def carry_out(self, files: str, *, within_seconds: float = LOADING_SECONDS) -> None:
+        """Simulate it; beside this process where it has ``files`` of the user's own.
+
+        They are to be read within so many real seconds.
+        """
+        if not files:
+            self._simulate(files, lambda: None)
+            return
+        with self._end_told():
+            beside(
+                lambda opened: self._simulate(files, opened),
+                whose=files,
+                within_seconds=within_seconds,
+            )
+
+    def _simulate(self, files: str, opened: Opened) -> None:
+        """Simulate, and say in the folder how it ended; ``opened`` is called when it can begin."""
+        folder, audience = self.folder, self.audience
+        audience.phase(f"run {folder.name} (simulated){', resumed' if self.resumes else ''}")
+        try:
+            with _as_before(files):
+                experiment = Experiment.open(folder.path, data=self.data)
+        except TestbedError as error:
+            log_trace(error, folder)
+            if not self.resumes:
+                folder.move("failed", now=self.now, reason=error.message, exit_code=error.exit_code)
+            raise
+        opened()
+        try:
+            record_simulation(
+                experiment,
+                folder,
+                agenda=Agenda(),
+                sinks=[audience.sink],
+                interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
+                resumes=self.resumes,
+            )
+        finally:
+            if files:
+                audience.sink.close()  # this process's; that of who asked is another
+
+    @contextmanager
+    def _end_told(self) -> Iterator[None]:
+        """Inside, a process that ended without a word has its end told in the run's folder."""
+        try:
+            yield
+        except UserCodeError as error:
+            if self.folder.state().reason != error.message:
+                self.folder.move(
+                    "failed", now=self.now, reason=error.message, exit_code=error.exit_code
+                )
+            raise
+
+
+@contextmanager
+def _as_before(files: str) -> Iterator[None]:
+    """Inside, the user's files are read; what they change of this process is undone or refused.
+
+    Raises:
+        UserCodeError: threads were left, and the processes of a simulation are forked without them.
+    """
+    threads, process = set(threading.enumerate()), os.getpid()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    if os.getpid() != process:
+        os._exit(0)  # a copy that this code has forked: one simulation is enough
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if left := [one.name for one in threading.enumerate() if one not in threads]:
+        raise UserCodeError(
+            f"{files}: this code leaves a thread running, {left[0]}.",
+            hint="The processes of a simulation are forked, and have no such thread: end it.",
+        )

@@ -1,0 +1,20 @@
+"""How a process of the pool ended that should have gone on."""
+
+from __future__ import annotations
+
+import signal
+
+from testbed.errors import NodeError, TestbedError
+from testbed.host.apart import early_end
+
+
+def unexpected_end(pid: int | None, status: int | None, *, own_files: str) -> TestbedError:
+    """The error for it; of one that runs the user's ``own_files``, what that code has done."""
+    if own_files:
+        return early_end(own_files, status)
+    killed = status == -signal.SIGKILL
+    how = "by SIGKILL" if killed else f"with status {status}"
+    return NodeError(
+        f"a process of the simulation (pid {pid}) ended unexpectedly, {how}.",
+        hint="Was it out of memory? `dmesg` tells." if killed else "Its last words are above.",
+    )

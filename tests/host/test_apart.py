@@ -1,0 +1,124 @@
+"""Work in a process apart: what comes of it, and how its early ends are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import DataError, Problem, ScenarioError, UserCodeError
+from testbed.host.apart import PRINTED_BYTES, Opened, apart, beside
+from testbed.host.process import has_ended
+from testbed.user_code import UserCode
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+
+
+def test_plain_data_returns() -> None:
+    assert apart(lambda _: {"size": 7, "names": ["a", "b"]}, whose="net.py") == {
+        "size": 7,
+        "names": ["a", "b"],
+    }
+
+
+def test_more_than_a_pipe_holds_returns() -> None:
+    assert apart(lambda _: "x" * 500_000, whose="net.py") == "x" * 500_000
+
+
+def test_it_is_another_process_that_ends_with_its_work() -> None:
+    pid = apart(lambda _: os.getpid(), whose="net.py")
+    assert pid != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_errors_travel_with_what_they_hold() -> None:
+    problem = Problem("net.py", 3, "model", "this", "that", "Try it")
+
+    def refuse(_: Opened) -> None:
+        raise ScenarioError([problem])
+
+    def lack(_: Opened) -> None:
+        raise DataError("no data", hint="Fetch it.")
+
+    with pytest.raises(ScenarioError) as refused:
+        apart(refuse, whose="net.py")
+    assert refused.value.problems == (problem,)
+    with pytest.raises(DataError) as lacked:
+        apart(lack, whose="net.py")
+    assert (lacked.value.message, lacked.value.hint) == ("no data", "Fetch it.")
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (lambda: os._exit(0), "net.py: this code has ended its process with status 0"),
+        (lambda: os._exit(3), "ended its process with status 3"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "was ended by SIGKILL. It was out of mem"),
+        (os.abort, "was ended by SIGABRT"),
+        (lambda: os.closerange(3, 1000), "has closed descriptors that are not its own"),
+    ],
+)
+@pytest.mark.parametrize("how", [apart, beside])
+def test_an_early_end_is_told(how: Callable[..., Any], end: Callable[[], None], told: str) -> None:
+    with pytest.raises(UserCodeError, match=told):
+        how(lambda _: end(), whose="net.py")
+
+
+def test_what_hangs_is_named_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("import time\n\ntime.sleep(1000)\n")
+    code = UserCode(tmp_path / "net.py", "Net", "model")
+    with pytest.raises(UserCodeError, match=r"^net.py:3: this code still runs after 0.2 s"):
+        apart(lambda _: code.load("a class"), whose="net.py", within_seconds=0.2)
+
+
+def test_once_the_files_are_read_it_may_take_its_time() -> None:
+    def work(opened: Opened) -> int:
+        opened()
+        time.sleep(0.3)  # more than its limit
+        return 5
+
+    assert apart(work, whose="net.py", within_seconds=0.1) == 5
+
+
+@pytest.mark.slow
+def test_what_hears_no_alarm_is_killed() -> None:
+    def work(_: Opened) -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        time.sleep(1000)
+
+    with pytest.raises(UserCodeError, match=r"still runs after 0\.1 s.*takes no notice"):
+        apart(work, whose="net.py", within_seconds=0.1)
+
+
+def test_what_it_prints_is_shown_up_to_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    def work(_: Opened) -> None:
+        print("x" * 2 * PRINTED_BYTES)
+        os.write(1, b"the end")
+
+    apart(work, whose="net.py")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"{'x' * PRINTED_BYTES}\n(more than 1,048,576 bytes were printed)\n"
+
+
+def test_it_has_no_input_and_leaves_no_processes() -> None:
+    def work(_: Opened) -> list[object]:
+        left = os.fork()
+        if not left:
+            time.sleep(1000)
+        return [sys.stdin.read(), left]
+
+    read, left = apart(work, whose="net.py")
+    assert read == ""
+    with suppress(ProcessLookupError):  # it is gone already
+        descriptor = os.pidfd_open(left)
+        assert has_ended(descriptor, 20)
+        os.close(descriptor)
