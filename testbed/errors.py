@@ -3,7 +3,7 @@
     TestbedError               1   something this package did not foresee naming better
     ├── ScenarioError          2   the scenario or the command line is wrong
     ├── HostError              3   the host lacks something: a capability, a kernel option, memory
-    ├── DataError              4   a data set is missing or damaged
+    ├── DataError              4   a data set, or a file of a run, is missing or damaged
     ├── NodeError              5   a node or the bring-up failed
     ├── RunNotFound            7   no such run
     ├── RejectedError          8   a peer sent something that was refused (roles)
@@ -101,7 +101,7 @@ class HostError(TestbedError):
 
 
 class DataError(TestbedError):
-    """A data set is missing or damaged; says which file, where it was looked for, what to do."""
+    """A data set, or a file of a run, is missing or damaged; says which and what to do."""
 
     exit_code = 4
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError
 from testbed.events.rows import UPDATE, Rows, conform
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import FORMAT
@@ -88,7 +88,7 @@ class PartWriter:
         self._next += 1
 
 
-class DamagedPartError(TestbedError):
+class DamagedPartError(DataError):
     """A part is missing or cannot be read; all before it can.
 
     Attributes:
