@@ -94,21 +94,7 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
     else:
         payload, payload_bytes = _decode_packed(bulk, encoding, size)
     timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
-    if not all(0 <= seconds < math.inf for seconds in (*timing, head.gap_seconds)):
-        found = f"{timing}, a gap of {head.gap_seconds} s"
-        raise MalformedError(f"{found}: expected seconds that are finite and not negative")
-    if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
-        raise MalformedError(
-            f"worker {head.worker}, {head.samples} samples, {head.steps} steps: above "
-            f"{LARGEST_COUNT}"
-        )
-    if max(head.sequence, head.version) > LARGEST_NUMBER:
-        raise MalformedError(
-            f"push {head.sequence}, version {head.version}: above {LARGEST_NUMBER}"
-        )
-    rounded = payload.entries if encoding == "packed16" else 0
-    if head.saturated > rounded:
-        raise MalformedError(f"{head.saturated} values saturated of {rounded} that were rounded")
+    _check_numbers(head, timing, rounded=payload.entries if encoding == "packed16" else 0)
     return PushMessage(
         worker=head.worker,
         sequence=head.sequence,
@@ -122,6 +108,25 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
         gap_seconds=head.gap_seconds,
         saturated=head.saturated,
     )
+
+
+def _check_numbers(head: ps_pb2.ExchangeRequest, timing: Timing, *, rounded: int) -> None:
+    """Refuse a push of ``rounded`` values that were rounded, if a number of it cannot be.
+
+    Raises:
+        MalformedError: it is out of range; names it.
+    """
+    if not all(0 <= seconds < math.inf for seconds in (*timing, head.gap_seconds)):
+        found = f"{timing}, a gap of {head.gap_seconds} s"
+        raise MalformedError(f"{found}: expected seconds that are finite and not negative")
+    if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
+        found = f"worker {head.worker}, {head.samples} samples, {head.steps} steps"
+        raise MalformedError(f"{found}: above {LARGEST_COUNT}")
+    if max(head.sequence, head.version) > LARGEST_NUMBER:
+        found = f"push {head.sequence}, version {head.version}"
+        raise MalformedError(f"{found}: above {LARGEST_NUMBER}")
+    if head.saturated > rounded:
+        raise MalformedError(f"{head.saturated} values saturated of {rounded} that were rounded")
 
 
 def encode_delivery(delivery: Delivery) -> Encoded:

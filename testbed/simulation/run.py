@@ -12,6 +12,7 @@ from testbed.errors import RunNotFound, TestbedError
 from testbed.events.kinds import Finished, Resumed, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
+from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
 from testbed.seeds import stream
@@ -70,31 +71,44 @@ def record_simulation(
         holding_lock(folder),
         _opened(folder, resumes=resumes) as checkpoint,
         Recorder.into(folder, time_scale=time_scale, sinks=sinks, clock=clock) as recorder,
+        _endings_told(recorder, folder, interrupted),
     ):
-        try:
-            if checkpoint is None:
-                recorder.event(StateChanged("training"))
-            reason = simulate(
-                experiment, recorder, agenda=agenda, folder=folder.path, checkpoint=checkpoint
-            )
-            recorder.event(StateChanged("finished", reason))
-            folder.checkpoint.unlink(missing_ok=True)
-        except RunNotFound:
-            raise deletion(folder.path) from None
-        except TestbedError as error:
-            log_trace(error, folder)
-            _break_off(recorder, "failed", error.message, exit_code=error.exit_code)
-            raise
-        except BrokenPipeError:
-            _break_off(recorder, "interrupted", UNREAD)
-            raise
-        except OSError as error:
-            failure = breakage(folder, error)
-            _break_off(recorder, "failed", failure.message, exit_code=failure.exit_code)
-            raise failure from None
-        except KeyboardInterrupt:
-            _break_off(recorder, "interrupted", interrupted())
-            raise
+        if checkpoint is None:
+            recorder.event(StateChanged("training"))
+        reason = simulate(
+            experiment, recorder, agenda=agenda, folder=folder.path, checkpoint=checkpoint
+        )
+        recorder.event(StateChanged("finished", reason))
+        folder.checkpoint.unlink(missing_ok=True)
+
+
+@contextmanager
+def _endings_told(
+    recorder: Recorder, folder: RunFolder, interrupted: Callable[[], str]
+) -> Iterator[None]:
+    """Say in the folder how what is done inside was broken off.
+
+    Raises:
+        HostError: the folder was deleted, or is full.
+    """
+    try:
+        yield
+    except RunNotFound:
+        raise deletion(folder.path) from None
+    except TestbedError as error:
+        log_trace(error, folder)
+        _break_off(recorder, "failed", error.message, exit_code=error.exit_code)
+        raise
+    except BrokenPipeError:
+        _break_off(recorder, "interrupted", UNREAD)
+        raise
+    except OSError as error:
+        failure = breakage(folder, error)
+        _break_off(recorder, "failed", failure.message, exit_code=failure.exit_code)
+        raise failure from None
+    except KeyboardInterrupt:
+        _break_off(recorder, "interrupted", interrupted())
+        raise
 
 
 @contextmanager
@@ -160,22 +174,8 @@ def simulate(
         processes=count,
         own_files=experiment.own_files,
     ) as pool:
-        engine = Engine(
-            server=experiment.server(),
-            workers=pool,
-            devices=[device_model(experiment, index) for index in range(scenario.workers.count)],
-            agenda=agenda,
-            uplink=FairLink(agenda, capacity(scenario.ps.link.down)),
-            downlink=FairLink(agenda, capacity(scenario.ps.link.up)),
-            queue=experiment.service_queue(),
-            schedule=experiment.schedule(),
-            images=experiment.test_samples(),
-            recorder=recorder,
-            timeline=experiment.timeline(),
-            keep=writer.take,
-            checkpoints=experiment.checkpoints(),
-            save=Saver.into(folder, writer).save,
-        )
+        engine = _engine(experiment, pool, recorder=recorder, agenda=agenda, writer=writer)
+        engine.save = Saver.into(folder, writer).save
         with own_failures("ps"):
             if checkpoint is None:
                 recorder.event(Started())
@@ -194,6 +194,33 @@ def simulate(
 def cpus() -> int:
     """How many processes compute gradients: one per core that may be used."""
     return len(os.sched_getaffinity(0))
+
+
+def _engine(
+    experiment: Experiment,
+    pool: Pool,
+    *,
+    recorder: Recorder,
+    agenda: Agenda,
+    writer: ModelWriter,
+) -> Engine:
+    """The engine at its beginning; ``writer`` keeps the best and the final model."""
+    scenario = experiment.scenario
+    return Engine(
+        server=experiment.server(),
+        workers=pool,
+        devices=[device_model(experiment, index) for index in range(scenario.workers.count)],
+        agenda=agenda,
+        uplink=FairLink(agenda, capacity(scenario.ps.link.down)),
+        downlink=FairLink(agenda, capacity(scenario.ps.link.up)),
+        queue=experiment.service_queue(),
+        schedule=experiment.schedule(),
+        images=experiment.test_samples(),
+        recorder=recorder,
+        timeline=experiment.timeline(),
+        keep=writer.take,
+        checkpoints=experiment.checkpoints(),
+    )
 
 
 def build(
