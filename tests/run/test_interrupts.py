@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from testbed.run.interrupts import SIGNALS, Interrupted, Interrupts
+
+
+@pytest.fixture(autouse=True)
+def hangup_is_heard() -> Iterator[None]:
+    """As in a terminal; these tests may have been started by ``nohup``, which has it ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
