@@ -35,7 +35,16 @@ def tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         subprocess.run(["umount", "--lazy", place], check=True)
 
 
-@pytest.mark.parametrize("size", ["12k", "100k"], ids=["at the start", "in training"])
+def test_a_disk_without_room_for_the_run_folder(
+    bed: Any, name: str, tmpfs: Callable[[str], Path]
+) -> None:
+    runs = tmpfs("size=12k")
+    up = bed("up", bed.scenario, "--name", name, status=3)
+    assert "No space left on device" in up.stderr
+    assert list(runs.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", ["16k", "100k"], ids=["at the start", "in training"])
 def test_a_full_disk(bed: Any, name: str, tmpfs: Callable[[str], Path], size: str) -> None:
     tmpfs(f"size={size}")
     up = bed("up", bed.scenario, "--name", name, *ENDLESS, status=(3, 5))
