@@ -66,9 +66,9 @@ def reasons(up: Any) -> list[str]:
 def test_a_node_that_fails_in_the_bring_up(bed: Any) -> None:
     up = up_with(bed, "Broken")
     done = up.end()
-    assert done.status == 5
+    assert done.status == 11
     first, *quoted_lines, quoted, hint = done.err.splitlines()
-    assert first == "w1 exited with status 2; it printed:"
+    assert first == "w1 exited with status 11; it printed:"
     assert "net.py:14: model:" in quoted
     assert any('raise RuntimeError("the forward pass is broken")' in line for line in quoted_lines)
     assert "the forward pass is broken" in quoted
@@ -78,7 +78,8 @@ def test_a_node_that_fails_in_the_bring_up(bed: Any) -> None:
     assert "verdict" not in done.out
     assert "the forward pass is broken" in bed.run("logs", up.name, "w1").out
     state = up.folder.state()
-    assert (state.state, state.reason) == ("failed", "w1 exited with status 2; it printed")
+    assert state.state == "failed"
+    assert state.reason == f"w1 exited with status 11; it printed: {quoted.strip()}"
     assert bed.remains(up.name) == []
 
 
