@@ -182,7 +182,7 @@ def _make_folder(
     """The folder, known to the registry, with the user's own files and what the run runs on."""
     scenario = request.scenario
     registry = Registry.of_user(request.environment, request.home)
-    registry.make()
+    registry.check()
     folder, made = _new_folder(request, planned)
     try:
         registry.add(folder.path)

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,28 +32,33 @@ class Registry:
         base = Path(state) if state.startswith("/") else home / ".local" / "state"
         return cls(base / "testbed" / "runs")
 
-    def make(self) -> None:
-        """Make the registry's folder, where it is missing.
+    def check(self) -> None:
+        """Look whether its folder is there, or can be made. Makes nothing.
 
         Raises:
             HostError: it cannot be made, or not be written to.
         """
+        there = next(place for place in (self.folder, *self.folder.parents) if place.exists())
+        if not there.is_dir():
+            raise self._refused(os.strerror(errno.ENOTDIR))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise self._refused(os.strerror(errno.EACCES))
+
+    def _make(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            writable = os.access(self.folder, os.W_OK | os.X_OK)
-            reason = "" if writable else os.strerror(errno.EACCES)
         except OSError as error:
-            reason = error.strerror or str(error)
-        if reason:
-            raise HostError(
-                f"{self.folder}, where your runs are listed, cannot be made or written to: "
-                f"{reason}.",
-                hint="Set XDG_STATE_HOME to a folder that can be written to.",
-            )
+            raise self._refused(error.strerror or str(error)) from None
+
+    def _refused(self, reason: str) -> HostError:
+        return HostError(
+            f"{self.folder}, where your runs are listed, cannot be made or written to: {reason}.",
+            hint="Set XDG_STATE_HOME to a folder that can be written to.",
+        )
 
     def add(self, run: Path) -> None:
         """Remember a run folder; forget those that are gone. Adding one twice is harmless."""
-        self.make()
+        self._make()
         for link in self.folder.iterdir():
             if link.is_symlink() and not link.exists():
                 link.unlink(missing_ok=True)
@@ -62,7 +68,8 @@ class Registry:
 
     def remove(self, run: Path) -> None:
         """Forget a run folder; one that is not known is none the worse."""
-        self._link(run).unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self._link(run).unlink()
 
     def runs(self) -> list[Path]:
         """The run folders that are still there, by name."""

@@ -58,7 +58,7 @@ def test_it_ends_well_and_says_so(finished: Any) -> None:
     phases = ("starting the parameter server and 3 workers", "training")
     assert 0 < lines.index(phases[0]) < lines.index(phases[1])
     assert any(line.startswith("verdict") and line.endswith("valid") for line in lines)
-    assert "ended        finished: 150 updates applied" in done.out
+    assert "ended           finished: 150 updates applied" in done.out
     assert "recovered" not in done.out  # there was nothing left to add
     assert f"figure: {up.folder.figure}" in lines
     assert f"folder: {up.folder.path}" in lines
@@ -70,7 +70,7 @@ def test_nothing_is_left_but_the_folder(finished: Any, shared_bed: Any) -> None:
     assert sorted(path.name for path in up.folder.path.iterdir()) == [
         *("accuracy-ingress.png", "control", "environment.json", "evaluations.csv"),
         *("events.jsonl", "logs", "model", "plan.json", "ps", "run.json"),
-        *("scenario.yaml", "summary.json", "traffic.csv", "updates"),
+        *("scenario.yaml", "sockets", "summary.json", "traffic.csv", "updates"),
     ]
     assert [path.name for path in up.folder.control.iterdir()] == ["lock"]
     assert up.folder.figure.read_bytes().startswith(b"\x89PNG")
