@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,8 @@ def test_cold_nodes_with_a_model_of_ones_own_and_their_logs(bed: Any) -> None:
     up.wait_for_event("joined")
     follow = bed.run("logs", up.name, "w[0-9]", "--follow")
     done = up.end()
-    assert (done.status, done.err) == (0, "")
+    here = f"hello from {socket.gethostname()}\n"  # where it was built once, before all nodes
+    assert (done.status, done.err) == (0, here)
     assert set(follow.out.splitlines()) == {"w0 | hello from w0", "w1 | hello from w1"}
     slow = bed.run("logs", up.name, "class=slow", "--json").out.splitlines()
     assert [json.loads(line) for line in slow] == [{"node": "w1", "line": "hello from w1"}] * len(
