@@ -33,7 +33,7 @@ evaluate: {every: 1s, images: 100}
 STOPPED_SECONDS = 3.0
 BURNING_SECONDS = 60.0
 BURN = (
-    f"import time; end = time.monotonic() + {BURNING_SECONDS}\\nwhile time.monotonic() < end: pass"
+    f"import time; end = time.monotonic() + {BURNING_SECONDS}\nwhile time.monotonic() < end: pass"
 )
 
 
