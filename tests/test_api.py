@@ -105,7 +105,7 @@ def test_a_network_that_cannot_be_built_fails_the_run(folder: Path) -> None:
     with pytest.raises(ScenarioError, match=r"net.py:9: model: found Net on images of"):
         testbed.simulate(SCENARIO | {"model": model}, name="broken")
     run = testbed.Run("broken")
-    assert (run.state.state, run.state.exit_code) == ("failed", 2)
+    assert (run.state.state, run.state.exit_code) == ("failed", 11)
     assert run.folder.log("ps").read_text().startswith("Traceback (most recent call last)")
 
 

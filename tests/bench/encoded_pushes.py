@@ -1,4 +1,4 @@
-"""Bytes of a push in every encoding, and what coding costs: python tests/bench/encodings.py
+"""Bytes of a push in every encoding, and what coding costs: python tests/bench/encoded_pushes.py
 
 The updates are real: the paper's CNN learns MNIST (in $TESTBED_DATA) for 500 steps of ten images,
 and every 25th gradient goes through the worker half of each algorithm. Bytes are means over these
