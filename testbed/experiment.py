@@ -156,7 +156,7 @@ class Experiment:
         return deal(self.scenario, self.data)
 
     def test_samples(self) -> Samples:
-        """The test images looked at during training, by index; the same in every run."""
+        """The test images looked at during training, by index; the same with the same seed."""
         images = len(self.data.test_labels)
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")

@@ -43,11 +43,19 @@ class HostShare:
     overslept_ratio: float | None = None
 
 
-def host_share(updates: pd.DataFrame, scenario: Scenario) -> HostShare:
-    """The host's part, over all updates but each worker's first; an update stands for its push."""
-    times = updates.groupby("worker")["time_seconds"]
-    later = updates[times.cumcount() > 0]
-    total = float(times.diff().sum())
+def host_share(
+    updates: pd.DataFrame, scenario: Scenario, *, stood: pd.Series[bool] | None = None
+) -> HostShare:
+    """The host's part, over all updates but each worker's first; an update stands for its push.
+
+    Args:
+        updates: the record of updates.
+        scenario: what the host was to carry.
+        stood: those before which a fault kept the worker still or away: their cycles are left out.
+    """
+    between = updates.groupby("worker")["time_seconds"].diff()
+    counted = between.notna() if stood is None else between.notna() & ~stood
+    later, total = updates[counted], float(between[counted].sum())
     drawn = float((later["think_seconds"] - later["overslept_seconds"]).sum())
     if not total or not drawn or scenario.simulated:
         return HostShare()

@@ -137,6 +137,15 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
 
 
+def slept(updates: pd.DataFrame, time_scale: float) -> Pace | None:
+    """Thinking alone, as it was drawn and as it was slept, in real seconds; None if nobody does."""
+    thinking = updates[updates["think_seconds"] > 0]
+    if thinking.empty:
+        return None
+    taken = float(thinking["think_seconds"].mean()) / time_scale
+    return Pace(taken - float(thinking["overslept_seconds"].mean()) / time_scale, taken)
+
+
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
     """Share of late steps among those of classes that have a speed; None if none has one."""
     return number((_late_steps(updates, scenario)["late_seconds"] > 0).mean())
@@ -321,17 +330,17 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     return list(lost.items())
 
 
-def without_stood(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
-    """The updates without the first of each worker after a fault froze it.
+def after_standing(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.Series[bool]:
+    """Which updates are the first of a worker after a fault froze it, or brought it (back).
 
-    It says nothing of how fast the worker is, which stood still by plan.
+    They say nothing of how fast the worker is, which stood still or was away by plan.
     """
     stood = updates["worker"] < 0
     for event in only(events, FaultApplied):
-        for node in event.nodes if event.kind == "freeze" and event.begins else ():
+        for node in event.nodes if event.kind in ("freeze", "join") and event.begins else ():
             after = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
             stood |= after & (after.cumsum() == 1)
-    return updates[~stood]
+    return stood
 
 
 def planned_gaps(events: Sequence[Entry], time_scale: float) -> dict[str, float]:

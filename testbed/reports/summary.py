@@ -20,6 +20,7 @@ from testbed.events.kinds import (
 )
 from testbed.reports import measures
 from testbed.reports.cycle import HostShare, host_share
+from testbed.reports.missed import missed_evaluations
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
 from testbed.telemetry.events import read_events
@@ -27,6 +28,8 @@ from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from testbed.reports.frames import Run
     from testbed.scenario.durations import RandomDuration
 
@@ -42,8 +45,9 @@ def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
     seconds = measures.training_seconds(run.updates, events)
-    share = host_share(run.updates, run.scenario)
-    measured = _measurements(run, events, seconds=seconds, share=share)
+    stood = measures.after_standing(run.updates, events)
+    share = host_share(run.updates, run.scenario, stood=stood)
+    measured = _measurements(run, events, seconds=seconds, share=share, going=run.updates[~stood])
     verdict = judge(measured)
     return {
         "format": FORMAT,
@@ -58,6 +62,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "updates": _updates(run, seconds=seconds),
         "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
+        "missed_evaluations": missed_evaluations(run.evaluations, run.scenario),
         "accuracy": measures.accuracy(run.evaluations),
         "loss": {"final": measures.final(run.evaluations, "loss")},
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
@@ -149,16 +154,20 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
 
 
 def _measurements(
-    run: Run, events: Sequence[Entry], *, seconds: float | None, share: HostShare
+    run: Run,
+    events: Sequence[Entry],
+    *,
+    seconds: float | None,
+    share: HostShare,
+    going: pd.DataFrame,
 ) -> Measurements:
-    """What the verdict looks at."""
+    """What the verdict looks at; ``going`` are the updates of workers that no fault held up."""
     reading = measures.last_reading(run.traffic)
     links = only(events, LinksRead)
     left_out = [*run.environment.get("left_out", ())]
     left_out += [what for event in links for what in event.left_out]
     looked = measures.largest_gap_seconds(events) is not None
     planned = measures.planned_gaps(events, run.scenario.time_scale)
-    going = measures.without_stood(run.updates, events)
     return Measurements(
         state=run.state.state,
         alive=run.alive,
@@ -174,6 +183,7 @@ def _measurements(
         late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
         latest_class=measures.latest_class(going, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
+        slept=None if run.scenario.simulated else measures.slept(going, run.scenario.time_scale),
         unexplained_ratio=share.unexplained_ratio,
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),

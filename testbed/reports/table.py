@@ -58,7 +58,8 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "encoding" in summary:
         yield "a push", _encoding(summary["encoding"])
     yield "by class", ", ".join(f"{name} {count:,}" for name, count in updates["by_class"].items())
-    yield "accuracy", _accuracy(accuracy, evaluations=summary["evaluations"])
+    missed = summary.get("missed_evaluations", 0)
+    yield "accuracy", _accuracy(accuracy, evaluations=summary["evaluations"], missed=missed)
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
     yield (
@@ -83,12 +84,13 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", _times(summary)
 
 
-def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int) -> str:
-    """Without the mean of ten evaluations where there were fewer."""
+def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int, missed: int) -> str:
+    """Without the mean of ten evaluations where there were fewer; a mean skips those missed."""
     parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
     if accuracy["best_moving_average"] is not None:
         parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
-    return f"{', '.join(parts)} ({evaluations} evaluations)"
+    without = f", {missed} missed" if missed else ""
+    return f"{', '.join(parts)} ({evaluations} evaluations{without})"
 
 
 def _encoding(encoding: Mapping[str, Any]) -> str:
