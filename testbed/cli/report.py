@@ -24,21 +24,40 @@ if TYPE_CHECKING:
 @runs_option
 @click.option("--only", metavar="NAME", help="Of a study: one figure or table, or one level.")
 @scale_option
+@click.option("--keep", is_flag=True, help="Of studies: keep ended runs in results/ beside them.")
+@click.option("--verdicts", is_flag=True, help="Of studies: print what was expected, and found.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
 def command(
-    what: tuple[str, ...], runs: Path, only: str | None, scale: float, as_json: bool
+    what: tuple[str, ...],
+    runs: Path,
+    only: str | None,
+    scale: float,
+    keep: bool,
+    verdicts: bool,
+    as_json: bool,
 ) -> None:
     """Print the summary of RUN (a name or a path) and draw its figure again.
 
     A run whose controller died is completed from what its parameter server wrote itself. Several
     runs are put side by side. Of a STUDY (its file) all figures, tables and verdicts are made from
-    the runs that are there, printed, and written to the folder of its results.
+    the runs that are there, printed, and written to the folder of its results. With --keep, the
+    numbers of every run that has ended are also kept beside the study, in files small enough for a
+    repository: it is then not run again where its folder is not. With --verdicts, of one STUDY or
+    several: nothing but what was expected, what came out, and whether that is the same.
     """
     import os
 
     from testbed.telemetry.registry import Registry, find_run
 
-    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
+    studies = [Path(one) for one in what if one.endswith((".yaml", ".yml"))]
+    if verdicts or keep:
+        if len(studies) < len(what) or only is not None or as_json:
+            raise click.UsageError("--keep and --verdicts are for files of studies.")
+        if keep and scale != 1:
+            raise click.UsageError("--keep is for runs as long as their study has them.")
+        _conclude_studies(studies, runs, scale=scale, keep=keep, verdicts=verdicts)
+        return
+    if len(what) == 1 and studies:
         _report_study(Path(what[0]), runs, only=only, scale=scale, as_json=as_json)
         return
     if only is not None or scale != 1:
@@ -110,6 +129,20 @@ def _report_study(file: Path, runs: Path, *, only: str | None, scale: float, as_
     for path in report.files:
         click.echo(f"wrote {path}")
     click.echo(f"folder: {report.folder}")
+
+
+def _conclude_studies(
+    files: Sequence[Path], runs: Path, *, scale: float, keep: bool, verdicts: bool
+) -> None:
+    """Keep runs, or print verdicts, of several studies."""
+    from testbed.studies import load_study
+    from testbed.studies.report import keep_runs, verdicts_of
+
+    for study in [load_study(file, scale=scale) for file in files]:
+        for path in keep_runs(study, runs=runs) if keep else ():
+            click.echo(f"kept {path}")
+        if verdicts:
+            click.echo(verdicts_of(study, runs=runs))
 
 
 def conclude(folder: Path, display: LiveDisplay) -> Report:

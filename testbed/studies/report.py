@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.reports.figures import DPI
+from testbed.reports.frames import Run
+from testbed.reports.run_measure import SIDE_BY_SIDE
 from testbed.studies.figures import curve_of, curves_csv, draw
 from testbed.studies.found import find_runs, results_folder
+from testbed.studies.kept import FOLDER, keep
 from testbed.studies.results import Results
 from testbed.studies.study import Study, slug
 from testbed.studies.tables import (
+    MISSED,
     StudyTable,
     result_table,
     run_table,
@@ -98,6 +102,31 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     text = _text(study, [table.markdown() for table in shown], pictures)
     _written(folder / "report.md", text)
     return StudyReport(results, judged, tables, folder, text, tuple(files))
+
+
+def verdicts_of(study: Study, *, runs: Path) -> str:
+    """What was expected of a study, what came out, and whether that is the same, as Markdown."""
+    results = Results(study, study, find_runs(study, runs))
+    table = verdict_table(judge(results), study)
+    return replace(table, name=study.name).markdown()
+
+
+def keep_runs(study: Study, *, runs: Path) -> list[Path]:
+    """Keep the numbers of a study's runs that have ended, beside its file; returns the files.
+
+    Whatever the study asks of a run is kept, and what runs are compared by; not of a run with files
+    of the user's own, as these belong to what it is known by.
+
+    Raises:
+        TestbedError: a file is there already that is another run's, or damaged.
+    """
+    kept = []
+    for found in find_runs(study, runs).values():
+        ended = found.condition in ("valid", "invalid") and not found.is_kept
+        if ended and not (found.path / "custom").is_dir():
+            measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
+            kept.append(keep(Run(found.path), measures, study.file.parent / FOLDER))
+    return kept
 
 
 def _belongs(name: str, study: Study) -> bool:

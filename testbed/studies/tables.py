@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, isinf
 
@@ -14,6 +14,7 @@ from testbed.studies.study import Case, Study
 from testbed.studies.verdicts import Judged
 
 INVALID_MARK = "†"
+MISSED = Measure("missed_evaluations")
 
 
 @dataclass(frozen=True)
@@ -144,15 +145,20 @@ def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
             f"{INVALID_MARK} {len(invalid)} of {len(runs)} runs are not valid, are kept, and are "
             "in no number here; to run one again, remove its folder:"
         )
-        yield from (
-            f"- {results.found[run].path.name}: {results.found[run].reason}" for run in invalid
-        )
+        yield from (f"- {results.found[run].name}: {results.found[run].reason}" for run in invalid)
     missing = sum(results.condition(run) not in ("valid", "invalid") for run in runs)
     if missing:
         yield f"{missing} of {len(runs)} runs are not there."
     for run in runs:
+        missed = results.value(run, MISSED) if results.condition(run) == "valid" else 0
+        if missed > 0:
+            yield (
+                f"- {results.found[run].name} missed {missed:.0f} evaluations: means of several in "
+                "a row reach back further there."
+            )
+    for run in runs:
         if results.condition(run) == "valid" and results.found[run].reason.startswith("diverged"):
-            yield f"- {results.found[run].path.name} {results.found[run].reason}"
+            yield f"- {results.found[run].name} {results.found[run].reason}"
 
 
 def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
@@ -171,17 +177,13 @@ def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
 def run_table(results: Results) -> StudyTable:
     """A row for every run: where it is, how it stands, and all that the tables ask of it."""
     study = results.study
-    asked: Mapping[Measure, None] = {
-        measure: None
-        for table in study.document.report.tables.values()
-        for measure in table.measures
-    }
+    asked = study.measures
     headings = [*study.factors, "seed", "run", "condition", "reason", "scale", *map(str, asked)]
     rows: list[list[object]] = []
     for run in study.runs:
         row: list[object] = [*(level for _, level in run.case.levels), run.seed]
         found = results.found.get(run)
-        row += [found.path.name, found.condition, found.reason] if found else ["", "not run", ""]
+        row += [found.name, found.condition, found.reason] if found else ["", "not run", ""]
         has_ended = found is not None and found.condition in ("valid", "invalid")
         values = [plain_number(results.value(run, one)) if has_ended else "" for one in asked]
         rows.append([*row, study.scale, *values])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isnan
+from math import acos, inf, isnan, pi
 from types import SimpleNamespace
 from typing import cast
 
@@ -31,6 +31,9 @@ def run(*top1: float) -> Run:
     updates = pd.DataFrame(
         {
             "staleness": [0, 1, 2, 4],
+            "sigma_mean": [0.0, 0.5, 0.5, 0.75],
+            "pickle9_bytes": [20, 20, 20, 40],
+            "version_applied": [0, 1, 2, 3],
             "payload_up_bytes": [10, 10, 10, 20],
             "payload_down_bytes": [40] * 4,
             "time_seconds": [1.0, 2.0, 3.0, 3.5],
@@ -58,6 +61,12 @@ def run(*top1: float) -> Run:
         ("egress", 160, "160 B"),
         ("time", 3.5, "3.5 s"),
         ("staleness", 1.75, "1.75"),
+        ("sigma", 0.4375, "0.4375"),
+        ("sigma_ratio", 0.25, "0.25"),
+        ("update_bytes", 12.5, "12 B"),
+        ("pickle9_update_bytes", 25, "25 B"),
+        # Of a staleness of 2 and 4: twice what tests/reports/test_stability.py has of 1 and 2.
+        ("verge_period(2)", 2 * pi / acos((3**0.5 - 1) / 2), "5"),
         ("damping", (1 + 1 + 0.5 + 0.25) / 4, "0.6875"),
         ("updates_to(0.9)", 200, "200"),
         ("ingress_to(0.9)", 2000, "2 KB"),

@@ -97,7 +97,22 @@ def test_curves_have_a_point_where_any_seed_was_evaluated(study: Study, runs: Pa
     np.testing.assert_allclose(curve.mean, [50, 60.5])
     np.testing.assert_allclose(curve.least, [50, 60])
     np.testing.assert_allclose(curve.greatest, [50, 61])
+    part = curve_of(study.cases[0], Curves(against="ingress", between=(1.5, 3)), results)
+    assert part is not None
+    assert part.x.tolist() == [2]
     assert curve_of(study.cases[3], Curves(), results) is None
+
+
+def test_a_table_says_what_was_missed(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
+) -> None:
+    """Of the evaluations at 20, 40 and 60 of 80 updates, that at 40."""
+    study = load_study(write_study())
+    first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
+    lines = first.evaluations.read_text().splitlines(keepends=True)
+    first.evaluations.write_text("".join(line for line in lines if ",0.9," not in line))
+    said = "- rates-0-1-two-s1 missed 1 evaluations: means of several in a row reach back further"
+    assert said in report_study(study, runs=runs).text
 
 
 def test_seeds_that_were_evaluated_at_other_times(

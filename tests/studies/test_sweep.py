@@ -151,6 +151,27 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(
     assert [one.condition for one in find_runs(study, sweeps.runs).values()] == ["valid"] * 2
 
 
+def test_a_sweep_that_is_killed_goes_on_from_a_checkpoint(
+    sweeps: Sweeps, write_study: Any, eventually: Any
+) -> None:
+    """The other run, which has none, begins anew."""
+    with_checkpoint = "[stop.updates=1500, checkpoint.every=200]"
+    write_study(
+        text="name: long\nscenario: base.yaml\n"
+        f"vary: {{length: {{kept: {with_checkpoint}, short: stop.updates=60}}}}"
+    )
+    sweep = sweeps.start("study.yaml", "--only", "kept")
+    eventually((sweeps.runs / "long-kept-s0/ps/checkpoint.safetensors").exists)
+    sweep.kill()
+    sweep.communicate(timeout=LONGEST_SECONDS)
+    broken = sweeps.begun()
+    said = sweeps("sweep", "study.yaml")
+    assert "long-kept-s0 goes on" in said
+    assert "long-short-s0 begins" in said
+    assert "2 of 2 runs are there, 0 of them not valid" in said
+    assert sweeps.begun()["long-kept-s0"] == broken["long-kept-s0"]
+
+
 def test_a_run_that_is_killed_is_told_and_begins_anew(
     sweeps: Sweeps, write_study: Any, eventually: Any
 ) -> None:

@@ -17,14 +17,22 @@ staleness (AdaComp) it says no more than the order of magnitude.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, nan
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STEPS_PER_TURN = 720
 """So many frequencies are looked at, up to that of one turn in the mean staleness."""
 
 BISECTIONS = 50
+
+ASIDE = 5
+"""A maximum is the highest of so many evaluations on each side, as a few images leave noise."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,42 @@ def verge(staleness: NDArray[np.int64]) -> Verge | None:
         middle = (low + high) / 2
         low, high = (middle, high) if _in_phase(middle, sigma, weights) > 0 else (low, middle)
     return Verge(2 * np.pi / high, high / float(weights @ np.sin(high * sigma)))
+
+
+def loss_period(evaluations: pd.DataFrame, *, first: int) -> float:
+    """Updates between two maxima of the loss, from an update on; see ``mean_distance``."""
+    seen = evaluations[~evaluations["final"] & (evaluations["version"] >= first)]
+    return mean_distance(seen["version"].to_numpy(), seen["loss"].to_numpy())
+
+
+def verge_period(updates: pd.DataFrame, *, first: int) -> float:
+    """The same on the verge of instability, by the staleness of the updates; infinite for none."""
+    found = verge(updates.loc[updates["version_applied"] >= first, "staleness"].to_numpy())
+    return inf if found is None else found.loss_period
+
+
+def mean_distance(versions: NDArray[np.int64], losses: NDArray[np.float64]) -> float:
+    """Updates between two maxima of the loss, on the mean; NaN where there are not two.
+
+    Args:
+        versions: of the evaluations, ascending, shape (n,).
+        losses: what they found, shape (n,).
+    """
+    maxima = versions[peaks(losses)]
+    return float(np.diff(maxima).mean()) if len(maxima) > 1 else nan
+
+
+def peaks(losses: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Where the loss is highest among its neighbours, once noise is smoothed away."""
+    smooth = np.convolve(losses, np.full(ASIDE, 1 / ASIDE), "same")
+    return np.array(
+        [
+            i
+            for i in range(ASIDE, len(smooth) - ASIDE)
+            if i == i - ASIDE + int(smooth[i - ASIDE : i + ASIDE + 1].argmax())
+        ],
+        dtype=np.int64,
+    )
 
 
 def _in_phase(frequency: float, sigma: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
