@@ -29,7 +29,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak leap
+	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -146,6 +146,7 @@ $(STUDIES): $(VENV)/.installed
 	@for study in $(filter scenarios/$@/%,$(STUDY_FILES)); do
 		$(call run-study,$$study,)
 	done
+	$(python) -m testbed report $(filter scenarios/$@/%,$(STUDY_FILES)) --verdicts --runs $(RUNS) --scale $(SCALE)
 
 define part-of-study
 $(1)-%: $(VENV)/.installed
@@ -162,15 +163,6 @@ define run-study
 $(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS),--jobs $(JOBS)) || [ $$? = 6 ]
 $(python) -m testbed report $(1) $(2) --runs $(RUNS) --scale $(SCALE)
 endef
-
-# ASGD under normal waits, up to its leap at update 100,000 and evaluated often: minutes of two CPUs.
-LEAP := --set "algorithm={asgd: {learning_rate: 0.1}}" --set "workers.think.law=normal(1,0.1)" \
-	--set stop.updates=101500 --set evaluate.every=20 --set evaluate.images=300
-
-leap: $(VENV)/.installed ## how the loss swings before the accuracy leaps, simulated
-	@[ -e $(RUNS)/leap ] || $(python) -m testbed up scenarios/adacomp/waiting-law.yaml --name leap --runs $(RUNS) $(LEAP)
-	$(python) scenarios/adacomp/leap.py $(RUNS)/leap 97000 101500 $(RUNS)/leap/leap.png
-	echo "curves: $(RUNS)/leap/leap.png"
 
 notebook: setup ## execute the notebook in docs again, and keep what comes of it
 	@folder=$$(mktemp -d)
