@@ -88,8 +88,14 @@ def loss_period(evaluations: pd.DataFrame, *, first: int) -> float:
 
 
 def verge_period(updates: pd.DataFrame, *, first: int) -> float:
-    """The same on the verge of instability, by the staleness of the updates; infinite for none."""
-    found = verge(updates.loc[updates["version_applied"] >= first, "staleness"].to_numpy())
+    """The same on the verge of instability, by the staleness of the updates from then on.
+
+    Infinite where such updates do not swing, NaN where there are none.
+    """
+    staleness = updates.loc[updates["version_applied"] >= first, "staleness"].to_numpy()
+    if not len(staleness):
+        return nan
+    found = verge(staleness)
     return inf if found is None else found.loss_period
 
 
@@ -106,6 +112,8 @@ def mean_distance(versions: NDArray[np.int64], losses: NDArray[np.float64]) -> f
 
 def peaks(losses: NDArray[np.float64]) -> NDArray[np.int64]:
     """Where the loss is highest among its neighbours, once noise is smoothed away."""
+    if len(losses) <= 2 * ASIDE:
+        return np.empty(0, np.int64)
     smooth = np.convolve(losses, np.full(ASIDE, 1 / ASIDE), "same")
     return np.array(
         [

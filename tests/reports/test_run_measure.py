@@ -115,6 +115,12 @@ def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
     assert Measure.parse("settling_time(0.09)").of(one) == inf
 
 
+@pytest.mark.parametrize("text", ["loss_period(0)", "loss_period(9000)", "verge_period(9000)"])
+def test_of_too_little_there_is_no_period(text: str) -> None:
+    """Of four evaluations, of none, and of no update."""
+    assert isnan(Measure.parse(text).of(run(0.6, 0.98, 0.92)))
+
+
 def test_what_was_never_evaluated_is_not_measured() -> None:
     assert isnan(Measure.parse("best_accuracy").of(run()))
     assert isnan(Measure.parse("updates_to(0.5)").of(run()))
