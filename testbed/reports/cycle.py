@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-    from testbed.scenario.schema import DeviceClass, Direction, Scenario
+    from testbed.scenario.direction import Direction
+    from testbed.scenario.schema import DeviceClass, Scenario
 
 FRAMING_RATIO = 1 + 66 / 1448
 """Headers beside what a full packet carries."""
@@ -43,11 +44,19 @@ class HostShare:
     overslept_ratio: float | None = None
 
 
-def host_share(updates: pd.DataFrame, scenario: Scenario) -> HostShare:
-    """The host's part, over all updates but each worker's first; an update stands for its push."""
+def host_share(
+    updates: pd.DataFrame, scenario: Scenario, *, going: pd.DataFrame | None = None
+) -> HostShare:
+    """The host's part, over all updates but each worker's first; an update stands for its push.
+
+    Of these only those count that are also in ``going``, if that is given.
+    """
     times = updates.groupby("worker")["time_seconds"]
-    later = updates[times.cumcount() > 0]
-    total = float(times.diff().sum())
+    counted = times.cumcount() > 0
+    if going is not None:
+        counted &= updates.index.isin(going.index)
+    later = updates[counted]
+    total = float(times.diff()[counted].sum())
     drawn = float((later["think_seconds"] - later["overslept_seconds"]).sum())
     if not total or not drawn or scenario.simulated:
         return HostShare()
