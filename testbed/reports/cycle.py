@@ -81,8 +81,8 @@ def _longest(updates: pd.DataFrame, member: DeviceClass, scenario: Scenario) -> 
     """The longest that the links take: all workers at once at the PS's, and TCP's slow start."""
     server, own, count = scenario.ps.link, member.link, scenario.workers.count
     hops = (own.up, server.down, server.up, own.down)
-    if any(hop.loss or hop.jitter for hop in hops):
-        return np.inf  # a packet may be late by any number of round trips
+    if any(hop.loss or hop.jitter or hop.rate_trace or hop.delay_trace for hop in hops):
+        return np.inf  # a packet may be late by any number of round trips, or a link thin
     latency = sum(float(hop.delay or 0.0) for hop in hops)
     seconds: Seconds = np.full(len(updates), latency)
     for column, device, shared in (

@@ -13,6 +13,7 @@ from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
+from testbed.scenario.traces import LEAST_RATE, places
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def limits(experiment: Experiment) -> MessageLimits:
     ]
     links += [fault for fault in scenario.faults if isinstance(fault, faults.ChangedLink)]
     slowest = max(_seconds_per_byte(link) for link in links)
+    if any(place.what == "rate" for place in places(scenario)):
+        slowest = max(slowest, 1 / LEAST_RATE.bytes_per_second)
     shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
     emulated_seconds = 4 * size * max(slowest, shared) + longest_partition(scenario)
     return MessageLimits.of(size, transfer_seconds=emulated_seconds / scenario.time_scale)
