@@ -95,7 +95,7 @@ def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
     return _table(lines, column, repeats=repeats)
 
 
-RATE, DELAY, AVAILABLE = "bits_per_second", "delay_seconds", "available"
+RATE, DELAY = "bits_per_second", "delay_seconds"
 
 
 def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace:
@@ -110,9 +110,8 @@ def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace
             raise UnfitLine(number, f"{time:g} s", "0 at the beginning of a recording")
         if rows and time <= rows[-1][0]:
             raise UnfitLine(number, f"{time:g} s after {rows[-1][0]:g} s", "times that grow")
-        if value < 0 or (column == AVAILABLE and value not in (0, 1)):
-            wanted = "0 or 1" if column == AVAILABLE else "no negative value"
-            raise UnfitLine(number, f"{value:g}", wanted)
+        if value < 0:
+            raise UnfitLine(number, f"{value:g}", "no negative value")
         rows.append((time, value))
     if len(rows) < (2 if repeats else 1):
         raise UnfitLine(lines[-1][0], "nothing below it", "rows, the last for where it ends")

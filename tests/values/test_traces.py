@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.values.traces import AVAILABLE, DELAY, RATE, Trace, UnfitLine, read_trace
+from testbed.values.traces import DELAY, RATE, Trace, UnfitLine, read_trace
 
 STEPS = """# made up
 time_seconds,bits_per_second
@@ -79,7 +79,6 @@ def test_packet_deliveries_are_a_rate_of_half_seconds() -> None:
         ("time_seconds,bits_per_second\n0,1mbit\n", RATE, 2, "two numbers"),
         ("time_seconds,bits_per_second\n0,1,2\n", RATE, 2, "two numbers"),
         ("time_seconds,delay_seconds\n0,nan\n", DELAY, 2, "finite numbers"),
-        ("time_seconds,available\n0,0.5\n1,1\n", AVAILABLE, 2, "0 or 1"),
         ("5\n7\n6\n", RATE, 3, "milliseconds in order"),
         ("5\n-7\n", RATE, 2, "a millisecond"),
         ("0\n", RATE, 0, "a millisecond or more"),
