@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 WINDOW = 10
 """Evaluations in a moving average."""
 
+HOLDING = ("freeze", "partition", "link", "slow")
+"""Faults that make a worker's cycle longer, and can be undone."""
+
 UNAUTHENTICATED = "UNAUTHENTICATED"
 """What a call without the run's token is answered with."""
 
@@ -135,15 +138,6 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
     scale = scenario.time_scale
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
-
-
-def slept(updates: pd.DataFrame, time_scale: float) -> Pace | None:
-    """Thinking alone, as it was drawn and as it was slept, in real seconds; None if nobody does."""
-    thinking = updates[updates["think_seconds"] > 0]
-    if thinking.empty:
-        return None
-    taken = float(thinking["think_seconds"].mean()) / time_scale
-    return Pace(taken - float(thinking["overslept_seconds"].mean()) / time_scale, taken)
 
 
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
@@ -330,17 +324,25 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     return list(lost.items())
 
 
-def after_standing(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.Series[bool]:
-    """Which updates are the first of a worker after a fault froze it, or brought it (back).
+def undisturbed(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
+    """The updates of cycles into which no fault fell that holds a worker up.
 
-    They say nothing of how fast the worker is, which stood still or was away by plan.
+    The others say nothing of how fast device and links are: from the first after a fault came to
+    the first after its end; for one that joins, the first.
     """
-    stood = updates["worker"] < 0
-    for event in only(events, FaultApplied):
-        for node in event.nodes if event.kind in ("freeze", "join") and event.begins else ():
-            after = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
-            stood |= after & (after.cumsum() == 1)
-    return stood
+    held = updates["worker"] < 0
+    ends: dict[tuple[str, str], float] = {}  # of faults that are gone through backwards
+    for event in reversed(only(events, FaultApplied)):
+        for node in event.nodes if event.kind in (*HOLDING, "join") else ():
+            if not event.begins:
+                ends[event.kind, node] = event.actual_seconds
+                continue
+            own = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
+            if event.kind == "join":  # it was away until then
+                ends["join", node] = event.planned_seconds
+            after = own & (updates["time_seconds"] > ends.pop((event.kind, node), inf))
+            held |= own & ~(after & (after.cumsum() > 1))
+    return updates[~held]
 
 
 def planned_gaps(events: Sequence[Entry], time_scale: float) -> dict[str, float]:

@@ -19,7 +19,7 @@ from testbed.events.kinds import (
     TornDown,
 )
 from testbed.reports import measures
-from testbed.reports.cycle import HostShare, host_share
+from testbed.reports.cycle import HostShare, host_share, slept
 from testbed.reports.missed import missed_evaluations
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
@@ -45,9 +45,9 @@ def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
     seconds = measures.training_seconds(run.updates, events)
-    stood = measures.after_standing(run.updates, events)
-    share = host_share(run.updates, run.scenario, stood=stood)
-    measured = _measurements(run, events, seconds=seconds, share=share, going=run.updates[~stood])
+    going = measures.undisturbed(run.updates, events)
+    share = host_share(run.updates, run.scenario, going=going)
+    measured = _measurements(run, events, seconds=seconds, share=share, going=going)
     verdict = judge(measured)
     return {
         "format": FORMAT,
@@ -183,7 +183,7 @@ def _measurements(
         late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
         latest_class=measures.latest_class(going, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
-        slept=None if run.scenario.simulated else measures.slept(going, run.scenario.time_scale),
+        slept=None if run.scenario.simulated else slept(going, run.scenario.time_scale),
         unexplained_ratio=share.unexplained_ratio,
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),

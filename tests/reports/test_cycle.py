@@ -94,7 +94,6 @@ def test_a_cycle_during_which_a_worker_stood_still_by_plan_is_left_out() -> None
     The other two cycles, 1 and 2 s, hold 0.6 s of steps, 1.4 s of thinking as drawn, 0.1 s of a
     barrier and 0.3028 s of transfers.
     """
-    stood = pd.Series([False, False, False, True, False])
-    found = host_share(UPDATES, load_text(SCENARIO), stood=stood)
+    found = host_share(UPDATES, load_text(SCENARIO), going=UPDATES.drop(index=3))
     assert found.unexplained_ratio == pytest.approx(1 - 2.4028 / 3)
     assert found.overslept_ratio == pytest.approx(0.1 / 1.4)

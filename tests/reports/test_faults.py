@@ -69,5 +69,6 @@ def test_the_step_during_which_a_worker_was_frozen_says_nothing_of_its_speed() -
         {"worker": [1, 0, 1, 1], "time_seconds": [1.0, 3.0, 6.5, 7.0]}
         | {"node": ["w1", "w0", "w1", "w1"]}
     )
-    stood = measures.after_standing(updates, EVENTS)
-    assert list(updates[~stood]["time_seconds"]) == [1.0, 3.0, 7.0]
+    assert list(measures.undisturbed(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]
+    back = entries(fault("join", "w1", 6.0, 6.1))  # the next cycle holds its absence
+    assert list(measures.undisturbed(updates, back)["time_seconds"]) == [1.0, 3.0, 7.0]
