@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import Archive, Places
@@ -43,15 +45,20 @@ ARCHIVE = Archive(
 
 
 class Cifar10(DatasetConfig):
-    """Photographs of 32x32 pixels in colour, 50,000 for training and 10,000 for testing."""
+    """Photographs of 32x32 pixels in colour, 50,000 for training and 10,000 for testing.
+
+    Attributes:
+        batches: how many of the archive's five batches of 10,000 are trained on, the first ones.
+    """
 
     images = (SHAPE, CLASSES)
 
     name: Literal["cifar10"]
+    batches: Annotated[int, Field(ge=1, le=5, strict=True)] = 5
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """See the base class. The archive is read once, and not again when it is prepared."""
-        return prepare_cifar10(cache, environment=environment)
+        return prepare_cifar10(cache, environment=environment, batches=self.batches)
 
 
 def prepare_cifar10(
@@ -60,8 +67,11 @@ def prepare_cifar10(
     environment: Mapping[str, str],
     archive: Archive = ARCHIVE,
     urls: Sequence[str] = URLS,
+    batches: int = 5,
 ) -> Path:
     """``Cifar10.prepare``, from any archive of its form."""
+    *training, test = archive.members.items()
+    archive = replace(archive, members=dict([*training[:batches], test]))
     places = Places.of("cifar10", cache, environment=environment, urls=urls)
     sums = hashlib.sha256("".join(archive.members.values()).encode()).hexdigest()
     target = cache / "prepared" / f"cifar10-1-{sums[:8]}"

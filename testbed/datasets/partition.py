@@ -4,9 +4,10 @@
     by_label    every worker has samples of a few labels only
     by_size     equal mixtures of labels, sizes by a power law
     dirichlet   equal sizes, mixtures of labels drawn from a Dirichlet law
+    shared      every worker has all samples
 
-Shards never overlap, and every worker has at least one sample or there is an error. Which worker
-has which label or size is drawn too, so that it does not go with its number or device class.
+Shards overlap in the last one alone, and every worker has at least one sample or there is an error.
+Which worker has which label or size is drawn too, so that it does not go with its number or class.
 """
 
 from __future__ import annotations
@@ -74,13 +75,19 @@ class Dirichlet(_Member):
     alpha: Annotated[float, Field(ge=0.001, le=1e6, strict=True)] = 0.5
 
 
+class Shared(_Member):
+    """Every worker has all samples, in an order of its own: nothing is dealt."""
+
+    name: Literal["shared"]
+
+
 Partition = Annotated[
-    Annotated[Iid | ByLabel | BySize | Dirichlet, Field(discriminator="name")], Named()
+    Annotated[Iid | ByLabel | BySize | Dirichlet | Shared, Field(discriminator="name")], Named()
 ]
 
 
 def shards(
-    partition: Iid | ByLabel | BySize | Dirichlet,
+    partition: Iid | ByLabel | BySize | Dirichlet | Shared,
     labels: Samples,
     workers: int,
     *,
@@ -97,6 +104,8 @@ def shards(
         ScenarioError: some worker would have no sample, or not as many labels as asked for.
     """
     chosen = balanced_subset(labels, fraction, classes=classes, rng=rng)
+    if isinstance(partition, Shared) and len(chosen):
+        return [chosen] * workers
     if len(chosen) < workers:
         raise _too_few(len(chosen), workers, without=workers - len(chosen))
     match partition:

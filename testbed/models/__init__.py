@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from testbed.models.adacomp_cnn import AdaCompCnn
+from testbed.models.adsp_cnn import AdspCnn
 from testbed.models.base import Bound, Evaluation, ImageShape, ModelConfig, Network
 from testbed.models.custom import CustomModel
 from testbed.models.digits_cnn import DigitsCnn
@@ -14,11 +15,13 @@ from testbed.models.mlp import Mlp
 from testbed.values.family import Named
 
 Model = Annotated[
-    Annotated[AdaCompCnn | CustomModel | DigitsCnn | Mlp, Field(discriminator="name")], Named()
+    Annotated[AdaCompCnn | AdspCnn | CustomModel | DigitsCnn | Mlp, Field(discriminator="name")],
+    Named(),
 ]
 
 __all__ = [
     "AdaCompCnn",
+    "AdspCnn",
     "Bound",
     "CustomModel",
     "DigitsCnn",

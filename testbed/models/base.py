@@ -38,7 +38,7 @@ class Evaluation:
     """How good a model is on so many images.
 
     Attributes:
-        loss: mean cross-entropy, in nats.
+        loss: what is minimised: the mean cross-entropy, in nats, and the model's penalty.
         top1: share of images whose label has the highest score.
         top5: share of images whose label is among the five highest scores.
     """
@@ -54,7 +54,7 @@ class Bound(ABC):
 
     @abstractmethod
     def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
-        """The mean cross-entropy of a mini-batch and its gradient.
+        """The mean cross-entropy of a mini-batch and the penalty, and the gradient of their sum.
 
         Images have the shape (b, channels, height, width), labels (b,), each in [0, classes). The
         gradient, shape (N,), is in a buffer that the next call overwrites.
@@ -63,6 +63,10 @@ class Bound(ABC):
     @abstractmethod
     def scores(self, images: Images) -> NDArray[np.float32]:
         """The network's outputs before the softmax, shape (b, classes)."""
+
+    def penalty(self) -> float:
+        """What is minimised beside the loss of the images, such as a norm of the weights."""
+        return 0.0
 
     def evaluate(self, images: Images, labels: Labels) -> Evaluation:
         """Loss and accuracy on any number of images, at most ``EVALUATION_BATCH`` at a time.
@@ -79,7 +83,8 @@ class Bound(ABC):
             loss += _cross_entropy(scores, labels[part])
             top1 += int(np.count_nonzero(ranks < 1))
             top5 += int(np.count_nonzero(ranks < 5))
-        return Evaluation(loss=loss / count, top1=top1 / count, top5=top5 / count, images=count)
+        loss = loss / count + self.penalty()
+        return Evaluation(loss=loss, top1=top1 / count, top5=top5 / count, images=count)
 
 
 class Network(ABC):
@@ -114,9 +119,9 @@ class ModelConfig(BaseModel, ABC):
         return None
 
 
-def convolution(inputs: int, outputs: int) -> int:
-    """Parameters of a 3x3 convolution with biases."""
-    return (9 * inputs + 1) * outputs
+def convolution(inputs: int, outputs: int, *, side: int = 3) -> int:
+    """Parameters of a convolution with biases, whose filters have so many pixels on a side."""
+    return (side**2 * inputs + 1) * outputs
 
 
 def dense(*widths: int) -> int:

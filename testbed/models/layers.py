@@ -48,6 +48,7 @@ class Layer(ABC):
         deviation: standard deviation of the normal law the first weights are drawn from; the law is
             cut off at two of them.
         bias: first value of every bias.
+        decay: what is minimised has this times half the squared norm of the weight beside the loss.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Layer(ABC):
     outputs: int
     deviation: float
     bias: float = 0.0
+    decay: float = 0.0
 
     @property
     @abstractmethod
@@ -88,8 +90,8 @@ class Convolution(Layer):
         return (self.outputs, 3, 3, self.inputs)
 
     def forward(self, at: Pair, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        image = _planes(x)
-        full = functional.conv2d(image, _planes(at.weight), at.bias, padding=1)
+        image = planes(x)
+        full = functional.conv2d(image, planes(at.weight), at.bias, padding=1)
         highest, where = _aten.max_pool2d_with_indices.default(full, [2, 2], [2, 2])
         out = highest.relu_()
         return out.permute(0, 2, 3, 1), (image, full, where, out)
@@ -99,17 +101,17 @@ class Convolution(Layer):
     ) -> Tensor | None:
         image, full, where, out = kept
         batch, _, height, width = out.shape
-        slope = _planes(slope.view(batch, height, width, self.outputs))
+        slope = planes(slope.view(batch, height, width, self.outputs))
         slope = _aten.threshold_backward.default(slope, out, 0)
         slope = _aten.max_pool2d_with_indices_backward.default(
             slope, full, [2, 2], [2, 2], [0, 0], [1, 1], False, where
         )
         wanted = [not first, True, True]
         by_image, by_weight, by_bias = _aten.convolution_backward.default(
-            *(slope, image, _planes(at.weight), [self.outputs]),
+            *(slope, image, planes(at.weight), [self.outputs]),
             *([1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted),
         )
-        _planes(into.weight).copy_(by_weight)
+        planes(into.weight).copy_(by_weight)
         into.bias.copy_(by_bias)
         return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
 
@@ -175,6 +177,7 @@ class _LayeredBound(Bound):
         self._gradient = np.zeros(network.layout.size, np.float32)
         pairs = network.cut(parameters), network.cut(self._gradient)
         self._rows = list(zip(network.layers, *pairs, strict=True))
+        self._decayed = [(at, into, one.decay) for one, at, into in self._rows if one.decay]
 
     @torch.inference_mode()
     def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
@@ -188,7 +191,9 @@ class _LayeredBound(Bound):
             layer, at, into = self._rows[i]
             back = layer.backward(at, kept.pop(), slope, into=into, first=i == 0)
             slope = slope if back is None else back
-        return loss, self._gradient
+        for at, into, decay in self._decayed:
+            into.weight.add_(at.weight, alpha=decay)
+        return loss + self.penalty(), self._gradient
 
     @torch.inference_mode()
     def scores(self, images: Images) -> NDArray[np.float32]:
@@ -196,6 +201,10 @@ class _LayeredBound(Bound):
         for layer, at, _ in self._rows:
             x, _ = layer.forward(at, x)
         return cast("NDArray[np.float32]", x.numpy())
+
+    @torch.inference_mode()
+    def penalty(self) -> float:
+        return sum(decay / 2 * at.weight.square().sum().item() for at, _, decay in self._decayed)
 
 
 def truncated_normal(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
@@ -206,7 +215,7 @@ def truncated_normal(rng: np.random.Generator, size: int) -> NDArray[np.float64]
     return values
 
 
-def _planes(tensor: Tensor) -> Tensor:
+def planes(tensor: Tensor) -> Tensor:
     """(n, height, width, channels) as PyTorch counts it, (n, channels, height, width); a view."""
     return tensor.permute(0, 3, 1, 2)
 

@@ -36,6 +36,7 @@ class Net(nn.Module):
 
 EXAMPLES: dict[str, tuple[Any, ImageShape, int]] = {
     "adacomp-cnn": ("adacomp-cnn", (1, 28, 28), 10),
+    "adsp-cnn": ({"adsp-cnn": {"width": 12}}, (3, 8, 8), 10),
     "custom": ({"custom": {"file": "./net.py", "class": "Net"}}, (2, 6, 6), 4),
     "digits-cnn": ("digits-cnn", (1, 8, 8), 10),
     "mlp": ({"mlp": {"hidden": [12, 7]}}, (3, 5, 5), 6),
