@@ -107,7 +107,7 @@ stop: {updates: 10}
         (
             "rng.random(ready",
             "np.random.random(ready",
-            {"It gives images": "data.py:8: dataset: found noisy(images, rng) raised TypeError"},
+            {"It gives images": "data.py:10: dataset: found noisy(images, rng) raised TypeError"},
         ),
         (
             "(outputs - targets).square().mean()",
