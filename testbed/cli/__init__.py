@@ -27,6 +27,7 @@ VERBS = {
     "exec": "Run a command in a node.",
     "sweep": "Run what a study needs and is not there yet.",
     "report": "Summarise a run, several side by side, or a study; draw the figures.",
+    "export": "Write runs in the formats of other tools.",
     "compare": "Say how far two runs are apart.",
     "doctor": "Examine this host: has it what a run needs?",
     "image": "Build, check and remove the image that Docker runs nodes in.",
