@@ -21,6 +21,8 @@ VERBS = {
     "resume": "Go on with a simulated run that was broken off, from its checkpoint.",
     "wait": "Wait for a run's end, and exit as it did.",
     "ps": "List runs, or the nodes of one run.",
+    "top": "Show where a run stands, and keep showing it.",
+    "events": "Show what happened in a run, and what happens.",
     "net": "Show, measure and change the links of a run that goes on.",
     "fault": "Freeze workers of a run that goes on, and list faults.",
     "logs": "Show what nodes printed.",
