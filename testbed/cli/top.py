@@ -132,7 +132,7 @@ def _screen(standing: Standing, *, sort: str, reverse: bool, height: int | None)
         used = len(head) + 2 * CLASS_ROWS + len(standing.classes) + 1
         workers = workers[: max(FEWEST_ROWS, height - used)]
     left = f"workers by {sort}{', reversed' if reverse else ''}: {len(workers)} of {count}"
-    return Group(*head, _classes(standing), Text(left, style="dim"), _workers(workers))
+    return Group(*head, Text(left, style="dim"), _classes(standing), _workers(workers))
 
 
 def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:

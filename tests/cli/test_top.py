@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import struct
 import subprocess
@@ -21,6 +22,7 @@ from testbed.cli import main
 from testbed.cli.top import ordered
 from testbed.reports.standing import WorkerStanding
 
+LONGEST_SECONDS = 30.0
 OLD = Path(__file__).parents[1] / "reports" / "fixtures" / "7ab4e61"
 
 
@@ -113,6 +115,8 @@ class Terminal:
     def read_until(self, pattern: str) -> str:
         """Read on until the pattern is there; returns what came up to it."""
         while not (found := re.search(pattern, self.seen, re.DOTALL)):
+            ready, _, _ = select.select([self.ours], [], [], LONGEST_SECONDS)
+            assert ready, f"waited in vain for {pattern}: {self.seen[-2000:]}"
             self.seen += os.read(self.ours, 65536).decode(errors="replace")
         before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
         return before
@@ -134,8 +138,9 @@ class Terminal:
 @pytest.fixture
 def going_on(bed: Any, name: str) -> Iterator[str]:
     """A run in the background that stands until it is ended, of which one worker is frozen."""
-    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
-    bed("fault", "freeze", name, "w1")
+    still = "faults=[{freeze: {workers: [w1], at: {time: 500ms}, for: 1h}}]"
+    longer = ("--set", "stop.updates=100000", "--set", still)
+    bed("up", bed.scenario, "--detach", "--name", name, *longer)
     yield name
     bed("down", name)
 
