@@ -24,7 +24,7 @@ VERBS = {
     "top": "Show where a run stands, and keep showing it.",
     "events": "Show what happened in a run, and what happens.",
     "net": "Show, measure and change the links of a run that goes on.",
-    "fault": "Freeze workers of a run that goes on, and list faults.",
+    "fault": "Freeze, cut off or slow down workers of a run that goes on, and list faults.",
     "logs": "Show what nodes printed.",
     "exec": "Run a command in a node.",
     "sweep": "Run what a study needs and is not there yet.",
