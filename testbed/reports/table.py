@@ -27,7 +27,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("verdict", _verdict(summary))
-    for name, text in _rows(summary):
+    for name, text in summary_rows(summary):
         table.add_row(name, text)
     return table
 
@@ -49,7 +49,8 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
     return text
 
 
-def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a summary says, by topic, without the verdict."""
     updates, accuracy, age = summary["updates"], summary["accuracy"], summary["staleness"]
     for one in summary.get("substitutes", ()):
         yield "SUBSTITUTE", one

@@ -108,7 +108,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     figure = Figure(figsize=size, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-    labels = {curve.case: _label(curve.case, wanted, curves) for curve in curves}
+    labels = {curve.case: label_of(curve.case, wanted, curves) for curve in curves}
     styles = _styles(list(dict.fromkeys(labels.values())))
     for axes, (combination, inside) in zip(grid, panels.items(), strict=False):
         title = ", ".join(
@@ -130,7 +130,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     return figure
 
 
-def _label(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
+def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
     """The levels that tell a curve from the others, without those that its panel says."""
     others = [dict(curve.case.levels) for curve in curves]
     words = [

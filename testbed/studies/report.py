@@ -83,7 +83,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     shown = [
         result_table(name, table, results)
         for name, table in wanted.tables.items()
-        if _belongs(name, study)
+        if belongs(name, study)
     ]
     if judged:
         shown.insert(0, verdict_table(judged, study))
@@ -91,7 +91,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     files = [_written(folder / f"{table.name}.csv", table.csv()) for table in tables]
     pictures: list[str] = []
     for name in wanted.figures:
-        if _belongs(name, study):
+        if belongs(name, study):
             made, told = _figure(name, results, folder)
             files += made
             pictures.append(told)
@@ -100,7 +100,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     return StudyReport(results, judged, tables, folder, text, tuple(files))
 
 
-def _belongs(name: str, study: Study) -> bool:
+def belongs(name: str, study: Study) -> bool:
     """Whether a figure or table is wanted, where only a part of the study is."""
     report = study.document.report
     whole = study.part not in (*report.figures, *report.tables)
