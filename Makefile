@@ -62,7 +62,7 @@ test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick
 
 privileged: setup ## the tests that need root, a tool of the machine, or time
-	@$(python) -m pytest -m "root or namespaces or netem or docker or kafka or slow" --durations=25
+	@$(python) -m pytest -m "root or namespaces or netem or docker or kafka or browser or slow" --durations=25
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200

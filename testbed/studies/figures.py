@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from testbed.reports.figures import BLUE, INK, ORANGE, SOFT, dress
 from testbed.reports.measures import moving_average
 from testbed.reports.text_table import csv_text
+from testbed.scenario.targets import substitutes
 from testbed.studies.document import Curves
 from testbed.studies.kept import KeptRun
 from testbed.studies.results import Results
@@ -114,7 +115,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     figure = Figure(figsize=size, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-    labels = {curve.case: _label(curve.case, wanted, curves) for curve in curves}
+    labels = {curve.case: label_of(curve.case, wanted, curves) for curve in curves}
     styles = _styles(list(dict.fromkeys(labels.values())))
     for axes, (combination, inside) in zip(grid, panels.items(), strict=False):
         title = ", ".join(
@@ -136,7 +137,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     return figure
 
 
-def _label(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
+def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
     """The levels that tell a curve from the others, without those that its panel says."""
     others = [dict(curve.case.levels) for curve in curves]
     words = [
@@ -195,7 +196,8 @@ def _title(name: str, curves: Sequence[Curve], results: Results) -> str:
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     over = "1 seed" if counts == [1] else f"mean, least and greatest of {seeds} seeds"
     scaled = "" if results.study.scale == 1 else f", SCALED by {results.study.scale:g}"
-    return f"{results.study.name}: {name} ({over}{scaled})"
+    replaced = any(substitutes(run.scenario) for run in results.study.runs)
+    return f"{results.study.name}: {name} ({over}{scaled}{', SUBSTITUTE' if replaced else ''})"
 
 
 def curves_csv(curves: Sequence[Curve], results: Results, wanted: Curves) -> str:

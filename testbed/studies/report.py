@@ -20,7 +20,7 @@ from testbed.studies.tables import (
     StudyTable,
     result_table,
     run_table,
-    scale_note,
+    study_notes,
     verdict_table,
 )
 from testbed.studies.verdicts import Judged, judge
@@ -87,7 +87,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     shown = [
         result_table(name, table, results)
         for name, table in wanted.tables.items()
-        if _belongs(name, study)
+        if belongs(name, study)
     ]
     if judged:
         shown.insert(0, verdict_table(judged, study))
@@ -95,7 +95,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     files = [_written(folder / f"{table.name}.csv", table.csv()) for table in tables]
     pictures: list[str] = []
     for name in wanted.figures:
-        if _belongs(name, study):
+        if belongs(name, study):
             made, told = _figure(name, results, folder)
             files += made
             pictures.append(told)
@@ -129,7 +129,7 @@ def keep_runs(study: Study, *, runs: Path) -> list[Path]:
     return kept
 
 
-def _belongs(name: str, study: Study) -> bool:
+def belongs(name: str, study: Study) -> bool:
     """Whether a figure or table is wanted, where only a part of the study is."""
     report = study.document.report
     whole = study.part not in (*report.figures, *report.tables)
@@ -138,8 +138,8 @@ def _belongs(name: str, study: Study) -> bool:
 
 def _text(study: Study, tables: list[str], pictures: list[str]) -> str:
     heading = f"# {study.name}\n"
-    scaled = [f"{note}\n" for note in scale_note(study)]
-    return "\n".join([heading, *scaled, *tables, *pictures])
+    labels = [f"{note}\n" for note in study_notes(study)]
+    return "\n".join([heading, *labels, *tables, *pictures])
 
 
 def _figure(name: str, results: Results, folder: Path) -> tuple[list[Path], str]:

@@ -20,8 +20,10 @@ ROOT = Path(__file__).parents[3]
 CONTROLLERS_ALONE = {
     "click",
     "docker",
+    "jinja2",
     "matplotlib",
     "pandas",
+    "plotly",
     "pooch",
     "pyarrow",
     "rich",
