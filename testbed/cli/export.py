@@ -1,4 +1,4 @@
-"""``testbed export``: runs in the formats of other tools, each in a module named like the format."""
+"""``testbed export``: runs in the formats of other tools, each in a module named for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from importlib import import_module
 
 import click
 
-FORMATS: dict[str, str] = {}
+FORMATS: dict[str, str] = {
+    "prometheus": "OpenMetrics with timestamps, for Prometheus and Grafana.",
+}
 """Each format and its line in ``testbed export --help``, so that the help imports none of them."""
 
 

@@ -137,6 +137,11 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
 
 
+def late_steps(updates: pd.DataFrame, scenario: Scenario) -> int:
+    """Updates whose steps took longer than the speed of their class."""
+    return int((_late_steps(updates, scenario)["late_seconds"] > 0).sum())
+
+
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
     """Share of late steps among those of classes that have a speed; None if none has one."""
     return number((_late_steps(updates, scenario)["late_seconds"] > 0).mean())
@@ -295,6 +300,13 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
         node: f", and {counts[node] - 1:,} more" if counts[node] > 1 else "" for node in reasons
     }
     return [(node, f"{reason}{more[node]}") for node, reason in reasons.items()]
+
+
+def rejected_calls(events: Sequence[Entry]) -> int:
+    """How many calls of nodes were refused; those without a valid token are nobody's."""
+    own = sum(event.code != UNAUTHENTICATED for event in only(events, Rejected))
+    omitted = [one for one in only(events, Omitted) if one.kind == NAMES[Rejected]]
+    return own + sum(event.count for event in omitted)
 
 
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "emulated_seconds": None if seconds is None else seconds * run.scenario.time_scale,
         "bring_up_seconds": _last_seconds(only(events, BroughtUp)),
         "tear_down_seconds": _last_seconds(only(events, TornDown)),
-        "updates": _updates(run, seconds=seconds),
+        "updates": _updates(run, seconds=seconds) | {"rejected": measures.rejected_calls(events)},
         "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
@@ -68,6 +68,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),
         "lateness": {
+            "late_steps": measures.late_steps(run.updates, run.scenario),
             "late_steps_ratio": measured.late_steps_ratio,
             "late_requests_ratio": measured.late_requests_ratio,
             "pace_excess_ratio": None if measured.pace is None else measured.pace.excess_ratio,

@@ -1,0 +1,89 @@
+"""Runs in OpenMetrics' text format with timestamps, for Prometheus to make blocks of.
+
+Every family stands together, and within it every series, its samples in the order of their time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from prometheus_client.utils import floatToGoString
+
+from testbed.metrics.declared import METRICS, Metric
+from testbed.metrics.replay import Replay
+from testbed.metrics.samples import Sample
+
+
+@dataclass
+class Series:
+    """The samples of one series: when, in seconds since 1970, and the value."""
+
+    times: array[float] = field(default_factory=lambda: array("d"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, time: float, value: float) -> None:
+        """One more; of the same moment, in place of the one before."""
+        if self.times and self.times[-1] >= time:
+            self.values[-1] = value
+            return
+        self.times.append(time)
+        self.values.append(value)
+
+
+Key = tuple[str, ...]
+"""A replay's place, the sample's suffix, its bucket's end and its labels."""
+
+
+def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | None = None) -> int:
+    """Write what runs were like; returns how many samples.
+
+    Args:
+        file: is written to.
+        replays: of the runs.
+        end: when the longest of them is to end (seconds since 1970), all beginning together; None
+            for when each of them really was.
+    """
+    runs = list(replays)
+    common = None if end is None else end - max(run.seconds for run in runs)
+    collected: dict[Metric, dict[Key, Series]] = {metric: {} for metric in METRICS}
+    heads: dict[Key, str] = {}
+    for place, run in enumerate(runs):
+        start = run.started if common is None else common
+        for moment in run.moments():
+            for sample in moment.samples:
+                key = (str(place), sample.suffix, sample.end, *sample.labels)
+                series = collected[sample.metric].get(key)
+                if series is None:
+                    series = collected[sample.metric][key] = Series()
+                    heads[sample.metric.name, *key] = _head(run, sample)
+                series.add(start + moment.emulated, sample.value)
+    lines = 0
+    for metric, found in collected.items():
+        if found:
+            file.writelines(_declaration(metric))
+        for key, series in found.items():
+            head = heads[metric.name, *key]
+            lines += len(series.times)
+            for time, value in zip(series.times, series.values, strict=True):
+                file.write(f"{head} {floatToGoString(value)} {time:.3f}\n")
+    file.write("# EOF\n")
+    return lines
+
+
+def _declaration(metric: Metric) -> Iterator[str]:
+    name = metric.name.removesuffix("_total")
+    yield f"# TYPE {name} {metric.kind}\n"
+    yield f"# HELP {name} {metric.help}\n"
+
+
+def _head(run: Replay, sample: Sample) -> str:
+    labels = run.labels.of(sample).items()
+    written = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    return f"{sample.metric.name}{sample.suffix}{{{written}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
