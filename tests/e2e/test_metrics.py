@@ -230,6 +230,54 @@ def test_of_the_alerts_those_fire_that_should(seen: Seen) -> None:
     assert seen.alerts.isdisjoint({"RunStalled", "PushesRejected"})
 
 
+def test_a_prometheus_takes_what_is_exported(seen: Seen, shared_bed: Any, tmp_path: Path) -> None:
+    out, blocks = tmp_path / "run.txt", tmp_path / "blocks"
+    done = shared_bed.run("export", "prometheus", seen.up.name, "--out", str(out))
+    assert done.status == 0, done.err
+    make = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(out), str(blocks)]
+    made = subprocess.run(make, check=False, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    metas = [json.loads(meta.read_text()) for meta in blocks.glob("*/meta.json")]
+    samples = sum(1 for line in out.read_text().splitlines() if not line.startswith("#"))
+    assert sum(meta["stats"]["numSamples"] for meta in metas) == samples > 1000
+
+
+def test_dashboards_without_images(tmp_path: Path) -> None:
+    """An installed Prometheus runs with what is shipped, and is ended again."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("needs prometheus: apt install prometheus")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "dirname", "id", "mkdir", "head", "base64", "tr", "grep", "cp", "ln"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    for name in ("setsid", "sleep", "tail", "rm", "prometheus"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {
+        **{"PATH": str(tools), "HOME": str(tmp_path)},
+        **{"XDG_STATE_HOME": str(tmp_path), "TESTBED_PROMETHEUS_PORT": str(port)},
+    }
+
+    def dashboards(verb: str) -> str:
+        command = [str(COMPOSE / "dashboards"), verb]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(command, check=False, env=environment, text=True, **pipes)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    shown = dashboards("up")
+    try:
+        assert f"Prometheus: http://127.0.0.1:{port} (the installed one)" in shown
+        assert "Grafana is missing" in shown
+        assert _answers(f"http://127.0.0.1:{port}/api/v1/rules")
+        assert (tmp_path / "testbed" / "grafana-password").stat().st_mode & 0o77 == 0
+        dashboards("up")  # twice is harmless
+    finally:
+        assert "ended Prometheus" in dashboards("down")
+    assert "nothing of it runs" in dashboards("down")
+
+
 UNITS = {
     "percentunit": (-1e-9, 1 + 1e-9),
     "Bps": (0, 1e9),
