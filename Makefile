@@ -125,7 +125,7 @@ BENCH_RUNTIMES ?= native
 bench: setup ## how fast runs, gradients and parts are on this machine: ten minutes at most
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
 		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
-	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes; do
+	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes metrics; do
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done

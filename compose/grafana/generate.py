@@ -1,4 +1,4 @@
-"""Writes dashboards/*.json anew from pages.py.
+"""Writes dashboards/*.json anew from pages/.
 
     python compose/grafana/generate.py [--check]
 
@@ -38,7 +38,7 @@ def main() -> int:
     stale = [path for path, text in texts().items() if not _holds(path, text)]
     if check and stale:
         names = ", ".join(path.name for path in stale)
-        sys.stderr.write(f"{names}: not what pages.py makes. Try: make dashboard-files\n")
+        sys.stderr.write(f"{names}: not what pages/ makes. Try: make dashboard-files\n")
         return 1
     for path in stale:
         path.write_text(texts()[path])
