@@ -80,6 +80,7 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError(NO_METRICS)
         return command(scrapes=scrapes, **others)
 
+    decorated: Callable[..., Any] = with_scrapes
     for option in reversed(OPTIONS):
-        with_scrapes = option(with_scrapes)
-    return with_scrapes
+        decorated = option(decorated)
+    return decorated

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
@@ -23,6 +24,8 @@ from testbed.metrics.samples import families
 OPTION = "--metrics-address"
 EXPECTED = "an address and a port, like 127.0.0.1:9500, or port 0 for any that is free"
 LARGEST_PORT = 65535
+LOOK_SECONDS = 0.1
+"""How often it looks whether it is to end."""
 
 
 def parse_address(text: str, *, insecure: bool) -> tuple[str, int]:
@@ -61,8 +64,11 @@ class Exporter(Collector):
     """
 
     def __init__(self, host: str, port: int) -> None:
+        class Scrape(_Scrape):
+            exporter = self
+
         try:
-            self._server = _Server(host, port, type("_Scrape", (_Scrape,), {"exporter": self}))
+            self._server = _Server(host, port, Scrape)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise HostError(
@@ -92,7 +98,7 @@ class Exporter(Collector):
 
     def start(self) -> None:
         """Answer scrapes in a thread of its own from now on."""
-        serve = self._server.serve_forever
+        serve = partial(self._server.serve_forever, LOOK_SECONDS)
         self._thread = threading.Thread(target=serve, name="exporter", daemon=True)
         self._thread.start()
 

@@ -75,7 +75,7 @@ class MetricsSink(Sink):
         self._population = Population(outline)
         self._links = LinkReadings(outline)
         self._judged: list[Entry] = []
-        self._flows: dict[str, Flow] = {}
+        self._ingress, self._egress = Flow(), Flow()
         self._rejected = Counter[str]()
         self._evaluated: Evaluated | None = None
         self._load: Load | None = None
@@ -129,10 +129,8 @@ class MetricsSink(Sink):
         with self._taking():
             self._links.read(row)
             up, down = self._updates.payload("up"), self._updates.payload("down")
-            self._flows = {
-                "ingress": Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes),
-                "egress": Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes),
-            }
+            self._ingress = Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes)
+            self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
 
     def usage(self, usage: Usage) -> None:
         """See Sink."""
@@ -191,6 +189,7 @@ class MetricsSink(Sink):
             lost=measures.lost_nodes(entries),
             late_faults=measures.late_faults(entries, scale),
             rejected=measures.rejected_pushes(entries),
-            **self._flows,
+            ingress=self._ingress,
+            egress=self._egress,
         )
         return {rule: sum(1 for _ in RULES[rule](measured)) for rule in TOLD_EARLY}

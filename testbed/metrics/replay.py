@@ -69,6 +69,7 @@ class Replay:
 
     def moments(self) -> Iterator[Moment]:
         """From the start to the end: every step, and between them every event of a gauge."""
+        told: Iterator[tuple[float, Entry | TrafficRow | None]]
         told = iter([*self._told, (inf, None)])
         at, what = next(told)
         for step in range(ceil(self.seconds / STEP_SECONDS) + 1):

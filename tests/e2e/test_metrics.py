@@ -337,6 +337,7 @@ def test_every_panel_has_data(seen: Seen, file: Path) -> None:
 
 NEEDS_MORE = {
     "testbed_host_cpu_pressure_ratio": "a kernel that tells of pressure",
-    "round_trip_seconds": "delays, for which a kernel needs netem",
+    "configured_round_trip": "delays, for which a kernel needs netem",
+    "probed_round_trip": "the same",
 }
 """Parts of the expressions that this run need not have data for, and what that takes."""
