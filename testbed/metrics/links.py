@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 
 from testbed.events.kinds import Event, LinkChanged, RateMeasured, RoundTripMeasured
 from testbed.events.rows import TrafficRow
-from testbed.events.usage import Queue, Usage
+from testbed.events.usage import ContainerUse, Queue, Usage
 from testbed.metrics import declared
 from testbed.metrics.outline import BITS, Outline
 from testbed.metrics.samples import Sample
@@ -52,7 +53,7 @@ class LinkReadings:
     def read(self, seen: TrafficRow | Usage) -> None:
         """Counters, or queues and containers, were read."""
         if isinstance(seen, Usage):
-            self._usage = seen
+            self._usage = _with_gone(self._usage, seen)
         else:
             self._traffic = seen
 
@@ -101,3 +102,13 @@ class LinkReadings:
                 yield Sample(declared.CONTAINER_CPU, used.cpu_seconds, labels)
             if used.memory_bytes is not None:
                 yield Sample(declared.CONTAINER_MEMORY, used.memory_bytes, labels)
+
+
+def _with_gone(before: Usage, now: Usage) -> Usage:
+    """What was read now, and of the nodes that have ended what is only counted up."""
+    queues = {node: Queue(one.dropped_packets, 0) for node, one in before.down.items()}
+    server = {node: Queue(one.dropped_packets, 0) for node, one in before.up.items()}
+    used = {node: ContainerUse(one.cpu_seconds, None) for node, one in before.containers.items()}
+    return replace(
+        now, down=queues | now.down, up=server | now.up, containers=used | now.containers
+    )

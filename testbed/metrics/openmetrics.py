@@ -21,6 +21,7 @@ from testbed.metrics.samples import Sample
 class Series:
     """The samples of one series: when, in seconds since 1970, and the value."""
 
+    head: str  # its name and labels, as they are written
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
@@ -32,9 +33,14 @@ class Series:
         self.times.append(time)
         self.values.append(value)
 
+    def lines(self) -> Iterator[str]:
+        """As they are written."""
+        for time, value in zip(self.times, self.values, strict=True):
+            yield f"{self.head} {floatToGoString(value)} {time:.3f}\n"
 
-Key = tuple[str, ...]
-"""A replay's place, the sample's suffix, its bucket's end and its labels."""
+
+Group = dict[tuple[str, str], Series]
+"""By suffix and bucket: one, or all of a histogram, which have the same times."""
 
 
 def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | None = None) -> int:
@@ -48,29 +54,25 @@ def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | N
     """
     runs = list(replays)
     common = None if end is None else end - max(run.seconds for run in runs)
-    collected: dict[Metric, dict[Key, Series]] = {metric: {} for metric in METRICS}
-    heads: dict[Key, str] = {}
+    groups: dict[Metric, dict[tuple[str, ...], Group]] = {metric: {} for metric in METRICS}
     for place, run in enumerate(runs):
         start = run.started if common is None else common
         for moment in run.moments():
             for sample in moment.samples:
-                key = (str(place), sample.suffix, sample.end, *sample.labels)
-                series = collected[sample.metric].get(key)
-                if series is None:
-                    series = collected[sample.metric][key] = Series()
-                    heads[sample.metric.name, *key] = _head(run, sample)
-                series.add(start + moment.emulated, sample.value)
-    lines = 0
-    for metric, found in collected.items():
-        if found:
-            file.writelines(_declaration(metric))
-        for key, series in found.items():
-            head = heads[metric.name, *key]
-            lines += len(series.times)
-            for time, value in zip(series.times, series.values, strict=True):
-                file.write(f"{head} {floatToGoString(value)} {time:.3f}\n")
+                group = groups[sample.metric].setdefault((str(place), *sample.labels), {})
+                part = (sample.suffix, sample.end)
+                if part not in group:
+                    group[part] = Series(_head(run, sample))
+                group[part].add(start + moment.emulated, sample.value)
+    count = 0
+    for metric, found in groups.items():
+        file.writelines(_declaration(metric) if found else ())
+        for group in found.values():
+            for lines in zip(*(series.lines() for series in group.values()), strict=True):
+                file.writelines(lines)
+                count += len(lines)
     file.write("# EOF\n")
-    return lines
+    return count
 
 
 def _declaration(metric: Metric) -> Iterator[str]:

@@ -14,7 +14,7 @@ runtime: simulated
 algorithm: adacomp
 model: digits-cnn
 dataset: digits
-workers: {count: 2}
+workers: {count: 2, classes: {fast: {speed: 50ms}}}
 stop: {updates: 4}
 """
 

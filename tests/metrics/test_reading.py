@@ -185,6 +185,12 @@ def test_links_and_containers(outline: Outline, values: Values) -> None:
     assert "testbed_host_cpu_pressure_ratio" not in found  # what is not known is not shown
     assert found["testbed_container_cpu_seconds_total"] == {("w0", "fast"): 1.5}
     assert found["testbed_container_memory_bytes"] == {("w0", "fast"): 4096, ("ps", "ps"): 2**20}
+    sink.usage(Usage(down={"w1": Queue(5, 0)}))  # of those that have ended, counters stay
+    found = values(sink.samples())
+    assert found["testbed_link_dropped_packets_total"]["down", "fast"] == 1 + 5
+    assert found["testbed_link_backlog_bytes"]["down", "fast"] == 0
+    assert found["testbed_container_cpu_seconds_total"] == {("w0", "fast"): 1.5}
+    assert "testbed_container_memory_bytes" not in found
 
 
 def test_what_it_costs_is_counted(outline: Outline, rows: Make, values: Values) -> None:
