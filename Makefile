@@ -96,6 +96,7 @@ lint: setup ## style and likely mistakes
 
 types: setup ## strict static types
 	@$(python) -m mypy
+	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
 
 contracts: setup ## which part may import which
 	@$(VENV)/bin/lint-imports --no-cache

@@ -23,6 +23,7 @@ from grafana_foundation_sdk.models.dashboard import (
     DashboardLinkType,
     DataSourceRef,
     DataTransformerConfig,
+    DynamicConfigValue,
     Threshold,
     ThresholdsMode,
     ValueMap,
@@ -201,4 +202,5 @@ def _against(panel: Panel) -> Any:
     """The second query is the horizontal axis."""
     axis = [*panel.queries][1]
     joined = DataTransformerConfig(id_val="joinByField", options={"byField": "Time"})
-    return trend.Panel().legend(_legend()).x_field(axis).with_transformation(joined)
+    made = trend.Panel().legend(_legend()).x_field(axis).with_transformation(joined)
+    return made.override_by_name(axis, [DynamicConfigValue(id_val="unit", value="bytes")])

@@ -110,5 +110,8 @@ def _with_gone(before: Usage, now: Usage) -> Usage:
     server = {node: Queue(one.dropped_packets, 0) for node, one in before.up.items()}
     used = {node: ContainerUse(one.cpu_seconds, None) for node, one in before.containers.items()}
     return replace(
-        now, down=queues | now.down, up=server | now.up, containers=used | now.containers
+        now,
+        down={**queues, **now.down},
+        up={**server, **now.up},
+        containers={**used, **now.containers},
     )

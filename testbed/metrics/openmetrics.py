@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from prometheus_client.utils import floatToGoString
-
 from testbed.metrics.declared import METRICS, Metric
 from testbed.metrics.replay import Replay
 from testbed.metrics.samples import Sample
@@ -26,7 +24,8 @@ class Series:
     values: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, time: float, value: float) -> None:
-        """One more; of the same moment, in place of the one before."""
+        """One more; of the same millisecond, in place of the one before."""
+        time = round(time, 3)
         if self.times and self.times[-1] >= time:
             self.values[-1] = value
             return
@@ -36,7 +35,7 @@ class Series:
     def lines(self) -> Iterator[str]:
         """As they are written."""
         for time, value in zip(self.times, self.values, strict=True):
-            yield f"{self.head} {floatToGoString(value)} {time:.3f}\n"
+            yield f"{self.head} {value:.17g} {time:.3f}\n"
 
 
 Group = dict[tuple[str, str], Series]

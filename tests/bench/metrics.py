@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -67,10 +68,11 @@ def measure(folder: Path, *, workers: int, seconds: int) -> int:
             time.sleep(0.1)
         url = json.loads((record / "run.json").read_text())["metrics"]
         taken = [_timed(url) for _ in range(SCRAPES)]
-        first, last = follow(url)
+        before, first = used(run.pid), scrape(url)
+        last, after = follow(url, run.pid)
     print(f"{workers} workers, {sum(1 for f in parse(last) for _ in f.samples):,} samples a scrape")
     print(f"a scrape takes {statistics.median(taken) * 1e3:.1f} ms (median of {SCRAPES})")
-    share = (spent(last) - spent(first)) / (used(last) - used(first))
+    share = (spent(last) - spent(first)) / (after - before)
     print(f"scraped every {EVERY_SECONDS:g} s metrics take {share:.2%} of the run's CPU time")
     return 0
 
@@ -83,13 +85,16 @@ def _timed(url: str) -> float:
     return seconds
 
 
-def follow(url: str) -> tuple[str, str]:
-    """Scrape every few seconds to the end of the training; returns the first and the last."""
-    first = last = scrape(url)
-    while 'state="training"' in last and value(last, "testbed_progress_ratio") < 0.95:
+def follow(url: str, controller: int) -> tuple[str, float]:
+    """Scrape every few seconds until the training is nearly over; returns the last scrape.
+
+    And the CPU seconds that the run had used by then.
+    """
+    last = scrape(url)
+    while value(last, "testbed_progress_ratio") < 0.9:
         time.sleep(EVERY_SECONDS)
         last = scrape(url)
-    return first, last
+    return last, used(controller)
 
 
 def spent(text: str) -> float:
@@ -97,9 +102,17 @@ def spent(text: str) -> float:
     return value(text, "testbed_exporter_cpu_seconds_total")
 
 
-def used(text: str) -> float:
-    """CPU seconds of all nodes' containers; the controller and the agent come on top."""
-    return value(text, "testbed_container_cpu_seconds_total")
+def used(controller: int) -> float:
+    """CPU seconds of the controller and of all that is in the run's control groups."""
+    ticks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(process.name) == controller or "/testbed/metrics" in _text(process / "cgroup"):
+                fields = _text(process / "stat").rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])  # utime and stime
+        except (OSError, IndexError):  # it has just ended
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _text(path: Path) -> str:

@@ -42,7 +42,7 @@ workers:
   count: 30
   think: {mean: 300ms}
   classes:
-    fast: {share: 0.5, speed: 20ms, link: {up: {rate: 20mbit}, down: {rate: 50mbit}}}
+    fast: {share: 0.5, memory: 1GiB, speed: 20ms, link: {up: {rate: 20mbit}, down: {rate: 50mbit}}}
     slow: {share: 0.5, speed: 60ms, link: {up: {rate: 5mbit}, down: {rate: 20mbit}}}
 faults:
   - freeze: {workers: [w1], at: {time: 3s}, for: 2s}
@@ -220,8 +220,10 @@ def test_scrapes_are_small_and_well_formed(seen: Seen) -> None:
     assert len(seen.scraper.points()) < 30 * 12 + 200
     names = {name for name, _ in seen.scraper.points()}
     known = {re.sub("_(bucket|sum|count)$", "", name) for name in names}
-    # Memory is that of nodes that still run; of pressure not every kernel tells.
+    # Memory is that of nodes that still run; the others not every kernel tells.
     beside = {"testbed_host_cpu_pressure_ratio", "testbed_container_memory_bytes"}
+    beside |= {"testbed_container_cpu_seconds_total"}
+    beside |= {f"testbed_link_{one}_round_trip_seconds" for one in ("configured", "probed")}
     assert {one.name for one in METRICS} - known <= beside
     lint = ["promtool", "check", "metrics"]
     text = seen.scraper.last
@@ -310,7 +312,12 @@ def queries(file: Path) -> Iterator[Query]:
     panels = page["panels"]
     for panel in (inner for one in panels for inner in (one, *one.get("panels", ()))):
         for target in panel.get("targets", ()):
-            unit = panel["fieldConfig"]["defaults"]["unit"]
+            config = panel["fieldConfig"]
+            own = {
+                one["matcher"]["options"]: one["properties"][0]["value"]
+                for one in config["overrides"] or ()
+            }
+            unit = own.get(target["legendFormat"], config["defaults"]["unit"])
             yield Query(f"{file.stem}: {panel['title']}", target["expr"], unit)
 
 
@@ -341,6 +348,7 @@ def test_every_panel_has_data(seen: Seen, file: Path) -> None:
 
 NEEDS_MORE = {
     "testbed_host_cpu_pressure_ratio": "a kernel that tells of pressure",
+    "container_cpu_seconds": "control groups of version 2, or one for cpu and cpuacct",
     "configured_round_trip": "delays, for which a kernel needs netem",
     "probed_round_trip": "the same",
 }
