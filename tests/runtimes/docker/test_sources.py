@@ -22,6 +22,7 @@ CONTROLLERS_ALONE = {
     "docker",
     "matplotlib",
     "pandas",
+    "prometheus-client",
     "pooch",
     "pyarrow",
     "rich",
@@ -65,7 +66,8 @@ def test_the_image_leaves_out_what_the_controller_alone_imports() -> None:
 
 
 def test_nodes_and_agent_import_nothing_that_the_image_leaves_out() -> None:
-    absent = {"sklearn" if name == "scikit-learn" else name for name in CONTROLLERS_ALONE}
+    modules = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}
+    absent = {modules.get(name, name) for name in CONTROLLERS_ALONE}
     result = subprocess.run(
         [sys.executable, "-P", "-c", IMPORT_EVERYTHING, *sorted(absent)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
