@@ -306,13 +306,6 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     return [(node, f"{reason}{more[node]}") for node, reason in reasons.items()]
 
 
-def rejected_calls(events: Sequence[Entry]) -> int:
-    """How many calls of nodes were refused; those without a valid token are nobody's."""
-    own = sum(event.code != UNAUTHENTICATED for event in only(events, Rejected))
-    omitted = [one for one in only(events, Omitted) if one.kind == NAMES[Rejected]]
-    return own + sum(event.count for event in omitted)
-
-
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     """Nodes that ended before the training did, unplanned and not for a rejected push, and how."""
     explained = {node for node, _ in rejected_pushes(events)}
