@@ -84,7 +84,7 @@ test-netem: setup ## the tests of delays, jitter and losses: needs root, and net
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."
 	fi
 
-check: lint types contracts protos-check schema-check test ## what a change has to pass
+check: lint types contracts protos-check schema-check dashboard-check test ## what a change has to pass
 
 format: setup ## format the code
 	@$(python) -m ruff format
@@ -96,6 +96,7 @@ lint: setup ## style and likely mistakes
 
 types: setup ## strict static types
 	@$(python) -m mypy
+	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
 
 contracts: setup ## which part may import which
 	@$(VENV)/bin/lint-imports --no-cache
@@ -125,7 +126,7 @@ BENCH_RUNTIMES ?= native
 bench: setup ## how fast runs, gradients and parts are on this machine: ten minutes at most
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
 		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
-	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes; do
+	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes metrics; do
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done
@@ -175,6 +176,31 @@ clean: ## remove the environment and all caches, never a run
 	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find testbed tests protos -name __pycache__ -prune -exec rm -rf {} +
+
+# ---- metrics -----------------------------------------------------------------------------------
+
+STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/testbed
+
+.PHONY: dashboards dashboards-down blocks dashboard-files dashboard-check
+
+dashboards: ## Prometheus and Grafana, which show the runs that go on
+	@compose/dashboards up
+
+dashboards-down: ## end them; what they have recorded stays
+	@compose/dashboards down
+
+blocks: named-run $(VENV)/.installed ## put runs that are over into that Prometheus: make blocks RUN="a b"
+	@folder=$$(mktemp -d)
+	trap 'rm -r $$folder' EXIT
+	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --out $$folder/runs.txt
+	mkdir -p $(STATE)/prometheus
+	promtool tsdb create-blocks-from openmetrics $$folder/runs.txt $(STATE)/prometheus
+
+dashboard-files: setup ## write compose/grafana/dashboards anew
+	@$(python) compose/grafana/generate.py
+
+dashboard-check: setup
+	@$(python) compose/grafana/generate.py --check
 
 # ---- the environment -------------------------------------------------------------------------
 

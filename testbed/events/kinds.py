@@ -280,6 +280,14 @@ class Omitted(Event):
 
 
 @dataclass(frozen=True)
+class Load(Event):
+    """How busy the parameter server is, once a second (real) while it trains."""
+
+    waiting: Annotated[int, "requests that wait for their reply"]
+    cpu_seconds: Annotated[float, "CPU time of its process so far"]
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """The training has ended."""
 
@@ -369,6 +377,7 @@ PS: Mapping[str, type[Event]] = {
     "rejected": Rejected,
     "incomplete": Incomplete,
     "omitted": Omitted,
+    "load": Load,
     "finished": Finished,
     "drained": Drained,
     "saved": Saved,

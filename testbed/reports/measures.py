@@ -149,6 +149,12 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
 
 
+def late_steps(updates: pd.DataFrame, scenario: Scenario) -> int | None:
+    """Updates whose steps took longer than the speed of their class; None if none has one."""
+    late = _late_steps(updates, scenario)
+    return None if late.empty else int((late["late_seconds"] > 0).sum())
+
+
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
     """Share of late steps among those of classes that have a speed; None if none has one."""
     return number((_late_steps(updates, scenario)["late_seconds"] > 0).mean())

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from testbed.events.entry import Entry, only, plain
+from testbed.events.entry import NAMES, Entry, only, plain
 from testbed.events.kinds import (
     BroughtUp,
     Finished,
     LinksRead,
+    Omitted,
     RateMeasured,
+    Rejected,
     Restored,
     RoundTripMeasured,
     StateChanged,
@@ -60,7 +62,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "emulated_seconds": None if seconds is None else seconds * run.scenario.time_scale,
         "bring_up_seconds": _last_seconds(only(events, BroughtUp)),
         "tear_down_seconds": _last_seconds(only(events, TornDown)),
-        "updates": _updates(run, seconds=seconds),
+        "updates": _updates(run, seconds=seconds) | {"rejected": _rejected(events)},
         "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
         "missed_evaluations": missed_evaluations(run.evaluations, run.scenario),
@@ -74,6 +76,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),
         "lateness": {
+            "late_steps": measures.late_steps(run.updates, run.scenario),
             "late_steps_ratio": measured.late_steps_ratio,
             "late_requests_ratio": measured.late_requests_ratio,
             "pace_excess_ratio": None if measured.pace is None else measured.pace.excess_ratio,
@@ -120,6 +123,13 @@ def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
         "per_real_second": rate,
         "by_class": {str(name): int(count) for name, count in by_class.items()},
     }
+
+
+def _rejected(events: Sequence[Entry]) -> int:
+    """How many calls of nodes were refused; those without a valid token are nobody's."""
+    own = sum(event.code != measures.UNAUTHENTICATED for event in only(events, Rejected))
+    omitted = [one for one in only(events, Omitted) if one.kind == NAMES[Rejected]]
+    return own + sum(event.count for event in omitted)
 
 
 def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:

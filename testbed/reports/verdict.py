@@ -7,7 +7,7 @@ and why they are what they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.events.kinds import RateMeasured, RoundTripMeasured
@@ -97,8 +97,7 @@ class Verdict:
 
 def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
-    rules = (_end, _nodes, _gaps, _links, _lateness, _cycle, _pressure, _traffic)
-    reasons = tuple(sentence for rule in rules for sentence in rule(measured))
+    reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
     warnings = () if tuple(_pressure(measured)) else tuple(_busy(measured))
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
 
@@ -352,3 +351,16 @@ def _unchecked(measured: Measurements) -> Iterator[str]:
 
 def _bits(rate: float) -> str:
     return f"{rate / 1e6:.3g} mbit/s"
+
+
+RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {
+    "end": _end,
+    "nodes": _nodes,
+    "gaps": _gaps,
+    "links": _links,
+    "lateness": _lateness,
+    "cycle": _cycle,
+    "pressure": _pressure,
+    "traffic": _traffic,
+}
+"""What can speak against a run, in the order in which it is told."""

@@ -107,6 +107,11 @@ class Training:
         return {"clock": (self.clock, ("_start",)), **parts, **records}
 
     @property
+    def waiting(self) -> int:
+        """Calls that wait for their reply."""
+        return len(self._waiting)
+
+    @property
     def untold(self) -> list[int]:
         """Workers that could be told that the training has ended, and were not."""
         left = self._present - self._told
