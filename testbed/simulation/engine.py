@@ -104,6 +104,7 @@ class Engine:
         for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
+        self._plan_tick(0.0)  # a reply may take no time, and a worker be computed at once
         for worker in there:
             self.call(worker)
         self._faults.plan()

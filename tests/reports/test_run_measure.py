@@ -77,8 +77,8 @@ def run(*top1: float) -> Run:
         ("communication", 2.0, "2.0 s"),
         ("blocked", 0.0, "0.0 s"),
         ("heterogeneity", (2 + 2 / 3) / 2 / (2 / 3), "2"),
-        # Γ = 6 s: w0 has 3 commits and 12 steps in it, w1 2 and 4: (1/36 + 1/8) / 2 = 0.076389
-        ("implicit_momentum", 1 - 1 / 1.076389, "0.07097"),
+        # Γ = 6 s: w0 has 3 commits and 12 steps in it, w1 2 and 4: (1/36 + 1/8) / 2 = 11/144
+        ("implicit_momentum", 1 - 1 / (1 + 11 / 144), "0.07097"),
         ("ingress_rate", 50 / 3.5, "14 B/s"),
         ("egress_rate", 160 / 3.5, "46 B/s"),
         ("time_to_loss(0.1)", 4.0, "4.0 s"),

@@ -247,6 +247,14 @@ def test_at_every_checkpoint_of_adsp_all_have_committed_as_often(run_simulation:
     assert means[0] == means[1] == pytest.approx(3 * means[2], rel=0.1)
 
 
+def test_adsp_trains_on_links_that_take_no_time(run_simulation: Simulate) -> None:
+    """Its first orders are for the moment at which the workers already have the model."""
+    bare = "workers={count: 2, classes: {one: {speed: 500ms}}}"
+    setting = "algorithm={adsp: {commit_rate: 2}}"
+    run = run_simulation("waiting", setting, bare, "stop.time=120s", text=WAITING)
+    assert list(run.updates["time_seconds"]) == [30, 30, 60, 60, 90, 90]
+
+
 SEARCH = (
     "algorithm={adsp: {check_period: 20s, epoch: 100s, target_loss: 0.1, learning_rate: 0.01}}",
     *("stop.time=200s", "evaluate.every=10s"),
