@@ -53,7 +53,9 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     "communication": lambda run: workers_times(run.updates)["communication_seconds"].mean(),
     "blocked": lambda run: workers_times(run.updates)["blocked_seconds"].mean(),
     "heterogeneity": lambda run: heterogeneity(workers_times(run.updates)),
-    "implicit_momentum": lambda run: implicit_momentum_of(run.updates, run.scenario.algorithm),
+    "implicit_momentum": lambda run: implicit_momentum_of(
+        run.updates, check_period=getattr(run.scenario.algorithm, "check_period", None)
+    ),
     "ingress_rate": lambda run: _rate(run, "payload_up_bytes"),
     "egress_rate": lambda run: _rate(run, "payload_down_bytes"),
 }

@@ -16,8 +16,6 @@ from testbed.reports.measures import number
 if TYPE_CHECKING:
     import pandas as pd
 
-    from testbed.algorithms.base import AlgorithmConfig
-
 EVALUATIONS = 10
 """So many evaluations say that a training has converged."""
 
@@ -76,17 +74,16 @@ def heterogeneity(table: pd.DataFrame, *, communication: bool = False) -> float 
     return number((speeds.mean() / speeds.min()) if len(speeds) else None)
 
 
-def implicit_momentum_of(updates: pd.DataFrame, algorithm: AlgorithmConfig) -> float | None:
+def implicit_momentum_of(updates: pd.DataFrame, *, check_period: float | None) -> float | None:
     """The implicit momentum of commits as often as they were made, at the speeds that were had.
 
     None where there is no check period, which its unit of time is.
     """
-    period: float | None = getattr(algorithm, "check_period", None)
-    if period is None:
+    if check_period is None:
         return None
     table = workers_times(updates)
-    rates = table["commits"] / table["total_seconds"] * period
-    speeds = table["steps"] / table["computation_seconds"] * period
+    rates = table["commits"] / table["total_seconds"] * check_period
+    speeds = table["steps"] / table["computation_seconds"] * check_period
     return number(implicit_momentum(rates.tolist(), steps=speeds.tolist()))
 
 

@@ -13,7 +13,6 @@ from testbed.algorithms import Adsp, Bsp
 from testbed.errors import Unfit
 from testbed.reports.frames import Run
 from testbed.reports.run_measure import Measure
-from testbed.reports.waiting import implicit_momentum_of
 from testbed.values.units import Duration
 
 
@@ -109,7 +108,9 @@ def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None
 
 
 def test_only_check_periods_have_an_implicit_momentum() -> None:
-    assert implicit_momentum_of(run(0.9).updates, Bsp(name="bsp")) is None
+    bsp = run(0.9)
+    bsp.scenario.algorithm = Bsp(name="bsp")
+    assert isnan(Measure.parse("implicit_momentum").of(bsp))
 
 
 def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
