@@ -80,7 +80,8 @@ def test_waiting_shares_live_and_simulated(bed: Any, settings: list[str], share:
     ADSP commits every 20 s, as it was ordered to:          3.740 / 20 = 18.7 %.
     FedBuff has cycles of 5 + 3.740 and 15 + 3.740 s:       (2 * 42.8 + 20.0) / 3 = 35.2 %.
 
-    What a worker does adds up to the time between its first push and its last one.
+    What the slow worker does adds up to the time between its first push and its last one: what it
+    pushes is applied at once. That of all is looked at in the simulated test.
     """
     bed.scenario("waiting.yaml", WAITING)
     common = ("time_scale=20.0", "stop.time=100s", "evaluate.every=40s")
@@ -94,10 +95,13 @@ def test_waiting_shares_live_and_simulated(bed: Any, settings: list[str], share:
         shares = []
         for _, own in run.updates.groupby("worker"):
             passed = own["time_seconds"].iloc[-1] - own["time_seconds"].iloc[0]
-            assert own[PARTS].iloc[1:].to_numpy().sum() == pytest.approx(passed, rel=0.01)
+            if own["device_class"].iloc[0] == "slow":
+                assert own[PARTS].iloc[1:].to_numpy().sum() == pytest.approx(passed, rel=0.01)
             shares.append(1 - own["compute_seconds"].iloc[1:].sum() / passed)
-        found[runtime] = np.mean(shares), run.summary["waiting"]["waiting_ratio"]
-    assert found["simulated"][0] == pytest.approx(share, abs=0.01)
+        found[runtime] = np.mean(shares)
+        whole = run.summary["waiting"]["waiting_ratio"]  # with the way to the first push
+        assert whole == pytest.approx(share, abs=0.05)
+    assert found["simulated"] == pytest.approx(share, abs=0.01)
     assert found["native"] == pytest.approx(found["simulated"], abs=0.03)
 
 
