@@ -6,7 +6,7 @@ The same in every role and in a simulation: nothing here depends on who drives i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -57,6 +57,7 @@ class Experiment:
         scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
         algorithm = algorithms.configured(scenario.algorithm, folder)
         prepared = datasets.load(data or folder / "data")
+        prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
         return cls(scenario, algorithm, prepared, network)
 
@@ -120,6 +121,7 @@ class Experiment:
             source=Shard(own, stream(scenario.seed, name, "order")),
             think=self.think(index),
             encoding=scenario.encoding,
+            draws=stream(scenario.seed, name, "transform") if self.data.transform else None,
         )
 
     def think(self, index: int) -> Callable[[], float]:

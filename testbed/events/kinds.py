@@ -242,9 +242,11 @@ class Evaluated(Event):
     time_seconds: Annotated[float, "when the model was taken, emulated"]
     version: Annotated[int, "updates in the model"]
     payload_up_bytes: Annotated[int, "payload of all pushes until then"]
-    loss: Annotated[float | None, "mean cross-entropy"]
-    top1: Annotated[float, "share of images whose class was the first"]
-    top5: Annotated[float, "share of images whose class was among the first five"]
+    loss: Annotated[float | None, "what is minimised: of the images, and the model's penalty"]
+    top1: Annotated[
+        float | None, "share of images whose class was the first; none where targets are numbers"
+    ]
+    top5: Annotated[float | None, "share of images whose class was among the first five; likewise"]
     images: Annotated[int, "test images used"]
     final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
 

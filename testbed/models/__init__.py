@@ -11,11 +11,16 @@ from testbed.models.adsp_cnn import AdspCnn
 from testbed.models.base import Bound, Evaluation, ImageShape, ModelConfig, Network
 from testbed.models.custom import CustomModel
 from testbed.models.digits_cnn import DigitsCnn
+from testbed.models.linear_svm import LinearSvm
+from testbed.models.lstm import Lstm
 from testbed.models.mlp import Mlp
 from testbed.values.family import Named
 
 Model = Annotated[
-    Annotated[AdaCompCnn | AdspCnn | CustomModel | DigitsCnn | Mlp, Field(discriminator="name")],
+    Annotated[
+        AdaCompCnn | AdspCnn | CustomModel | DigitsCnn | LinearSvm | Lstm | Mlp,
+        Field(discriminator="name"),
+    ],
     Named(),
 ]
 
@@ -27,6 +32,8 @@ __all__ = [
     "DigitsCnn",
     "Evaluation",
     "ImageShape",
+    "LinearSvm",
+    "Lstm",
     "Mlp",
     "Model",
     "ModelConfig",

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.models.base import Bound, Images, Labels, Network
+from testbed.models.base import Bound, Images, Network, Targets
+from testbed.models.objectives import CrossEntropy, Objective
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 
@@ -62,6 +63,11 @@ class Layer(ABC):
     @abstractmethod
     def weight_shape(self) -> tuple[int, ...]:
         """Shape of the weight in the layout, output first."""
+
+    @property
+    def bias_size(self) -> int:
+        """Values of the bias."""
+        return self.outputs
 
     @abstractmethod
     def forward(self, at: Pair, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -145,12 +151,13 @@ class Linear(Layer):
 
 
 class LayeredNetwork(Network):
-    """A row of layers, the last of which gives the scores."""
+    """A row of layers, the last of which gives the outputs, and what is minimised."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[Layer], objective: Objective | None = None) -> None:
         self.layers = tuple(layers)
+        self.objective = objective or CrossEntropy()
         names = [f"{layer.name}.{part}" for layer in layers for part in ("weight", "bias")]
-        shapes = [shape for layer in layers for shape in (layer.weight_shape, (layer.outputs,))]
+        shapes = [shape for layer in layers for shape in (layer.weight_shape, (layer.bias_size,))]
         self.layout = Layout(tuple(names), tuple(shapes))
 
     def initial(self, rng: np.random.Generator) -> Vector:
@@ -158,7 +165,7 @@ class LayeredNetwork(Network):
         for layer in self.layers:
             size = int(np.prod(layer.weight_shape))
             parts.append(layer.deviation * truncated_normal(rng, size))
-            parts.append(np.full(layer.outputs, layer.bias))
+            parts.append(np.full(layer.bias_size, layer.bias))
         return np.concatenate(parts).astype(np.float32)
 
     def bind(self, parameters: Vector) -> Bound:
@@ -174,19 +181,20 @@ class LayeredNetwork(Network):
 
 class _LayeredBound(Bound):
     def __init__(self, network: LayeredNetwork, parameters: Vector) -> None:
+        self._objective = network.objective
         self._gradient = np.zeros(network.layout.size, np.float32)
         pairs = network.cut(parameters), network.cut(self._gradient)
         self._rows = list(zip(network.layers, *pairs, strict=True))
         self._decayed = [(at, into, one.decay) for one, at, into in self._rows if one.decay]
 
     @torch.inference_mode()
-    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
+    def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         x = _activations(images)
         kept = []
         for layer, at, _ in self._rows:
             x, keep = layer.forward(at, x)
             kept.append(keep)
-        loss, slope = _cross_entropy(x, torch.tensor(labels))
+        loss, slope = self._objective.slope(x, torch.tensor(targets))
         for i in range(len(kept) - 1, -1, -1):
             layer, at, into = self._rows[i]
             back = layer.backward(at, kept.pop(), slope, into=into, first=i == 0)
@@ -201,6 +209,9 @@ class _LayeredBound(Bound):
         for layer, at, _ in self._rows:
             x, _ = layer.forward(at, x)
         return cast("NDArray[np.float32]", x.numpy())
+
+    def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        return self._objective.total(outputs, targets)
 
     @torch.inference_mode()
     def penalty(self) -> float:
@@ -227,12 +238,3 @@ def _activations(images: Images) -> Tensor:
     PyTorch warns of such memory.
     """
     return torch.from_numpy(np.array(images.transpose(0, 2, 3, 1), order="C"))
-
-
-def _cross_entropy(scores: Tensor, labels: Tensor) -> tuple[float, Tensor]:
-    """Mean loss of a batch and its gradient by the scores: (softmax - one hot) / b."""
-    logs = torch.log_softmax(scores, 1)
-    own = labels[:, None]
-    loss = -logs.gather(1, own).mean().item()
-    slope = logs.exp_().scatter_add_(1, own, torch.full_like(own, -1, dtype=logs.dtype))
-    return loss, slope.div_(len(labels))

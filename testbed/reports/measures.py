@@ -52,13 +52,22 @@ def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Seri
 
 def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
     """Top-1 shares: of the evaluation after the end (all test images), the best, the last, and the
-    best mean of ten evaluations in a row during the training."""
+    best mean of ten evaluations in a row during the training. None where targets are numbers."""
     during = evaluations.loc[~evaluations["final"], "top1"]
     return {
         "best": number(evaluations["top1"].max()),
         "final": final(evaluations, "top1"),
         "last": number(evaluations["top1"].iloc[-1]) if len(evaluations) else None,
         "best_moving_average": number(moving_average(during).max()),
+    }
+
+
+def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
+    """Of the evaluation after the end, the lowest, and the last."""
+    return {
+        "lowest": number(evaluations["loss"].min()),
+        "final": final(evaluations, "loss"),
+        "last": number(evaluations["loss"].iloc[-1]) if len(evaluations) else None,
     }
 
 

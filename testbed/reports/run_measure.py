@@ -202,7 +202,7 @@ class Measure(Written):
         if self.name == "lowest_loss":
             return float(moving_average(during["loss"], window=self.window).min())
         accuracies = moving_average(during["top1"], window=self.window)
-        if self.accuracy is None:
+        if self.accuracy is None or during["top1"].isna().all():  # as where targets are numbers
             return float(accuracies.max())
         reached = during[_COLUMNS[self.name]][accuracies >= self.accuracy]
         return self._first(run, reached)

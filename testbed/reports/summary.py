@@ -22,6 +22,7 @@ from testbed.reports import measures
 from testbed.reports.cycle import HostShare, host_share
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
+from testbed.scenario.targets import substitutes
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
@@ -59,7 +60,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
         "accuracy": measures.accuracy(run.evaluations),
-        "loss": {"final": measures.final(run.evaluations, "loss")},
+        "loss": measures.loss(run.evaluations),
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
         "payload_per_second": _payload_rates(run, seconds=seconds),
@@ -89,6 +90,7 @@ def _conditions(run: Run) -> dict[str, Any]:
         "algorithm": scenario.algorithm.model_dump(mode="json", by_alias=True),
         "model": scenario.model.name,
         "dataset": scenario.dataset.name,
+        "substitutes": list(substitutes(scenario)),
         "workers": scenario.workers.count,
         "think": _law(scenario.workers.think),
         "think_by_class": {name: _law(think) for name, think in own.items()},

@@ -51,6 +51,8 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
 
 def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     updates, accuracy, age = summary["updates"], summary["accuracy"], summary["staleness"]
+    for one in summary.get("substitutes", ()):
+        yield "SUBSTITUTE", one
     yield "ended", describe_ending(summary)
     yield "algorithm", describe_algorithm(summary["algorithm"])
     yield "workers", f"{summary['workers']}, {describe_think(summary)}"
@@ -58,7 +60,10 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "encoding" in summary:
         yield "a push", _encoding(summary["encoding"])
     yield "by class", ", ".join(f"{name} {count:,}" for name, count in updates["by_class"].items())
-    yield "accuracy", _accuracy(accuracy, evaluations=summary["evaluations"])
+    if accuracy["best"] is not None or not summary["evaluations"]:
+        yield "accuracy", _accuracy(accuracy, evaluations=summary["evaluations"])
+    else:  # targets are numbers
+        yield "loss", _loss(summary["loss"], evaluations=summary["evaluations"])
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
     yield (
@@ -88,6 +93,11 @@ def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int) -> str:
     parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
     if accuracy["best_moving_average"] is not None:
         parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
+    return f"{', '.join(parts)} ({evaluations} evaluations)"
+
+
+def _loss(loss: Mapping[str, Any], *, evaluations: int) -> str:
+    parts = [f"{name} {_number(loss[name], '.5g')}" for name in ("final", "lowest")]
     return f"{', '.join(parts)} ({evaluations} evaluations)"
 
 

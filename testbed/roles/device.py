@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.errors import NodeError
 from testbed.frame.record import Timing
@@ -113,8 +112,8 @@ class Device:
                 return self._fetch(methods.PULL, message)
             case Take():
                 raise AssertionError("a worker's samples come from its shard")
-            case Step(samples):
-                return self._step(samples)
+            case Step():
+                return self._step(action)
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
                 slept = self._lap()
@@ -135,14 +134,14 @@ class Device:
                 self._compute = self._late = self._think = self._overslept = 0.0
                 return self._fetch(methods.EXCHANGE, message)
 
-    def _step(self, samples: Samples) -> Computed:
+    def _step(self, action: Step) -> Computed:
         """A gradient. The step ends when the loop asks for something else: selection is part of it.
 
         What the loop is told of the time is the end of the step as the device class has it.
         """
         self._stepping = True
         self._pace = 0.0 if self.step is None else self.step()
-        _, gradient = self.bound.loss_and_gradient(*self.data.batch(samples))
+        _, gradient = self.bound.loss_and_gradient(*self.data.batch(action.samples, action.draw))
         if self.paced_first:
             self._finish_step()
             return Computed(self.clock.now, gradient)

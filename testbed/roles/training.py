@@ -239,8 +239,8 @@ class Training:
         if seconds >= TOLD_SECONDS:
             self.log.write(Gap(node, seconds))
 
-    def measured(self, measured: Measured, *, accuracy: float) -> None:
-        """The evaluator has measured a snapshot."""
+    def measured(self, measured: Measured, *, accuracy: float | None) -> None:
+        """The evaluator has measured a snapshot; None where it has no accuracy."""
         if self.started.is_set():
             self._catch_up()
             now = self.clock.now

@@ -18,6 +18,7 @@ from testbed.scenario.document import Document, Keys
 from testbed.scenario.links import link_spec
 from testbed.scenario.scalars import display, dotted
 from testbed.scenario.schema import LEAST_INTERVAL, DeviceClass, Link, PsSettings, Scenario
+from testbed.scenario.targets import ill_fitting
 from testbed.values.family import full_form
 from testbed.values.units import Duration
 
@@ -69,7 +70,10 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
             yield _problem(document, (part, "every"), found=str(every), expected=expected)
     yield from _check_algorithm(scenario, document)
+    yield from _check_measured(scenario, document)
     images = scenario.dataset.images
+    for path, found, expected in ill_fitting(scenario, None if images is None else images[1]):
+        yield _problem(document, path, found=found, expected=expected)
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
         yield _problem(document, ("model",), found=unfit[0], expected=unfit[1])
@@ -96,6 +100,21 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
     size = parameters * PARAMETER_BYTES / 2**20
     found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
     return found, f"at most {most:,}, {LARGEST_MODEL}: a model is sent as one message"
+
+
+def _check_measured(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """What ends the run by a measurement is measured before it ends otherwise."""
+    stop, every = scenario.stop, scenario.evaluate.every
+    end = stop.time if isinstance(every, Duration) else stop.updates
+    if every is None or end is None or every < end:
+        return
+    for field in ("accuracy", "loss"):
+        wanted = getattr(stop, field)
+        if wanted is not None:
+            unit = "" if isinstance(every, Duration) else " updates"
+            found = f"{wanted:g}, and an evaluation every {every}{unit}"
+            expected = f"evaluations before the end at {end}{unit}: a smaller evaluate.every"
+            yield _problem(document, ("stop", field), found=found, expected=expected)
 
 
 def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem]:

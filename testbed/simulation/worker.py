@@ -82,13 +82,14 @@ class Learner:
     def gradient(self, at: Vector, step: Step) -> Vector:
         """The gradient at the parameters ``at``; lent until the next call."""
         self.parameters[:] = at
-        return self.bound.loss_and_gradient(*self.data.batch(step.samples))[1]
+        return self.bound.loss_and_gradient(*self.data.batch(step.samples, step.draw))[1]
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
         self.parameters[:] = at
-        chosen = slice(None) if images is None else images
-        return self.bound.evaluate(self.data.test_images[chosen], self.data.test_labels[chosen])
+        data, chosen = self.data, slice(None) if images is None else images
+        tested = data.test_images[chosen], data.test_labels[chosen]
+        return self.bound.evaluate(*tested, transform=data.transform)
 
 
 @dataclass

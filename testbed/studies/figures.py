@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from testbed.reports.figures import BLUE, INK, ORANGE, SOFT, dress
 from testbed.reports.measures import moving_average
 from testbed.reports.text_table import csv_text
+from testbed.scenario.targets import substitutes
 from testbed.studies.document import Curves
 from testbed.studies.results import Results
 from testbed.studies.study import Case, spelled
@@ -187,7 +188,8 @@ def _title(name: str, curves: Sequence[Curve], results: Results) -> str:
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     over = "1 seed" if counts == [1] else f"mean, least and greatest of {seeds} seeds"
     scaled = "" if results.study.scale == 1 else f", SCALED by {results.study.scale:g}"
-    return f"{results.study.name}: {name} ({over}{scaled})"
+    replaced = any(substitutes(run.scenario) for run in results.study.runs)
+    return f"{results.study.name}: {name} ({over}{scaled}{', SUBSTITUTE' if replaced else ''})"
 
 
 def curves_csv(curves: Sequence[Curve], results: Results, wanted: Curves) -> str:

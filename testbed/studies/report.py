@@ -16,7 +16,7 @@ from testbed.studies.tables import (
     StudyTable,
     result_table,
     run_table,
-    scale_note,
+    study_notes,
     verdict_table,
 )
 from testbed.studies.verdicts import Judged, judge
@@ -109,8 +109,8 @@ def _belongs(name: str, study: Study) -> bool:
 
 def _text(study: Study, tables: list[str], pictures: list[str]) -> str:
     heading = f"# {study.name}\n"
-    scaled = [f"{note}\n" for note in scale_note(study)]
-    return "\n".join([heading, *scaled, *tables, *pictures])
+    labels = [f"{note}\n" for note in study_notes(study)]
+    return "\n".join([heading, *labels, *tables, *pictures])
 
 
 def _figure(name: str, results: Results, folder: Path) -> tuple[list[Path], str]:

@@ -8,6 +8,7 @@ from math import isfinite, isinf
 
 from testbed.reports.run_measure import Measure
 from testbed.reports.text_table import csv_text, markdown
+from testbed.scenario.targets import substitutes
 from testbed.studies.document import PaperNumber, TableOf
 from testbed.studies.results import Results, spread
 from testbed.studies.study import Case, Study
@@ -42,14 +43,16 @@ class StudyTable:
         return csv_text(*self.data)
 
 
-def scale_note(study: Study) -> tuple[str, ...]:
-    """What every table of a scaled study says."""
-    if study.scale == 1:
-        return ()
-    return (
-        f"**SCALED**: every run is {study.scale:g} times as long as in the study, "
-        "and evaluated in the same proportion.",
-    )
+def study_notes(study: Study) -> tuple[str, ...]:
+    """What every table says of a study that is scaled, or has substitutes."""
+    told = [one for run in study.runs for one in substitutes(run.scenario)]
+    labels = [f"**SUBSTITUTE**: {one}." for one in dict.fromkeys(told)]
+    if study.scale != 1:
+        labels.append(
+            f"**SCALED**: every run is {study.scale:g} times as long as in the study, "
+            "and evaluated in the same proportion."
+        )
+    return tuple(labels)
 
 
 def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
@@ -82,7 +85,7 @@ def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
         for part in ("mean", "least", "greatest", "paper")
     ]
     data = [_data(case, wanted.measures, numbers, results) for case in cases]
-    notes = [*scale_note(study), *_notes(cases, results)]
+    notes = [*study_notes(study), *_notes(cases, results)]
     if published and paper is not None:
         notes.append(f"Paper: {paper.source}.")
     return StudyTable(name, tuple(notes), (headings, rows), (data_headings, data))
@@ -164,7 +167,7 @@ def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
     ]
     data = [[*row, study.scale] for row in rows]
     return StudyTable(
-        "expectations", scale_note(study), (headings, rows), ([*headings, "scale"], data)
+        *("expectations", study_notes(study)), (headings, rows), ([*headings, "scale"], data)
     )
 
 

@@ -141,3 +141,12 @@ def test_what_was_never_evaluated_is_not_measured() -> None:
 def test_what_is_no_measure_is_refused(text: str) -> None:
     with pytest.raises(Unfit):
         Measure.parse(text)
+
+
+@pytest.mark.parametrize("text", ["final_accuracy", "best_accuracy(2)", "updates_to(0.9)"])
+def test_what_has_no_accuracy(text: str) -> None:
+    """Numbers to predict have losses: an accuracy was not measured, which is not "never"."""
+    one = run(0.5, 0.9)
+    one.evaluations["top1"] = float("nan")
+    assert isnan(Measure.parse(text).of(one))
+    assert Measure.parse("lowest_loss").of(one) == pytest.approx(0.1)

@@ -43,7 +43,7 @@ def test_every_number_of_the_small_run(folder: RunFolder) -> None:
         "last": 0.625,
         "best_moving_average": None,
     }
-    assert summary["loss"] == {"final": 0.375}
+    assert summary["loss"] == {"lowest": 0.25, "final": 0.375, "last": 0.375}
     assert summary["lateness"] == {
         "late_steps_ratio": 0.5,
         "late_requests_ratio": None,

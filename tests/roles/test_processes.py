@@ -18,8 +18,13 @@ import numpy as np
 import pytest
 
 from testbed.datasets import Digits
+from testbed.experiment import Experiment, load_model
 from testbed.rpc.tokens import token_of
+from testbed.scenario.load import load
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.events import read_events
+from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader
 
 PATIENCE_SECONDS = 1.0
@@ -216,6 +221,56 @@ def test_a_run_from_beginning_to_end(make: Make) -> None:
     assert cast.exit_status("evaluator") == 0
     assert cast.terminate() == {0}
     assert cast.log("w0").read_text(encoding="utf-8") == ""
+
+
+NOISY = """
+import numpy as np
+
+def load():
+    rng = np.random.default_rng(1)
+    images = rng.integers(0, 256, (60, 1, 1, 8)).astype("uint8")
+    numbers = images[:, 0, 0].mean(1) / 100
+    return images, numbers, images[:20], numbers[:20]
+
+def noisy(images, rng):
+    ready = images.astype("float32") / 128 - 1
+    return ready if rng is None else ready + rng.normal(0, 0.1, ready.shape).astype("float32")
+"""
+
+
+def test_random_transforms_and_numbers_to_predict_live_and_simulated(
+    make: Make, tmp_path: Path
+) -> None:
+    """Bulk-synchronous rounds are the same to the bit, so the two must have drawn the same."""
+    own = "{name: custom, file: data.py, class: load, transform: noisy, partition: shared}"
+    parts = {
+        "algorithm": "{name: bsp, learning_rate: 0.05}",
+        "model": "linear-svm",
+        "dataset": own,
+        "workers": "{count: 3, batch_size: 4, classes: {any: {speed: 1ms}}}",
+        "evaluate": "{every: 20, images: 10}",
+    }
+    cast, virtual = make(**parts), make(**parts, runtime="simulated")
+    for folder in (cast.folder, virtual.folder):
+        (folder / "custom").mkdir()
+        (folder / "custom" / "data.py").write_text(NOISY, encoding="utf-8")
+        dataset = load(folder / "scenario.yaml", custom_files=folder / "custom").dataset
+        prepared = dataset.prepare(tmp_path / "cache", environment={}, folder=folder / "custom")
+        (folder / "data").unlink()
+        (folder / "data").symlink_to(prepared)
+    cast.start_all(3)
+    cast.wait_for("done")
+    assert cast.terminate() == {0}
+    agenda = Agenda()
+    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(agenda))
+    experiment = Experiment.open(virtual.folder)
+    simulate(experiment, recorder, agenda=agenda, folder=virtual.folder, processes=2)
+    finals = [load_model(one.folder, "final") for one in (cast, virtual)]
+    np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
+    assert finals[0].taken.evaluation == finals[1].taken.evaluation
+    first, *_, last = cast.events("evaluated")
+    assert (last["top1"], last["top5"], last["images"]) == (None, None, 20)
+    assert last["loss"] < first["loss"]
 
 
 def test_a_model_that_cannot_be_saved_ends_the_evaluator_and_is_told(make: Make) -> None:

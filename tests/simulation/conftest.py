@@ -115,7 +115,8 @@ class MadeUp(Learner):
         """There is nothing to bind."""
 
     def gradient(self, at: Vector, step: Step) -> Vector:
-        noise = np.random.default_rng(step.samples).standard_normal(at.size).astype(np.float32)
+        rng = np.random.default_rng([*step.samples.tolist(), step.draw])
+        noise = rng.standard_normal(at.size).astype(np.float32)
         return (at * np.float32(0.2) + noise).astype(np.float32)
 
     def evaluate(self, at: Vector, images: Samples | None) -> Evaluation:
@@ -182,7 +183,8 @@ def play(
     def one(index: int) -> Worker:
         shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
         half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
-        return Worker(half, Stream(2), shard, think=lambda: 0.0)
+        draws = np.random.default_rng(30 + index)
+        return Worker(half, Stream(2), shard, think=lambda: 0.0, draws=draws)
 
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0)
