@@ -116,8 +116,10 @@ def load(folder: Path) -> Prepared:
         if array.shape != shape or array.dtype.name not in types:
             found, expected = f"{array.dtype} {array.shape}", f"{types[0]} {shape}"
             raise _damaged(folder / f"{part}.npy", f"found {found}, expected {expected}")
-    parts = (arrays[part] for part in PARTS)
-    return Prepared(*parts, classes=meta["classes"], source=meta["source"])
+    train, test = ([arrays[part] for part in PARTS[i : i + 2]] for i in (0, 2))
+    return Prepared(
+        *(train[0], train[1], test[0], test[1]), classes=meta["classes"], source=meta["source"]
+    )
 
 
 @contextmanager
