@@ -36,7 +36,7 @@ from testbed.metrics.outline import Outline
 from testbed.metrics.population import Population
 from testbed.metrics.samples import Sample
 from testbed.metrics.updates import UpdateTotals
-from testbed.reports import measures
+from testbed.reports import fault_measures, measures
 from testbed.reports.verdict import RULES, Flow, Measurements
 
 JUDGED: tuple[type[Event], ...] = (
@@ -185,14 +185,14 @@ class MetricsSink(Sink):
         links = only(entries, LinksRead)
         measured = Measurements(
             state="finished",
-            gaps=measures.gaps(entries, planned=measures.planned_gaps(entries, scale)),
+            gaps=measures.gaps(entries, planned=fault_measures.planned_gaps(entries, scale)),
             late_steps_ratio=self._updates.late_ratio,
             differences=[what for event in links for what in event.differences],
             left_out=[what for event in links for what in event.left_out],
             rates=only(entries, RateMeasured),
             round_trips=only(entries, RoundTripMeasured),
             lost=measures.lost_nodes(entries),
-            late_faults=measures.late_faults(entries, scale),
+            late_faults=fault_measures.late_faults(entries, scale),
             rejected=measures.rejected_pushes(entries),
             ingress=self._ingress,
             egress=self._egress,

@@ -20,7 +20,7 @@ from testbed.events.kinds import (
     StateChanged,
     TornDown,
 )
-from testbed.reports import measures
+from testbed.reports import fault_measures, measures
 from testbed.reports.cycle import HostShare, host_share, slept
 from testbed.reports.missed import missed_evaluations
 from testbed.reports.verdict import Flow, Measurements, judge
@@ -48,7 +48,7 @@ def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
     seconds = measures.training_seconds(run.updates, events)
-    going = measures.undisturbed(run.updates, events)
+    going = fault_measures.undisturbed(run.updates, events)
     share = host_share(run.updates, run.scenario, going=going)
     measured = _measurements(run, events, seconds=seconds, share=share, going=going)
     verdict = judge(measured)
@@ -72,7 +72,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
         "payload_per_second": _payload_rates(run, seconds=seconds),
         "staleness": measures.staleness(run.updates),
-        "faults": measures.faults(events),
+        "faults": fault_measures.faults(events),
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),
         "lateness": {
@@ -179,7 +179,7 @@ def _measurements(
     left_out = [*run.environment.get("left_out", ())]
     left_out += [what for event in links for what in event.left_out]
     looked = measures.largest_gap_seconds(events) is not None
-    planned = measures.planned_gaps(events, run.scenario.time_scale)
+    planned = fault_measures.planned_gaps(events, run.scenario.time_scale)
     return Measurements(
         state=run.state.state,
         alive=run.alive,
@@ -201,7 +201,7 @@ def _measurements(
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),
         lost=measures.lost_nodes(events),
-        late_faults=measures.late_faults(events, run.scenario.time_scale),
+        late_faults=fault_measures.late_faults(events, run.scenario.time_scale),
         rejected=measures.rejected_pushes(events),
         left_out=list(dict.fromkeys(left_out)),
         ingress=measures.flow(run.updates, reading, side="in"),
