@@ -50,6 +50,8 @@ datasets = st.fixed_dictionaries(
         ),
     },
 )
+
+
 def measured(data: dict[str, Any]) -> dict[str, Any]:
     """An accuracy that ends the run is measured before: as often as it is by default."""
     return {key: data[key] for key in data if key != "evaluate" or "accuracy" not in data["stop"]}
