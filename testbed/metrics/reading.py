@@ -168,11 +168,16 @@ class MetricsSink(Sink):
         yield Sample(declared.EXPORTER_TIME, self._spent)
 
     def _evaluation(self) -> Iterator[Sample]:
-        if self._evaluated is not None:
-            yield Sample(declared.ACCURACY, self._evaluated.top1, ("1",))
-            yield Sample(declared.ACCURACY, self._evaluated.top5, ("5",))
-            if self._evaluated.loss is not None:
-                yield Sample(declared.LOSS, self._evaluated.loss)
+        if self._evaluated is None:
+            return
+        found = self._evaluated
+        for metric, value, labels in (
+            (declared.ACCURACY, found.top1, ("1",)),
+            (declared.ACCURACY, found.top5, ("5",)),
+            (declared.LOSS, found.loss, ()),
+        ):
+            if value is not None:  # a model that predicts numbers has no accuracy
+                yield Sample(metric, value, labels)
 
     def _reasons(self) -> dict[str, int]:
         """How many reasons each rule of the verdict has so far."""

@@ -15,8 +15,10 @@ from testbed.reports.missed import missed_evaluations
 from testbed.reports.stability import loss_period, verge_period
 from testbed.reports.table import NOTHING, describe_bytes
 from testbed.reports.waiting import (
+    convergence_steps,
     convergence_time,
     heterogeneity,
+    implicit_momentum_of,
     settling_time,
     time_to_loss,
     workers_times,
@@ -65,6 +67,9 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     "communication": lambda run: workers_times(run.updates)["communication_seconds"].mean(),
     "blocked": lambda run: workers_times(run.updates)["blocked_seconds"].mean(),
     "heterogeneity": lambda run: heterogeneity(workers_times(run.updates)),
+    "implicit_momentum": lambda run: implicit_momentum_of(
+        run.updates, check_period=getattr(run.scenario.algorithm, "check_period", None)
+    ),
     "ingress_rate": lambda run: _rate(run, "payload_up_bytes"),
     "egress_rate": lambda run: _rate(run, "payload_down_bytes"),
 }
@@ -80,6 +85,7 @@ _COLUMNS = {
 
 _TO_LOSS: Mapping[str, Callable[..., float]] = {
     "convergence_time": convergence_time,
+    "convergence_steps": convergence_steps,
     "settling_time": settling_time,
     "time_to_loss": time_to_loss,
 }
@@ -91,7 +97,11 @@ _SWING: Mapping[str, Callable[[Run, int], float]] = {
 }
 """What is known of a loss that swings, from an update on."""
 
-_SECONDS = {"time", "time_to", "computation", "communication", "blocked", *_TO_LOSS}
+_SECONDS = (
+    *("time", "time_to", "computation", "communication", "blocked"),
+    *("convergence_time", "settling_time", "time_to_loss"),
+)
+_COUNTS = ("updates", "updates_to", "steps", "steps_to", "convergence_steps", *_SWING)
 
 _WORDS = {
     "final_accuracy": "final accuracy, all test images",
@@ -119,9 +129,11 @@ _WORDS = {
     "computation": "computation of a worker",
     "communication": "communication of a worker",
     "blocked": "blocked time of a worker",
+    "implicit_momentum": "implicit momentum",
     "ingress_rate": "ingress a second",
     "egress_rate": "egress a second",
     "convergence_time": "convergence: tenth evaluation with a loss below",
+    "convergence_steps": "training steps to the tenth evaluation with a loss below",
     "settling_time": "convergence: variance of ten losses below 1e-5 near",
     "time_to_loss": "emulated time to a loss below",
     "loss_period": "updates between two maxima of the loss, from update",
@@ -150,15 +162,16 @@ class Measure(Written):
         accuracy: of ``updates_to``, ``ingress_to``, ``time_to`` and ``steps_to``: the top-1 share
             to be reached.
         window: so many evaluations in a row are averaged before they are looked at.
-        loss: of ``convergence_time``, ``settling_time`` and ``time_to_loss``: that to be reached.
+        loss: of ``convergence_time``, ``convergence_steps``, ``settling_time`` and
+            ``time_to_loss``: that to be reached.
         first: of ``loss_period`` and ``verge_period``: the update from which on is looked.
     """
 
     WANTED: ClassVar[str] = (
         f"a measure: {', '.join((*_WHOLE_RUN, *_BEST))}, best_accuracy(10), "
         "updates_to(0.9), ingress_to(0.9), time_to(0.9) or steps_to(0.9), updates_to(0.9,10), "
-        "convergence_time(0.5), settling_time(0.5) or time_to_loss(0.5), loss_period(1000) or "
-        "verge_period(1000)"
+        "convergence_time(0.5), convergence_steps(0.5), settling_time(0.5) or time_to_loss(0.5), "
+        "loss_period(1000) or verge_period(1000)"
     )
     PATTERN: ClassVar[str] = f"^{_MEASURE.pattern}$"
     DESCRIPTION: ClassVar[str] = f"One number of a run: {WANTED.removeprefix('a measure: ')}."
@@ -262,7 +275,7 @@ class Measure(Written):
                 return describe_bytes(value) + ("/s" if self.name.endswith("_rate") else "")
             case name if name in _SECONDS:
                 return f"{value:,.1f} s"
-            case "updates" | "updates_to" | "steps" | "steps_to" | "loss_period" | "verge_period":
+            case name if name in _COUNTS:
                 return f"{value:,.0f}"
             case _:
                 return f"{value:.4g}"

@@ -110,6 +110,7 @@ class Engine:
             self.server.join(worker)
         self.server.begin(0.0)
         self._traces.begin()
+        self._plan_tick(0.0)  # a reply may take no time, and a worker be computed at once
         for worker in there:
             self.call(worker)
         self._faults.plan()

@@ -9,9 +9,11 @@ from typing import cast
 import pandas as pd
 import pytest
 
+from testbed.algorithms import Adsp, Bsp
 from testbed.errors import Unfit
 from testbed.reports.frames import Run
 from testbed.reports.run_measure import Measure
+from testbed.values.units import Duration
 
 
 def run(*top1: float) -> Run:
@@ -45,7 +47,9 @@ def run(*top1: float) -> Run:
             "blocked_seconds": [0.0, 0.0, 0.0, 0.0],
         }
     )
-    return cast(Run, SimpleNamespace(evaluations=evaluations, updates=updates))
+    scenario = SimpleNamespace(algorithm=Adsp(name="adsp", check_period=Duration(6)))
+    tables = SimpleNamespace(evaluations=evaluations, updates=updates, scenario=scenario)
+    return cast(Run, tables)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +85,8 @@ def run(*top1: float) -> Run:
         ("communication", 2.0, "2.0 s"),
         ("blocked", 0.0, "0.0 s"),
         ("heterogeneity", (2 + 2 / 3) / 2 / (2 / 3), "2"),
+        # Γ = 6 s: w0 has 3 commits and 12 steps in it, w1 2 and 4: (1/36 + 1/8) / 2 = 11/144
+        ("implicit_momentum", 1 - 1 / (1 + 11 / 144), "0.07097"),
         ("ingress_rate", 50 / 3.5, "14 B/s"),
         ("egress_rate", 160 / 3.5, "46 B/s"),
         ("time_to_loss(0.1)", 4.0, "4.0 s"),
@@ -104,8 +110,16 @@ def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None
     """Losses of 0.1 but for the third: the tenth is the eleventh evaluation, at 22 s."""
     one = run(0.9, 0.9, 0.5, *[0.9] * 9)
     assert Measure.parse("convergence_time(0.2)").of(one) == 22
+    assert Measure.parse("convergence_steps(0.2)").of(one) == 3300
+    assert Measure.parse("convergence_steps(0.2)").show(3300) == "3,300"
     assert Measure.parse("convergence_time(0.2)").of(run(*[0.9] * 9)) == inf
     assert Measure.parse("convergence_time(0.2)").title.endswith("a loss below 0.2")
+
+
+def test_only_check_periods_have_an_implicit_momentum() -> None:
+    bsp = run(0.9)
+    bsp.scenario.algorithm = Bsp(name="bsp")
+    assert isnan(Measure.parse("implicit_momentum").of(bsp))
 
 
 def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
