@@ -124,10 +124,10 @@ def examine(path: Path) -> FoundRun:
 
 def left_off(run: StudyRun, runs: Path) -> str | None:
     """The name of a simulation that was broken off, and can go on from its checkpoint."""
-    from testbed.run.simulated import resumable
-
     path = runs / run.base_name
     if run.scenario.simulated and run.scenario.checkpoint and _was_broken_off(path, run):
+        from testbed.run.simulated import resumable
+
         with suppress(TestbedError):  # it had not come to its first, or that is damaged
             resumable(RunFolder(path))
             return run.base_name
