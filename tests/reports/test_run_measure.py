@@ -40,6 +40,7 @@ def run(*top1: float) -> Run:
             "think_seconds": [0.0, 1.0, 0.0, 0.0],
             "transfer_seconds": [1.0, 1.0, 1.0, 1.0],
             "blocked_seconds": [0.0, 0.0, 0.0, 0.0],
+            "stream_wait_seconds": [0.0, 0.0, 0.0, 0.0],
         }
     )
     return cast(Run, SimpleNamespace(evaluations=evaluations, updates=updates))
