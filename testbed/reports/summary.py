@@ -20,6 +20,7 @@ from testbed.events.kinds import (
 )
 from testbed.reports import measures
 from testbed.reports.cycle import HostShare, host_share
+from testbed.reports.streams import streams
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
 from testbed.telemetry.events import read_events
@@ -64,6 +65,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
         "payload_per_second": _payload_rates(run, seconds=seconds),
         "staleness": measures.staleness(run.updates),
+        "streams": streams(run.updates, run.scenario),
         "faults": measures.faults(events),
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),

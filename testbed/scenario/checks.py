@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 
-from testbed.algorithms import Adsp
+from testbed.algorithms import Adsp, ScaDles
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
 from testbed.faults.check import contradictions, rejoining
@@ -15,9 +16,11 @@ from testbed.network.qdiscs import qdiscs_of
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.document import Document, Keys
+from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.links import link_spec
 from testbed.scenario.scalars import display, dotted
-from testbed.scenario.schema import LEAST_INTERVAL, DeviceClass, Link, PsSettings, Scenario
+from testbed.scenario.schema import DeviceClass, Link, PsSettings, Scenario
+from testbed.streams import Each
 from testbed.values.family import full_form
 from testbed.values.units import Duration
 
@@ -69,6 +72,8 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
             yield _problem(document, (part, "every"), found=str(every), expected=expected)
     yield from _check_algorithm(scenario, document)
+    yield from _check_injection(scenario, document)
+    yield from _check_streams(scenario, document)
     images = scenario.dataset.images
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
@@ -115,6 +120,45 @@ def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem
         expected = f"a part of a trial, algorithm.check_period, which is {algorithm.check_period}"
         hint = "Trials are judged by evaluations, which are to come at equal intervals"
         yield _problem(document, ("evaluate", "every"), found=found, expected=expected, hint=hint)
+
+
+def _check_injection(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """What devices share with one another is carried by simulations only."""
+    algorithm = scenario.algorithm
+    if isinstance(algorithm, ScaDles) and algorithm.injects and not scenario.simulated:
+        path = _inside(document, ("algorithm",))
+        expected = "0: only a simulation carries shared samples, with runtime: simulated"
+        yield _problem(document, (*path, "alpha"), found=f"{algorithm.alpha:g}", expected=expected)
+
+
+def _check_streams(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """There is an algorithm that takes them, and every device can be fed."""
+    streams, algorithm, count = scenario.streams, scenario.algorithm, scenario.workers.count
+    if streams is None:
+        return
+    if isinstance(algorithm, AlgorithmConfig) and not algorithm.TAKES_STREAMS:
+        expected = "none, or an algorithm that takes them, such as ddl or scadles"
+        yield _problem(
+            document, ("streams",), found=f"streams with {algorithm.name}", expected=expected
+        )
+    if not scenario.simulated:
+        expected = "runtime: simulated, in which streams are modelled; no node produces them yet"
+        yield _problem(
+            document, ("streams",), found=f"runtime {scenario.runtime.name}", expected=expected
+        )
+    path: Keys = _inside(document, ("streams", "rates"))
+    if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
+        found, expected = f"{len(streams.rates.given):,} rates", f"{count:,}, one for each worker"
+        yield _problem(document, (*path, "per_second"), found=found, expected=expected)
+        return
+    least, largest = streams.range or (0.0, inf)
+    for rate in [rate for rate in streams.rates.given if not least <= rate <= largest][:1]:
+        expected = f"a rate from {least:g} to {largest:g} samples a second, or `clip: off`"
+        yield _problem(document, (*path, "per_second"), found=f"{rate:g}", expected=expected)
+    silent = 0.0 in streams.per_second(count, seed=scenario.seed) or streams.over_time.falls_silent
+    if silent and streams.patience == inf:
+        expected = "a duration: streams fall silent, and nobody would go on"
+        yield _problem(document, ("streams", "stream_timeout"), found="off", expected=expected)
 
 
 def _divides(part: float, whole: float) -> bool:
