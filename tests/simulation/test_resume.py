@@ -54,8 +54,9 @@ def test_it_goes_on_to_the_same_bits(
         assert [row.tobytes() for row in rest.rows] == there
 
 
-@pytest.mark.parametrize("rates", [(3.0, 1.5, 2.2), (3.0, 1.5, 0.0)])
-@pytest.mark.parametrize("policy", [TRUNCATION, PERSISTENCE], ids=lambda policy: policy.name)
+@pytest.mark.parametrize(
+    ("rates", "policy"), [((3.0, 1.5, 2.2), TRUNCATION), ((3.0, 1.5, 0.0), PERSISTENCE)]
+)
 def test_it_goes_on_with_its_streams(
     world: World, rates: tuple[float, ...], policy: Policy
 ) -> None:
@@ -73,7 +74,7 @@ def test_it_goes_on_with_its_streams(
     play = partial(world, config, StopRule(updates=18), rates=rates, policy=policy)
     whole, book = play(processes=1, save=save)
     assert sum(book.column("injected")) > 0
-    for version, state in saved:
+    for version, state in saved[::2]:
         engine, rest = play(processes=2, state=state)
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
         there = [row.tobytes() for row in book.rows[version:]]
