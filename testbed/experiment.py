@@ -6,7 +6,7 @@ The same in every role and in a simulation: nothing here depends on who drives i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -61,6 +61,7 @@ class Experiment:
             expected = "none, or an algorithm whose config says TAKES_STREAMS = True"
             raise ScenarioError([Problem("scenario", 0, "streams", "streams", expected)])
         prepared = datasets.load(data or folder / "data")
+        prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
         return cls(scenario, algorithm, prepared, network)
 
@@ -124,6 +125,7 @@ class Experiment:
             source=Shard(own, stream(scenario.seed, name, "order")),
             think=self.think(index),
             encoding=scenario.encoding,
+            draws=stream(scenario.seed, name, "transform") if self.data.transform else None,
         )
 
     def arrivals(self) -> Sequence[Arrivals] | None:
@@ -170,7 +172,7 @@ class Experiment:
         return deal(self.scenario, self.data)
 
     def test_samples(self) -> Samples:
-        """The test images looked at during training, by index; the same in every run."""
+        """The test images looked at during training, by index; the same with the same seed."""
         images = len(self.data.test_labels)
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, LaunchSpec
+from testbed.agent.launch import LAUNCH, TRAFFIC, USAGE, Exit, LaunchSpec
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
 from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE, TOKEN_VARIABLE
 from testbed.errors import NodeError, TestbedError
+from testbed.events.usage import Usage
 from testbed.host.process import child_of, environment_of
 from testbed.host.reports import decode_error
 from testbed.host.sockets import pid_of_listener, short_path
@@ -145,6 +146,14 @@ class AgentClient:
         """Let a frozen node go on."""
         self._call("Thaw", pb.NodeRequest(node=node), pb.Done)
 
+    def partition(self, node: str) -> None:
+        """Let nothing through a node's link."""
+        self._call("Partition", pb.NodeRequest(node=node), pb.Done)
+
+    def heal(self, node: str) -> None:
+        """Let a node's link carry again."""
+        self._call("Heal", pb.NodeRequest(node=node), pb.Done)
+
     def private_bytes(self, node: str) -> int:
         """Memory of a node's role that it shares with no other process."""
         request = pb.NodeRequest(node=node)
@@ -153,6 +162,10 @@ class AgentClient:
     def count(self) -> Traffic:
         """What the links have carried so far."""
         return TRAFFIC.validate_json(self._read("Count", pb.CountRequest()))
+
+    def usage(self) -> Usage:
+        """What the queues hold and the containers use."""
+        return USAGE.validate_json(self._read("Usage", pb.UsageRequest()))
 
     def links(self) -> list[Mapping[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""

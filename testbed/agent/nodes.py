@@ -16,9 +16,11 @@ from testbed.agent.launch import Exit, LaunchSpec
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
 from testbed.errors import NodeError, TestbedError
+from testbed.events.usage import Queue, Usage
 from testbed.host.process import Process, has_ended
 from testbed.host.stopping import is_stopped
-from testbed.network.counters import TrafficMeter
+from testbed.network.counters import INTERFACE, TrafficMeter
+from testbed.network.queues import read_queues
 from testbed.network.switch import Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part
 
@@ -50,6 +52,7 @@ class Nodes:
     _running: dict[str, RunningNode] = field(default_factory=dict)
     _linked: dict[str, Process] = field(default_factory=dict)
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
+    _partitioned: set[str] = field(default_factory=set)
 
     def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; returns the role's pid in this pid namespace, the role running.
@@ -117,6 +120,7 @@ class Nodes:
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if name is not None:
                 node = self._running.pop(name)
+                self._partitioned.discard(name)
                 self.spawner.logs.catch_up(node.log)  # for those who read it when told of the end
                 left = node.container
                 self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
@@ -157,11 +161,51 @@ class Nodes:
             with suppress(OSError, TestbedError):  # it has just ended
                 node.container.release(node.pid)
 
+    def partition(self, name: str) -> None:
+        """Let nothing through a node's link, either way, and tell neither side."""
+        self.pid(name)
+        self.switch.pass_through(name, passes=False)
+        self._partitioned.add(name)
+
+    def heal(self, name: str) -> None:
+        """Let a node's link carry again."""
+        self.pid(name)
+        self.switch.pass_through(name, passes=True)
+        self._partitioned.discard(name)
+
+    def heal_all(self) -> None:
+        """Let all links carry again: whoever would have let them has ended."""
+        for name in self._partitioned & self._running.keys():
+            with suppress(OSError, TestbedError):  # it has just ended
+                self.heal(name)
+
     def private_bytes(self, name: str) -> int:
         """Memory of a node's role that it shares with no other process."""
         text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
+
+    def usage(self) -> Usage:
+        """What the queues hold and the containers use; round trips are those of the last count."""
+        running = self._running.values()
+        addresses = {
+            one.spec.link.address: name for name, one in self._running.items() if one.spec.link
+        }
+        trips = self.meter.round_trips.items()
+        return Usage(
+            round_trips={addresses[peer]: trip for peer, trip in trips if peer in addresses},
+            down={name: one for name, one in read_queues().items() if name in self._running},
+            up=self._server_queues(),
+            containers={one.spec.name: one.container.use() for one in running},
+        )
+
+    def _server_queues(self) -> dict[str, Queue]:
+        """The queue of the parameter server's own end, while it runs."""
+        for name, node in self._running.items():
+            if node.spec.part == "server" and node.spec.link is not None:
+                with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                    return {name: read_queues(node.anchor).get(INTERFACE, Queue(0, 0))}
+        return {}
 
     def links(self) -> list[dict[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""

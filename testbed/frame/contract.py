@@ -7,10 +7,10 @@ milliseconds. `testbed check` and the tests of this package run the same ones.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +49,21 @@ class Outcome:
     trace: str = ""
 
 
+Subject = TypeVar("Subject")
+
+
 def examine(config: AlgorithmConfig) -> Iterator[Outcome]:
     """Check everything that an algorithm promises, under these options."""
-    for check in CHECKS:
+    return outcomes(CHECKS, config)
+
+
+def outcomes(checks: Iterable[Callable[[Subject], None]], subject: Subject) -> Iterator[Outcome]:
+    """What the checks come to, each of which raises what is wrong."""
+    for check in checks:
         promise = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         try:
             with own_failures(""):
-                check(config)
+                check(subject)
         except TestbedError as error:
             yield Outcome(promise, error.message, getattr(error, "trace", ""))
         except STUMBLES as error:

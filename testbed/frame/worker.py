@@ -6,7 +6,7 @@ it over gRPC in real seconds and a simulation on a virtual clock in modelled one
     yields                      is sent
     Pull()                      Arrived(now, reply, standing)
     Take(count)                 Taken(now, samples); none if nothing has come for too long
-    Step(samples)               Computed(now, gradient)
+    Step(samples, draw)         Computed(now, gradient)
     Think(seconds)              Passed(now)
     Push(sequence, update)      Arrived(now, reply, standing)
 
@@ -44,9 +44,14 @@ class Take:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Compute the gradient of these samples' mean loss at the worker half's parameters."""
+    """Compute the gradient of these samples' mean loss at the worker half's parameters.
+
+    Attributes:
+        draw: a random number, from which the data set transforms them.
+    """
 
     samples: Samples
+    draw: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,7 @@ class Worker:
         think: draws the emulated seconds between computing and pushing.
         look: what its samples' stream is like at a moment, where they come as the training goes.
         encoding: of its pushes; one that rounds has done so before anybody sees them.
+        draws: a number for every step is drawn from it; None where no data set asks for one.
     """
 
     half: WorkerHalf[Any]
@@ -152,12 +158,14 @@ class Worker:
     think: Callable[[], float]
     encoding: Encoding = "raw"
     look: Callable[[float], Stream] | None = None
+    draws: np.random.Generator | None = None
     _now: float = 0.0
     _sequence: int = 0
     _obeyed: int = 0
     _orders: list[tuple[float, StandingOrders]] = field(default_factory=list)
     _demanded: int | None = None  # so many are asked for, and have not been taken
     _samples: Samples | None = None  # taken, and no gradient of theirs was used yet
+    _draw: int = 0  # of the step with them
     _stepping: bool = False  # whether that gradient is being computed
 
     def state(self) -> PlainState:
@@ -205,6 +213,8 @@ class Worker:
             while update is None:
                 if self._samples is None:
                     self._samples = yield from self._take()
+                    if self.draws is not None:
+                        self._draw = int(self.draws.integers(2**63))
                     message = self.half.taken(self._samples, self._now)
                     if message is not None and not (yield from self._send(message, "taken")):
                         return
@@ -212,7 +222,7 @@ class Worker:
                     self._samples = None
                     continue
                 self._stepping = True
-                computed = yield from _ask(Step(self._samples), Computed)
+                computed = yield from _ask(Step(self._samples, self._draw), Computed)
                 self._stepping, samples, self._samples = False, len(self._samples), None
                 self._pass_to(computed.now)
                 update = self.half.step(computed.gradient, samples, self._now)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.errors import NodeError
 from testbed.frame.record import Timing
@@ -46,6 +45,7 @@ class Device:
         clock: set by the first reply.
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
             which come meanwhile are seen before that; else selection counts as part of the step.
+        slow: how many times as long a step takes that begins now.
         encoding: of its pushes.
         sleep: lets real seconds pass.
         gap: the longest that this process stood still since this was last called, real seconds.
@@ -59,6 +59,7 @@ class Device:
     step: Callable[[], float] | None
     connection: Connection
     clock: EmulatedClock
+    slow: Callable[[], float] = lambda: 1.0
     paced_first: bool = False
     encoding: Encoding = "raw"
     sleep: Callable[[float], None] = time.sleep
@@ -71,6 +72,7 @@ class Device:
         self._since = self.clock.steady()  # when what is counted next has begun
         self._stepping = False
         self._pace = 0.0  # what the step under way is to take, emulated
+        self._slow = 1.0  # and how many times as long as it would
 
     def join(self) -> None:
         """Take part in the training.
@@ -113,8 +115,8 @@ class Device:
                 return self._fetch(methods.PULL, message)
             case Take():
                 raise AssertionError("a worker's samples come from its shard")
-            case Step(samples):
-                return self._step(samples)
+            case Step():
+                return self._step(action)
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
                 slept = self._lap()
@@ -137,14 +139,15 @@ class Device:
                     self._transfer = self._blocked = 0.0
                 return self._fetch(methods.EXCHANGE, message)
 
-    def _step(self, samples: Samples) -> Computed:
+    def _step(self, action: Step) -> Computed:
         """A gradient. The step ends when the loop asks for something else: selection is part of it.
 
         What the loop is told of the time is the end of the step as the device class has it.
         """
         self._stepping = True
-        self._pace = 0.0 if self.step is None else self.step()
-        _, gradient = self.bound.loss_and_gradient(*self.data.batch(samples))
+        self._slow = self.slow()
+        self._pace = 0.0 if self.step is None else self.step() * self._slow
+        _, gradient = self.bound.loss_and_gradient(*self.data.batch(action.samples, action.draw))
         if self.paced_first:
             self._finish_step()
             return Computed(self.clock.now, gradient)
@@ -155,12 +158,18 @@ class Device:
         if not self._stepping:
             return
         self._stepping = False
-        if self.step is not None:
+        if self.step is None:
+            self._let_pass((self._slow - 1) * self._passed)
+        else:
             left = self._pace - self._passed
             self._late += max(0.0, -left)
-            if left > 0:
-                self.sleep(self.clock.real(left))
+            self._let_pass(left)
         self._compute += self._lap()
+
+    def _let_pass(self, seconds: float) -> None:
+        """Emulated seconds, if there are any."""
+        if seconds > 0:
+            self.sleep(self.clock.real(seconds))
 
     def _fetch(self, method: str, message: bytes) -> Arrived:
         """Call and take the model; without a deadline, for the algorithm may hold it back."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from testbed.agent.client import AgentClient
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
@@ -27,12 +28,15 @@ from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
+from testbed.run.metering import Metering
 from testbed.run.removals import Removals
 from testbed.run.revival import Revival
 from testbed.run.setup import Setup
+from testbed.run.traces import Traces
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
 from testbed.scenario.own_code import own_files
+from testbed.scenario.traces import followings, own_copy
 from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.untrusted import SpoiledError
@@ -64,6 +68,7 @@ class Execution:
     keep: bool = False  # nodes of a run that was not interrupted stay until `testbed down`
     # called when the training has started, of a run that outlives this process from then on
     in_training: Callable[[], None] | None = None
+    metering: Metering | None = None  # shows its metrics
     clock: Callable[[], float] = time.monotonic  # monotonic seconds
     _followed: Watch | None = field(default=None, init=False)
 
@@ -122,12 +127,18 @@ class Execution:
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
             watch.own_files = own_files(setup.scenario)
             self._followed = watch
+            if self.metering is not None:
+                watch.metered = True
+                self.metering.begin()
             timeline = timeline_of(setup.scenario)
             absent = names(timeline.population.absent)
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock, absent)
             nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
+            follows = followings(setup.scenario, partial(own_copy, folder.path))
+            absent_now = timeline.population.absent
+            traces = Traces(setup.plan, agent, self.recorder, follows, absent_now)
             if setup.scenario.checkpoint is not None:
                 watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()
@@ -139,7 +150,7 @@ class Execution:
             if self.in_training is not None:
                 lifeline.on_hangup("finish")
                 self.in_training()
-            self._await(watch, Finished, within=None, faults=faults)
+            self._await(watch, Finished, within=None, faults=faults, traces=traces)
             self._await(watch, Done, within=FINAL_SECONDS)
             watch.count()
             workers = {node.name for node in setup.plan.workers}
@@ -155,6 +166,7 @@ class Execution:
         *,
         within: float | None,
         faults: Faults | None = None,
+        traces: Traces | None = None,
     ) -> None:
         deadline = None if within is None else self.clock() + within
         watch.look()
@@ -166,8 +178,11 @@ class Execution:
                     hint=f"See testbed logs {self.setup.folder.name} ps",
                 )
             pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
+            pause = pause if traces is None else traces.pause(pause)
             time.sleep(pause)  # the PS reports through files
             watch.look()
+            if traces is not None and Finished not in watch.seen:
+                traces.look()
             if faults is not None:
                 faults.look()
 

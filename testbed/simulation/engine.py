@@ -28,12 +28,13 @@ from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
+from testbed.scenario.traces import Following
 from testbed.simulation.agenda import Agenda, Planned
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.faults import Faults
-from testbed.simulation.links import Bucket, FairLink
-from testbed.simulation.model import Transfer
+from testbed.simulation.links import FairLink
 from testbed.simulation.pool import Pool
+from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
 from testbed.values.state import PlainState, pack, unpack
@@ -46,9 +47,10 @@ CHANGING = {
     "uplink": ("_groups", "_settled", "_started", "_next"),
     "downlink": ("_groups", "_settled", "_started", "_next"),
     "record": ("applied", "applied_bytes", "_traffic", "_pending"),
-    "faults": ("_next",),
+    "faults": ("_next", "horizon"),
+    "traces": (),
     "timeline": ("_due", "_waiting"),
-    "population": ("absent", "frozen", "crashed"),
+    "population": ("absent", "held", "crashed"),
 }
 """What a checkpoint holds of each part of a simulation."""
 
@@ -65,6 +67,7 @@ class Engine:
         sample_bytes: of a training sample that a worker shares.
         recorder: is told everything.
         timeline: the faults that are to come.
+        followings: the recordings that links follow.
         keep: is lent every model that was evaluated.
         checkpoints: when ``save`` is called, between two events; never if None.
     """
@@ -81,6 +84,7 @@ class Engine:
     recorder: Recorder
     sample_bytes: int = 0
     timeline: Timeline = field(default_factory=Timeline)
+    followings: Sequence[Following] = ()
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     checkpoints: Schedule | None = None
     save: Callable[[Engine], None] = lambda engine: None
@@ -93,6 +97,7 @@ class Engine:
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
         self._faults = Faults(self, self.timeline)
+        self._traces = Traces(self, self.followings)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
@@ -106,6 +111,8 @@ class Engine:
         for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
+        self._traces.begin()
+        self._plan_tick(0.0)  # a reply may take no time, and a worker be computed at once
         for worker in there:
             self.call(worker)
         self._faults.plan()
@@ -165,6 +172,7 @@ class Engine:
             "downlink": self.downlink,
             "record": self._record,
             "faults": self._faults,
+            "traces": self._traces,
             "timeline": self.timeline,
             "population": self.timeline.population,
         }
@@ -236,7 +244,7 @@ class Engine:
         self.workers.lend(worker, reply, release.standing)
         transfer = device.down.send(size, device.rng)
         arrived = self._faults.awake(worker, partial(self._begin, worker))
-        self._carry(transfer, device.down.bucket, self.downlink, done=arrived)
+        device.down.bucket.carry(*transfer, link=self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
@@ -246,10 +254,13 @@ class Engine:
         if device.think is None:
             device.think = device.draw_think()
         coming, device.horizon = device.take_coming(), self._horizon()
-        self.workers.begin(worker, now, think=device.think, horizon=device.horizon, coming=coming)
+        self.workers.begin(
+            worker, now, think=device.think, horizon=device.horizon, coming=coming, slow=device.slow
+        )
         device.computing = True
         sends_messages = self.server.half.config.SENDS_MESSAGES  # as soon as it has a reply
-        soonest = now if sends_messages else now + device.step_seconds + device.think
+        step_seconds = device.step_seconds * device.slow
+        soonest = now if sends_messages else now + step_seconds + device.think
         self._let_finish(worker, soonest)
 
     def _let_finish(self, worker: int, time: float) -> None:
@@ -280,7 +291,7 @@ class Engine:
         device.began = now
         transfer = device.up.send(cycle.payload_bytes, device.rng)
         arrived = self._faults.living(cycle.worker, partial(self._arrive, cycle))
-        self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
+        device.up.bucket.carry(*transfer, link=self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
@@ -312,21 +323,10 @@ class Engine:
             self.recorder.event(self.timeline.crash(worker, planned=now, actual=now))
         self._carry_out(effects)
 
-    def _carry(
-        self, transfer: Transfer, bucket: Bucket, link: FairLink, *, done: Callable[[float], None]
-    ) -> None:
-        """Move bytes through the worker's link and the PS's, then let the latency pass."""
-        delay = transfer.delay_seconds
-        sent = partial(self._sent, delay, done) if delay else done
-        bucket.send(transfer.wire_bytes, link=link, done=sent)
-
-    def _sent(self, delay: float, done: Callable[[float], None], now: float) -> None:
-        """The last bytes are on their way."""
-        self.agenda.at(now + delay, done)
-
     def _horizon(self) -> float:
-        """How far workers may be computed: to the next moment at which orders may be sent."""
-        return self._tick_at if self.server.sends_orders else inf
+        """How far workers may be computed: until orders may be sent, or steps take longer."""
+        pace = self._faults.horizon
+        return min(self._tick_at, pace) if self.server.sends_orders else pace
 
     def _plan_tick(self, now: float) -> None:
         """Note when the server wants its tick; workers may be computed that far."""
@@ -338,9 +338,14 @@ class Engine:
             self._tick.strike()
         self._tick = None if tick_at == inf else self.agenda.at(tick_at, self._call_tick)
         if self.server.sends_orders:
-            for worker, device in enumerate(self.devices):
-                if device.computing and device.horizon < tick_at:
-                    self._resume(worker, device)
+            self.go_beyond()
+
+    def go_beyond(self) -> None:
+        """The horizon has moved on: so may those workers that were computed as far as that."""
+        horizon = self._horizon()
+        for worker, device in enumerate(self.devices):
+            if device.computing and device.horizon < horizon:
+                self._resume(worker, device)
 
     def _call_tick(self, now: float) -> None:
         self._tick_at, self._tick = -inf, None  # it has come: whatever is next is news
@@ -349,7 +354,8 @@ class Engine:
     def _resume(self, worker: int, device: DeviceModel) -> None:
         """A worker's horizon has moved on: so may the worker."""
         device.horizon = self._horizon()
-        self.workers.resume(worker, horizon=device.horizon, coming=device.take_coming())
+        coming, slow = device.take_coming(), device.slow
+        self.workers.resume(worker, horizon=device.horizon, coming=coming, slow=slow)
         if device.paused is not None:
             self._let_finish(worker, device.paused.step_ends)
             device.paused = None

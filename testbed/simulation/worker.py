@@ -90,13 +90,14 @@ class Learner:
     def gradient(self, at: Vector, step: Step) -> Vector:
         """The gradient at the parameters ``at``; lent until the next call."""
         self.parameters[:] = at
-        return self.bound.loss_and_gradient(*self.data.batch(step.samples))[1]
+        return self.bound.loss_and_gradient(*self.data.batch(step.samples, step.draw))[1]
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
         self.parameters[:] = at
-        chosen = slice(None) if images is None else images
-        return self.bound.evaluate(self.data.test_images[chosen], self.data.test_labels[chosen])
+        data, chosen = self.data, slice(None) if images is None else images
+        tested = data.test_images[chosen], data.test_labels[chosen]
+        return self.bound.evaluate(*tested, transform=data.transform)
 
 
 @dataclass
@@ -185,10 +186,12 @@ class SimulatedWorker:
         horizon: float = inf,
         standing: StandingOrders = NO_STANDING,
         coming: Sequence[Coming] = (),
+        slow: float = 1.0,
     ) -> Cycle | Paused:
         """Take a reply over at emulated time ``now`` and go on to the next push.
 
-        ``standing`` are the orders that came with it, ``coming`` those between replies.
+        ``standing`` are the orders that came with it, ``coming`` those between replies. A step
+        takes ``slow`` times as long.
         """
         self._hear(coming)
         if self._loop is None:
@@ -197,31 +200,52 @@ class SimulatedWorker:
                 raise AssertionError("a worker's loop begins with a pull")
         self._now = now
         action = self._loop.send(Arrived(now, reply, standing))
-        return self._go_on(action, learner, horizon)
+        return self._go_on(action, learner, horizon, slow)
 
     def resume(
-        self, *, learner: Learner, horizon: float = inf, coming: Sequence[Coming] = ()
+        self,
+        *,
+        learner: Learner,
+        horizon: float = inf,
+        coming: Sequence[Coming] = (),
+        slow: float = 1.0,
     ) -> Cycle | Paused | None:
-        """Go on to a later horizon; returns None if the worker was not paused."""
+        """Go on to a later horizon; returns None if the worker was not paused.
+
+        The step at which it was has begun, and takes what it would have taken.
+        """
         self._hear(coming)
         action, self._paused = self._paused, None
-        return None if action is None else self._go_on(action, learner, horizon)
+        if action is None:
+            return None
+        factor = 1.0 if isinstance(action, Step) else None
+        return self._go_on(action, learner, horizon, slow, factor=factor)
 
     def _hear(self, coming: Sequence[Coming]) -> None:
         for at, standing in coming:
             self.worker.order(standing, at)
 
-    def _go_on(self, action: Action, learner: Learner, horizon: float) -> Cycle | Paused:
+    def _go_on(
+        self,
+        action: Action,
+        learner: Learner,
+        horizon: float,
+        slow: float,
+        *,
+        factor: float | None = None,
+    ) -> Cycle | Paused:
+        """Steps take ``slow`` times as long, the first one ``factor`` times if that is given."""
         assert self._loop is not None
-        think = 0.0
+        think, factor = 0.0, slow if factor is None else factor
         while not isinstance(action, Push):
             match action:
                 case Step():
-                    ends = self._now + self._step
+                    lasts, factor = self._step * factor, slow
+                    ends = self._now + lasts
                     if ends >= horizon:
-                        self._paused = action
+                        self._paused, self._step = action, lasts
                         return Paused(self.index, ends)
-                    self._compute += self._step
+                    self._compute += lasts
                     self._now, self._step = ends, self.draw_step()
                     gradient = learner.gradient(self.worker.half.parameters, action)
                     action = self._loop.send(Computed(ends, gradient))
