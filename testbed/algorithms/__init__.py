@@ -13,9 +13,11 @@ from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.bsp import Bsp
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.custom import CustomAlgorithm
+from testbed.algorithms.ddl import Ddl
 from testbed.algorithms.fedavg import FedAvg
 from testbed.algorithms.fedbuff import FedBuff
 from testbed.algorithms.fixed_adacomm import FixedAdacomm
+from testbed.algorithms.scadles import ScaDles
 from testbed.algorithms.ssp import Ssp
 from testbed.algorithms.tap import Tap
 from testbed.values.family import Named
@@ -33,6 +35,8 @@ Algorithm = Annotated[
         | Adsp
         | FedAvg
         | FedBuff
+        | Ddl
+        | ScaDles
         | CustomAlgorithm,
         Field(discriminator="name"),
     ],
@@ -62,9 +66,11 @@ __all__ = [
     "Bsp",
     "CompAsgd",
     "CustomAlgorithm",
+    "Ddl",
     "FedAvg",
     "FedBuff",
     "FixedAdacomm",
+    "ScaDles",
     "Ssp",
     "Tap",
     "configured",

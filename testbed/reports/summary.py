@@ -23,6 +23,7 @@ from testbed.events.kinds import (
 from testbed.reports import fault_measures, measures
 from testbed.reports.cycle import HostShare, host_share, slept
 from testbed.reports.missed import missed_evaluations
+from testbed.reports.streams import streams
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
 from testbed.scenario.targets import substitutes
@@ -72,6 +73,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
         "payload_per_second": _payload_rates(run, seconds=seconds),
         "staleness": measures.staleness(run.updates),
+        "streams": streams(run.updates, run.scenario),
         "faults": fault_measures.faults(events),
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),

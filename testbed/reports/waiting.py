@@ -29,14 +29,15 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
 
     Columns: ``computation_seconds`` (training, waits that set the speed of a class included),
     ``think_seconds``, ``communication_seconds`` (pushes and pulls), ``blocked_seconds`` (held by
-    the parameter server), ``total_seconds``, ``waiting_ratio`` (1 - computation / total), ``steps``
-    and ``commits``.
+    the parameter server), ``stream_wait_seconds`` (for samples), ``total_seconds``,
+    ``waiting_ratio`` (1 - computation / total), ``steps`` and ``commits``.
     """
     columns = {
         "compute_seconds": "computation_seconds",
         "think_seconds": "think_seconds",
         "transfer_seconds": "communication_seconds",
         "blocked_seconds": "blocked_seconds",
+        "stream_wait_seconds": "stream_wait_seconds",
     }
     seconds = updates[[*columns]].astype("float64").groupby(updates["worker"]).sum()
     table = seconds.rename(columns=columns)

@@ -66,9 +66,9 @@ class Device:
     gap: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
-        # Since the last push went out, emulated.
+        # Since the last update went out, emulated.
         self._compute = self._late = self._think = self._overslept = 0.0
-        self._transfer = self._blocked = 0.0  # of the call that brought the model
+        self._transfer = self._blocked = 0.0
         self._since = self.clock.steady()  # when what is counted next has begun
         self._stepping = False
         self._pace = 0.0  # what the step under way is to take, emulated
@@ -134,7 +134,9 @@ class Device:
                     saturated=saturated,
                 )
                 message = encode_push(push, self.encoding).data
-                self._compute = self._late = self._think = self._overslept = 0.0
+                if update.steps:
+                    self._compute = self._late = self._think = self._overslept = 0.0
+                    self._transfer = self._blocked = 0.0
                 return self._fetch(methods.EXCHANGE, message)
 
     def _step(self, action: Step) -> Computed:
@@ -172,8 +174,8 @@ class Device:
     def _fetch(self, method: str, message: bytes) -> Arrived:
         """Call and take the model; without a deadline, for the algorithm may hold it back."""
         delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
-        self._blocked = delivery.blocked
-        self._transfer = max(0.0, self._lap() - delivery.blocked)
+        self._blocked += delivery.blocked
+        self._transfer += max(0.0, self._lap() - delivery.blocked)
         if not self.clock.started:
             self.clock.start(delivery.time)
             self.gap()  # what was before the training is nobody's loss

@@ -15,10 +15,12 @@ from testbed.rpc.limits import LARGEST_MODEL
 from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.direction import Link
 from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.fault_checks import check_faults
 from testbed.scenario.links import link_spec
 from testbed.scenario.scalars import display
-from testbed.scenario.schema import LEAST_INTERVAL, DeviceClass, PsSettings, Scenario
+from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
+from testbed.scenario.stream_checks import check_streams
 from testbed.scenario.targets import ill_fitting
 from testbed.values.family import full_form
 from testbed.values.units import Duration
@@ -71,6 +73,7 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
             yield problem_at(document, (part, "every"), found=str(every), expected=expected)
     yield from _check_algorithm(scenario, document)
+    yield from check_streams(scenario, document)
     yield from _check_measured(scenario, document)
     images = scenario.dataset.images
     for path, found, expected in ill_fitting(scenario, None if images is None else images[1]):

@@ -21,7 +21,7 @@ from testbed.events.rows import UPDATE, UpdateRow
 from testbed.faults.timeline import Timeline
 from testbed.frame.effects import Effects, Release
 from testbed.frame.evaluation import Due, Schedule
-from testbed.frame.record import Timing, UpdateRecord
+from testbed.frame.record import UpdateRecord, shared_bytes
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import unheard
@@ -64,6 +64,7 @@ class Engine:
         uplink: the PS's link, towards it.
         downlink: the PS's link, from it.
         images: indices of the test images looked at during the run.
+        sample_bytes: of a training sample that a worker shares.
         recorder: is told everything.
         timeline: the faults that are to come.
         followings: the recordings that links follow.
@@ -81,6 +82,7 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
+    sample_bytes: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     followings: Sequence[Following] = ()
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
@@ -237,16 +239,18 @@ class Engine:
         assert reply is not None
         device = self.devices[worker]
         device.blocked = now - device.asked
-        self._record.replied(worker, reply.model.size)
+        size = reply.model.size + shared_bytes(reply.shared, self.sample_bytes)
+        self._record.replied(worker, size)
         self.workers.lend(worker, reply, release.standing)
-        transfer = device.down.send(reply.model.size, device.rng)
+        transfer = device.down.send(size, device.rng)
         arrived = self._faults.awake(worker, partial(self._begin, worker))
         device.down.bucket.carry(*transfer, link=self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
         device = self.devices[worker]
-        device.transfer, device.stood = now - device.began - device.blocked, 0.0
+        device.called(now)
+        device.stood = 0.0
         if device.think is None:
             device.think = device.draw_think()
         coming, device.horizon = device.take_coming(), self._horizon()
@@ -311,12 +315,8 @@ class Engine:
                 update=cycle.update,
                 payload_bytes=cycle.payload_bytes,
                 saturated=cycle.saturated,
-                timing=Timing(
-                    compute_seconds=cycle.compute_seconds,
-                    think_seconds=cycle.think_seconds,
-                    transfer_seconds=device.transfer,
-                    blocked_seconds=device.blocked,
-                ),
+                intake=cycle.intake,
+                timing=device.timing(cycle),
             )
         if effects.crashed:
             self.recorder.event(Crashed(f"w{worker}", cycle.sequence, now))

@@ -45,6 +45,7 @@ def run(*top1: float) -> Run:
             "think_seconds": [0.0, 1.0, 0.0, 0.0],
             "transfer_seconds": [1.0, 1.0, 1.0, 1.0],
             "blocked_seconds": [0.0, 0.0, 0.0, 0.0],
+            "stream_wait_seconds": [0.0, 0.0, 0.0, 0.0],
         }
     )
     scenario = SimpleNamespace(algorithm=Adsp(name="adsp", check_period=Duration(6)))

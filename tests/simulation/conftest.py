@@ -40,7 +40,9 @@ from testbed.simulation.links import FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.pool import Pool
 from testbed.simulation.run import simulate, virtual_clock
+from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
+from testbed.streams import Arrivals, Policy, Steady, Truncation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.values.laws import Law
@@ -108,6 +110,7 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
 LATENCY = 0.01
+TRUNCATION = Truncation(name="truncation")
 
 
 class MadeUp(Learner):
@@ -175,9 +178,12 @@ def play(
     followings: Sequence[Following] = (),
     save: Callable[[Engine], None] | None = None,
     state: PlainState | None = None,
+    rates: Sequence[float] | None = None,
+    policy: Policy = TRUNCATION,
 ) -> tuple[Engine, Book]:
     """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
 
+    With ``rates`` samples come as streams, after 2 s without which nobody waits for them.
     It is saved after every update if anything is to ``save`` it, and goes on from a ``state``.
     """
     count, agenda, book = len(step_seconds), Agenda(), Book()
@@ -187,7 +193,13 @@ def play(
         made = {}
         for index in range(number, count, processes):
             anew = partial(one, index)
-            made[index] = SimulatedWorker(index, anew(), steps(step_seconds[index]), anew)
+            worker, stream = anew(), None
+            if rates is not None:
+                assert worker.source is not None
+                arrivals = Arrivals(rates[index], Steady(name="steady"))
+                stream = SimulatedStream(arrivals, policy.buffer(), worker.source, 2, 2.0)
+            drawn = steps(step_seconds[index])
+            made[index] = SimulatedWorker(index, worker, drawn, anew, stream)
         return made, MadeUp()
 
     def one(index: int) -> Worker:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from testbed.algorithms import AdaComp, Adsp, Bsp, FedAvg, FedBuff, FixedAdacomm, Ssp
+from testbed.algorithms import AdaComp, Adsp, Bsp, FedAvg, FedBuff, FixedAdacomm, ScaDles, Ssp
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.frame.stop import StopRule
 from testbed.simulation.engine import Engine
+from testbed.streams import Persistence, Policy, Truncation
 from testbed.values.state import PlainState
 from testbed.values.units import Duration
 
 World = Callable[..., Any]
+TRUNCATION = Truncation(name="truncation")
+PERSISTENCE = Persistence(name="persistence")
 CONFIGS = (
     AdaComp(name="adacomp", ratio=0.2),
     Bsp(name="bsp"),
@@ -46,6 +50,33 @@ def test_it_goes_on_to_the_same_bits(
         engine, rest = world(config, stop, processes=after, state=state)
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
         assert engine.agenda.now == whole.agenda.now
+        there = [row.tobytes() for row in book.rows[version:]]
+        assert [row.tobytes() for row in rest.rows] == there
+
+
+@pytest.mark.parametrize(
+    ("rates", "policy"), [((3.0, 1.5, 2.2), TRUNCATION), ((3.0, 1.5, 0.0), PERSISTENCE)]
+)
+def test_it_goes_on_with_its_streams(
+    world: World, rates: tuple[float, ...], policy: Policy
+) -> None:
+    """Amid a round of three messages, with samples that wait; one stream may be silent."""
+    config = ScaDles(
+        name="scadles", min_batch=1, base_batch=2, alpha=0.5, beta=0.6, ratio=0.4, delta=0.9
+    )
+    saved: list[tuple[int, PlainState]] = []
+
+    def save(engine: Engine) -> None:
+        state = engine.state()
+        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
+        saved.append((engine.server.version, state))
+
+    play = partial(world, config, StopRule(updates=18), rates=rates, policy=policy)
+    whole, book = play(processes=1, save=save)
+    assert sum(book.column("injected")) > 0
+    for version, state in saved[::2]:
+        engine, rest = play(processes=2, state=state)
+        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
 

@@ -17,6 +17,7 @@ def _lasting(value: Duration) -> Duration:
 LearningRate = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 Momentum = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Ratio = Annotated[float, Field(gt=0, le=1, strict=True)]
+Portion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Steps = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 Count = Annotated[int, Field(ge=1, le=10**6, strict=True)]
 CommitRate = Annotated[float, Field(gt=0, le=10**6)]
