@@ -130,7 +130,7 @@ class Execution:
             if self.metering is not None:
                 watch.metered = True
                 self.metering.begin()
-            timeline = timeline_of(setup.scenario)
+            timeline = timeline_of(setup.scenario, folder.path)
             absent = names(timeline.population.absent)
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock, absent)
             nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
