@@ -119,7 +119,9 @@ class MessagesTimed(Event):
 class LinkChanged(Event):
     """Links were changed while the run went on."""
 
-    action: Annotated[str, "`set`; `reset` by a command, or `expired`: reset by itself"]
+    action: Annotated[
+        str, "`set`; `recorded`, by a recording; `reset` by a command, or `expired`: by itself"
+    ]
     nodes: Annotated[tuple[str, ...], "whose"]
     up: Annotated[
         Mapping[str, Any] | None,

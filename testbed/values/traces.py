@@ -70,6 +70,14 @@ class Trace:
             first = 0
         return None
 
+    def mean_between(self, begin: float, end: float, offset: float = 0.0) -> float:
+        """Over the time from ``begin`` to ``end``, which is later; see ``at``."""
+        time, value, total = begin, self.at(begin, offset), 0.0
+        while (change := self.after(time, value, offset)) is not None and change[0] < end:
+            total += value * (change[0] - time)
+            time, value = change
+        return (total + value * (end - time)) / (end - begin)
+
     def mean(self) -> float:
         """Over the recording; of one that is held and has no length, the value."""
         if not self.end:
