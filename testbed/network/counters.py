@@ -59,6 +59,13 @@ class InterfaceCounters(NamedTuple):
     tx_packets: int = 0
 
 
+class Carried(NamedTuple):
+    """What a node's link has carried since it was made, in Ethernet bytes."""
+
+    up_bytes: int
+    down_bytes: int
+
+
 class Ledger:
     """Adds up sockets' counters and keeps those of sockets that have gone.
 
@@ -143,12 +150,27 @@ def read_interface(pid: int, *, interface: str = INTERFACE) -> InterfaceCounters
     Raises:
         OSError, KeyError: no such process, or no such interface.
     """
-    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
-        name, _, numbers = line.partition(":")
-        if name.strip() == interface:
+    return _read_interfaces(str(pid))[interface]
+
+
+def read_ports() -> dict[str, Carried]:
+    """What the switch's ports, in the current network namespace, have carried; by name.
+
+    What comes in at a port has left the node's shaper, what goes out has left the port's own.
+    """
+    interfaces = _read_interfaces("thread-self").items()
+    return {name: Carried(one.rx_bytes, one.tx_bytes) for name, one in interfaces}
+
+
+def _read_interfaces(process: str) -> dict[str, InterfaceCounters]:
+    found = {}
+    for line in Path(f"/proc/{process}/net/dev").read_text().splitlines():
+        name, colon, numbers = line.partition(":")
+        if colon:
             columns = [int(number) for number in numbers.split()]
-            return InterfaceCounters(columns[0], columns[1], columns[8], columns[9])
-    raise KeyError(interface)
+            counters = InterfaceCounters(columns[0], columns[1], columns[8], columns[9])
+            found[name.strip()] = counters
+    return found
 
 
 def read_retransmitted_segments(pid: int) -> int:
