@@ -16,6 +16,9 @@ from testbed.algorithms.custom import CustomAlgorithm
 from testbed.algorithms.fedavg import FedAvg
 from testbed.algorithms.fedbuff import FedBuff
 from testbed.algorithms.fixed_adacomm import FixedAdacomm
+from testbed.algorithms.plump_dp import PlumpDp
+from testbed.algorithms.quant_dp import QuantDp
+from testbed.algorithms.slim_dp import SlimDp
 from testbed.algorithms.ssp import Ssp
 from testbed.algorithms.tap import Tap
 from testbed.values.family import Named
@@ -33,6 +36,9 @@ Algorithm = Annotated[
         | Adsp
         | FedAvg
         | FedBuff
+        | PlumpDp
+        | QuantDp
+        | SlimDp
         | CustomAlgorithm,
         Field(discriminator="name"),
     ],
@@ -65,6 +71,9 @@ __all__ = [
     "FedAvg",
     "FedBuff",
     "FixedAdacomm",
+    "PlumpDp",
+    "QuantDp",
+    "SlimDp",
     "Ssp",
     "Tap",
     "configured",

@@ -183,6 +183,7 @@ class Server:
         if lost := self._lost(worker, sequence, update):
             seat = self._seat(worker)
             seat.sequence, seat.pulled, seat.silent = sequence, None, False
+            self.half.join(worker)  # what it has is not what this half has sent
             self._watch_clock(now)
             self._waiting[worker] = None
             return self._effects(now, lost=lost)

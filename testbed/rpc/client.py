@@ -14,6 +14,7 @@ from typing import Self, cast
 import grpc
 
 from testbed.errors import NodeError, RejectedError
+from testbed.payloads.key_cache import UnknownKeysError
 from testbed.rpc.limits import CONNECT_SECONDS, MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.wire import number_field
@@ -78,6 +79,7 @@ class Connection:
 
         Raises:
             RejectedError: the server refused the request and applied nothing of it.
+            UnknownKeysError: likewise, as it left out keys that the server does not know.
             NodeError: the server could not be reached for as long as patience lasts.
         """
         trouble = _Trouble(self.patience_seconds if patience_seconds is None else patience_seconds)
@@ -136,7 +138,8 @@ class Connection:
 
     def _rejected(self, method: str, error: grpc.RpcError) -> RejectedError:
         verb = method.rpartition("/")[2]
-        return RejectedError(
+        kind = UnknownKeysError if error.code() is grpc.StatusCode.NOT_FOUND else RejectedError
+        return kind(
             f"{self.address}: the parameter server refused {verb}: {error.details()} "
             f"({error.code().name})"
         )

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, cast
 import grpc
 
 from testbed.errors import HostError, RejectedError
+from testbed.payloads.key_cache import UnknownKeysError
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.wire import MalformedError, OversizedError
@@ -210,6 +211,9 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             except SupersededError as error:
                 self.counts["ABORTED"] += 1
                 await context.abort(grpc.StatusCode.ABORTED, str(error))
+            except UnknownKeysError as error:  # nobody's mistake: it is repeated with the keys
+                self.counts["NOT_FOUND"] += 1
+                await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
             except RejectedError as error:
                 code = _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION)
                 self._note(call, code.name, str(error))

@@ -108,6 +108,10 @@ def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem
     for path in [path for path, think in waits.items() if think is not None and not thinks]:
         expected = f"no think time with {algorithm.name}: a class's `speed` sets its pace"
         yield _problem(document, path, found="a think time", expected=expected)
+    packs = not isinstance(algorithm, AlgorithmConfig) or algorithm.PACKS
+    if not packs and scenario.encoding != "raw":
+        expected = f"raw: what {algorithm.name} pushes is encoded already"
+        yield _problem(document, ("encoding",), found=scenario.encoding, expected=expected)
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):

@@ -11,6 +11,7 @@ import numpy as np
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
 from testbed.simulation.agenda import Happening
+from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.model import Path
 from testbed.simulation.worker import Coming, Paused
 
@@ -36,6 +37,7 @@ class DeviceModel:
         frozen_at: since when it stands still for a time; None while it goes on.
         stood: how long it stood still since its last reply arrived.
         held: what it will do once it goes on.
+        keys: what both ends of its links know of core keys; None where none are sent.
         life: how often it has ended; what it did in an earlier life comes to nothing.
     """
 
@@ -57,6 +59,7 @@ class DeviceModel:
     frozen_at: float | None = None
     stood: float = 0.0
     held: list[Happening] = field(default_factory=list)
+    keys: KeyedLinks | None = None
     life: int = 0
 
     def freeze(self, now: float) -> None:
@@ -76,6 +79,8 @@ class DeviceModel:
         self.life += 1
         self.frozen_at, self.stood, self.held = None, 0.0, []
         self.think, self.computing, self.paused, self.coming = None, False, None, []
+        if self.keys is not None:
+            self.keys.worker.drop()
         self.step_seconds = 0.0  # the draw may have gone into a cycle that came to nothing
 
     def begin(self, now: float) -> None:

@@ -31,8 +31,8 @@ from testbed.payloads import Vector
 from testbed.simulation.agenda import Agenda, Planned
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.faults import Faults
-from testbed.simulation.links import Bucket, FairLink
-from testbed.simulation.model import Transfer
+from testbed.simulation.keys import Misses
+from testbed.simulation.links import FairLink
 from testbed.simulation.pool import Pool
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
@@ -90,7 +90,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
-        self._faults = Faults(self, self.timeline)
+        self.faults = Faults(self, self.timeline)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
@@ -106,7 +106,7 @@ class Engine:
         self.server.begin(0.0)
         for worker in there:
             self.call(worker)
-        self._faults.plan()
+        self.faults.plan()
         self._carry_out(Effects())
         if self.checkpoints is not None:
             self._save_at = self.checkpoints.after(0, 0.0)
@@ -162,7 +162,7 @@ class Engine:
             "uplink": self.uplink,
             "downlink": self.downlink,
             "record": self._record,
-            "faults": self._faults,
+            "faults": self.faults,
             "timeline": self.timeline,
             "population": self.timeline.population,
         }
@@ -182,13 +182,13 @@ class Engine:
 
     def call(self, worker: int) -> None:
         """A worker's process has begun, and calls the PS."""
-        self._queue(self._faults.living(worker, partial(self._pull, worker)), self.agenda.now)
+        self.queue_up(self.faults.living(worker, partial(self._pull, worker)), self.agenda.now)
 
     def leave(self, worker: int) -> None:
         """A worker takes no part any more."""
         self._carry_out(self.server.leave(worker, self.agenda.now))
 
-    def _queue(self, serve: Callable[[float], None], now: float) -> None:
+    def queue_up(self, serve: Callable[[float], None], now: float) -> None:
         """A request has come: the PS deals with it once it is through with those before."""
         served = self.queue.take(now)
         if served > now:
@@ -206,11 +206,11 @@ class Engine:
         for applied in effects.applied:
             self._record.enter(applied, now=now, elapsed=now / self.recorder.time_scale)
         if effects.applied:
-            self._faults.reached(self.server.version)
+            self.faults.reached(self.server.version)
         if len(self._rows) >= BUFFERED_ROWS:
             self._flush()
         for worker in effects.removed:
-            self._faults.forget(worker)
+            self.faults.forget(worker)
             self.recorder.event(Left(f"w{worker}", unheard(self.server.dead_after)))
         for release in effects.releases:
             if release.reply is not None:
@@ -229,15 +229,23 @@ class Engine:
         assert reply is not None
         device = self.devices[worker]
         device.blocked = now - device.asked
-        self._record.replied(worker, reply.model.size)
         self.workers.lend(worker, reply, release.standing)
-        transfer = device.down.send(reply.model.size, device.rng)
-        arrived = self._faults.awake(worker, partial(self._begin, worker))
-        self._carry(transfer, device.down.bucket, self.downlink, done=arrived)
+        keys = device.keys
+        self.send_down(worker, reply.model.size if keys is None else keys.reply(reply.model))
+
+    def send_down(self, worker: int, payload_bytes: int) -> None:
+        """Send the reply that a worker was lent, or send it again."""
+        device = self.devices[worker]
+        self._record.replied(worker, payload_bytes)
+        arrived = self.faults.awake(worker, partial(self._begin, worker))
+        device.down.carry(payload_bytes, device.rng, link=self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
         device = self.devices[worker]
+        if device.keys is not None and not device.keys.takes_reply():
+            Misses(self).reply(worker)
+            return
         device.transfer, device.stood = now - device.began - device.blocked, 0.0
         if device.think is None:
             device.think = device.draw_think()
@@ -249,7 +257,7 @@ class Engine:
         self._let_finish(worker, soonest)
 
     def _let_finish(self, worker: int, time: float) -> None:
-        self.agenda.at(time, self._faults.awake(worker, partial(self._finish, worker), time=time))
+        self.agenda.at(time, self.faults.awake(worker, partial(self._finish, worker), time=time))
 
     def _finish(self, worker: int, now: float) -> None:
         """The earliest moment of the push has come; with several local steps it may be later."""
@@ -263,7 +271,7 @@ class Engine:
             device.think = None
         push_at = reached.push_at
         if push_at + device.stood > now:
-            push = self._faults.awake(worker, partial(self._push, reached), time=push_at)
+            push = self.faults.awake(worker, partial(self._push, reached), time=push_at)
             self.agenda.at(push_at + device.stood, push)
         else:
             self._push(reached, now)
@@ -274,18 +282,27 @@ class Engine:
         if device.silent:
             return
         device.began = now
-        transfer = device.up.send(cycle.payload_bytes, device.rng)
-        arrived = self._faults.living(cycle.worker, partial(self._arrive, cycle))
-        self._carry(transfer, device.up.bucket, self.uplink, done=arrived)
+        self.push(cycle)
+
+    def push(self, cycle: Cycle) -> None:
+        """Send an update, or send it again."""
+        device = self.devices[cycle.worker]
+        if device.keys is not None:
+            cycle = cycle._replace(payload_bytes=device.keys.push(cycle.update.payload))
+        arrived = self.faults.living(cycle.worker, partial(self._arrive, cycle))
+        device.up.carry(cycle.payload_bytes, device.rng, link=self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
         self.devices[cycle.worker].asked = now
-        self._queue(self._faults.living(cycle.worker, partial(self._serve, cycle)), now)
+        self.queue_up(self.faults.living(cycle.worker, partial(self._serve, cycle)), now)
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push. One that is refused ends its worker, as it would live."""
         worker, device = cycle.worker, self.devices[cycle.worker]
+        if device.keys is not None and not device.keys.takes_push():
+            Misses(self).push(cycle)
+            return
         try:
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)
         except RejectedError as error:
@@ -311,18 +328,6 @@ class Engine:
             self.recorder.event(Crashed(f"w{worker}", cycle.sequence, now))
             self.recorder.event(self.timeline.crash(worker, planned=now, actual=now))
         self._carry_out(effects)
-
-    def _carry(
-        self, transfer: Transfer, bucket: Bucket, link: FairLink, *, done: Callable[[float], None]
-    ) -> None:
-        """Move bytes through the worker's link and the PS's, then let the latency pass."""
-        delay = transfer.delay_seconds
-        sent = partial(self._sent, delay, done) if delay else done
-        bucket.send(transfer.wire_bytes, link=link, done=sent)
-
-    def _sent(self, delay: float, done: Callable[[float], None], now: float) -> None:
-        """The last bytes are on their way."""
-        self.agenda.at(now + delay, done)
 
     def _horizon(self) -> float:
         """How far workers may be computed: to the next moment at which orders may be sent."""
@@ -368,7 +373,7 @@ class Engine:
             if self.schedule.seconds is not None:
                 self.agenda.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
-        self._faults.evaluated(evaluation.top1)
+        self.faults.evaluated(evaluation.top1)
         measured = Measured(now, version, evaluation.loss)
         self._carry_out(self.server.measured(measured, accuracy=evaluation.top1, now=now))
 

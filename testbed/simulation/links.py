@@ -60,6 +60,10 @@ class FairLink:
         self._started += 1
         self._share()
 
+    def delay(self, seconds: float, done: Done, now: float) -> None:
+        """The last bytes are on their way; they take so long to arrive."""
+        self.agenda.at(now + seconds, done)
+
     def _settle(self) -> None:
         """Book the service since the last change."""
         passed = self.agenda.now - self._settled

@@ -8,6 +8,7 @@ drawn once for a message, from the law that the kernel would draw each packet's 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from testbed.network.jitter import ENTRIES, SCALE, table
 from testbed.network.qdiscs import TokenBucket, qdisc_for
 from testbed.scenario.schema import Direction, Link
-from testbed.simulation.links import Bucket
+from testbed.simulation.links import Bucket, Done, FairLink
 from testbed.topology import Distribution, Shape
 from testbed.values.units import Rate
 
@@ -88,6 +89,15 @@ class Path:
             repeated += missing
             delay += self.round_trip_seconds if missing else 0.0
         return Transfer(wire * (packets + repeated) / packets, delay)
+
+    def carry(
+        self, payload_bytes: int, rng: np.random.Generator, *, link: FairLink, done: Done
+    ) -> None:
+        """Move a message through the worker's link and the PS's, then let the latency pass."""
+        transfer = self.send(payload_bytes, rng)
+        delay = transfer.delay_seconds
+        sent = partial(link.delay, delay, done) if delay else done
+        self.bucket.send(transfer.wire_bytes, link=link, done=sent)
 
 
 def paths(worker: Link, server: Link, *, time_scale: float = 1.0) -> tuple[Path, Path]:

@@ -86,7 +86,7 @@ class Learner:
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
-        self.parameters[:] = at
+        self.parameters[:] = at[: self.parameters.size]
         chosen = slice(None) if images is None else images
         return self.bound.evaluate(self.data.test_images[chosen], self.data.test_labels[chosen])
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, FaultApplied
+from testbed.events.kinds import Evaluated, FaultApplied, KeysMissed
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
 from testbed.experiment import Durations, Experiment
@@ -34,10 +34,11 @@ from testbed.simulation import model
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
+from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.pool import Pool
-from testbed.simulation.run import simulate, virtual_clock
+from testbed.simulation.run import SLACK, simulate, virtual_clock
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
@@ -129,12 +130,15 @@ class Book(Sink):
         self.rows: list[Any] = []
         self.evaluations: list[tuple[float, int]] = []
         self.faults: list[FaultApplied] = []
+        self.missed: list[KeysMissed] = []
 
     def event(self, entry: Entry) -> None:
         if isinstance(entry.event, Evaluated):
             self.evaluations.append((entry.event.time_seconds, entry.event.version))
         if isinstance(entry.event, FaultApplied):
             self.faults.append(entry.event)
+        if isinstance(entry.event, KeysMissed):
+            self.missed.append(entry.event)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         self.rows.extend(rows)
@@ -187,7 +191,8 @@ def play(
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0)
 
-    with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
+    size = 2 * LAYOUT.size + SLACK  # so that keyed payloads have room, too
+    with Pool(build, workers=count, size=size, processes=processes) as pool:
         engine = Engine(
             server=Server(
                 config.server(LAYOUT, count, parameters=parameters, rng=np.random.default_rng(1)),
@@ -201,6 +206,7 @@ def play(
                     *(step_seconds[index], path, path),
                     draw_think=think(index),
                     rng=np.random.default_rng(0),
+                    keys=KeyedLinks() if config.SENDS_KEYS else None,
                 )
                 for index in range(count)
             ],

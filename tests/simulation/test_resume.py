@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from testbed.algorithms import AdaComp, Adsp, Bsp, FedAvg, FedBuff, FixedAdacomm, Ssp
+from testbed.algorithms import (
+    AdaComp,
+    Adsp,
+    Bsp,
+    FedAvg,
+    FedBuff,
+    FixedAdacomm,
+    QuantDp,
+    SlimDp,
+    Ssp,
+)
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.frame.stop import StopRule
 from testbed.simulation.engine import Engine
@@ -24,6 +34,8 @@ CONFIGS = (
     Adsp(name="adsp", check_period=Duration(4), epoch=Duration(20)),
     FedAvg(name="fedavg"),
     FedBuff(name="fedbuff", local_steps=2, buffer_size=3),
+    QuantDp(name="quant-dp", momentum=0.5),
+    SlimDp(name="slim-dp", core_rounds=3),
 )
 
 
