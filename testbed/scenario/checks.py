@@ -95,7 +95,7 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
         return None
     size = parameters * PARAMETER_BYTES / 2**20
     found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
-    return found, f"at most {most:,}, {LARGEST_MODEL}: a model is sent as one message"
+    return found, f"at most {most:,}, {LARGEST_MODEL}"
 
 
 def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -6,6 +6,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Piece(_message.Message):
+    __slots__ = ("total", "data")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    total: int
+    data: bytes
+    def __init__(self, total: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
 class Payload(_message.Message):
     __slots__ = ("dense", "sparse", "keyed", "quantized", "packed")
     DENSE_FIELD_NUMBER: _ClassVar[int]
