@@ -34,7 +34,7 @@ install := $(python) -m pip --disable-pip-version-check install --constraint con
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
 		while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
-	printf '  make %-13s %s\n' $(foreach study,$(STUDIES),$(study) "run and report the study in scenarios/$(study)/")
+	printf '  make %-13s %s\n' $(foreach study,$(STUDIES),$(study) "run and report the study in scenarios/$(call folder-of,$(study))/")
 	echo "  make STUDY-NAME    of a study: only its file, figure, table or level of that name"
 
 setup: $(VENV)/.installed-dev ## make the environment with everything development needs
@@ -139,23 +139,26 @@ bench-flower: setup ## the same training in Flower's simulation engine, installe
 # where there is no such file, the figure, table or level FIG of study.yaml. What has ended is not run
 # again: docs/studies.md.
 STUDY_FILES := $(shell grep -ls '^scenario:' scenarios/*/*.yaml)
-STUDIES := $(sort $(patsubst scenarios/%/,%,$(dir $(STUDY_FILES))))
+study-folders := $(patsubst scenarios/%/,%,$(dir $(STUDY_FILES)))
+STUDIES := $(sort $(subst _,-,$(study-folders)))
+# scenarios/slim_dp is `make slim-dp`.
+folder-of = $(firstword $(filter $(1) $(subst -,_,$(1)),$(study-folders)))
 
 .PHONY: $(STUDIES)
 $(STUDIES): $(VENV)/.installed
-	@for study in $(filter scenarios/$@/%,$(STUDY_FILES)); do
+	@for study in $(filter scenarios/$(call folder-of,$@)/%,$(STUDY_FILES)); do
 		$(call run-study,$$study,)
 	done
 
 define part-of-study
 $(1)-%: $(VENV)/.installed
-	@if [ -e scenarios/$(1)/$$*.yaml ]; then
-		$$(call run-study,scenarios/$(1)/$$*.yaml,)
+	@if [ -e scenarios/$(2)/$$*.yaml ]; then
+		$$(call run-study,scenarios/$(2)/$$*.yaml,)
 	else
-		$$(call run-study,scenarios/$(1)/study.yaml,--only $$*)
+		$$(call run-study,scenarios/$(2)/study.yaml,--only $$*)
 	fi
 endef
-$(foreach study,$(STUDIES),$(eval $(call part-of-study,$(study))))
+$(foreach study,$(STUDIES),$(eval $(call part-of-study,$(study),$(call folder-of,$(study)))))
 
 # An invalid run (6) is kept, and no reason to report nothing.
 define run-study

@@ -86,7 +86,9 @@ def quantise(vector: Vector, buckets: Buckets, *, rng: Generator, norm: Norm = "
 def dequantise(quantized: Quantized, buckets: Buckets) -> Vector:
     """The vector that was sent, in float32."""
     unit = quantized.scales / LEVELS
-    return np.repeat(unit, np.diff(buckets.bounds)) * quantized.levels
+    decoded: Vector = np.repeat(unit, np.diff(buckets.bounds))
+    decoded *= quantized.levels
+    return decoded
 
 
 def _scales(values: Vector, starts: NDArray[np.intp], norm: Norm) -> Vector:

@@ -261,7 +261,7 @@ def _decode_packed(bulk: memoryview | None, encoding: Encoding, size: int) -> tu
     if kind is None or not issubclass(kind, Packable) or packed.value_bytes != width:
         raise MalformedError(
             f"kind {packed.kind} with values of {packed.value_bytes} bytes is packed, expected a "
-            f"kind that can be, with values of {width}: this scenario's encoding is {encoding}"
+            f"known kind with values of {width}: this scenario's encoding is {encoding}"
         )
     if packed.entries > size:
         raise MalformedError(f"{packed.entries} entries are packed, for a model of {size}")

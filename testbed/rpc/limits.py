@@ -100,7 +100,7 @@ class MessageLimits:
             ("grpc.max_receive_message_length", UNSEEN_ABOVE * self.single_bytes),
             (
                 "grpc.http2.lookahead_bytes",
-                min(WINDOW_BYTES, max(LEAST_WINDOW, self.single_bytes)),
+                min(WINDOW_BYTES, max(LEAST_WINDOW, self.message_bytes)),
             ),
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),

@@ -122,7 +122,8 @@ def test_a_round_of_slim_dp(discard_local: bool, merged: tuple[float, ...]) -> N
 
 def test_a_core_stays_for_its_rounds_and_the_explorer_does_not() -> None:
     layout = Layout(("weight",), ((40,),))
-    group = Group(configured("slim-dp", alpha=0.5, epsilon=0.25, core_rounds=2), layout=layout)
+    config = configured("slim-dp", learning_rate=50.0, alpha=0.5, epsilon=0.25, core_rounds=2)
+    group = Group(config, layout=layout)
     rng, sent, replies = np.random.default_rng(0), [], []
     for _ in range(4):
         gradients = [rng.standard_normal(40).astype(np.float32) for _ in range(2)]

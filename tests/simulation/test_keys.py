@@ -37,8 +37,10 @@ def test_core_keys_travel_once(world: World, q: int) -> None:
         down = name == "payload_down_bytes"
         if down:
             assert sent.pop(0) == {4 * N}  # the whole model
-        expected = [{SENT + (0 if place % q else 4 * CORE)} for place in range(rounds)]
-        assert sent == expected
+        assert len(sent) == rounds
+        assert sent[0] == {SENT + 4 * CORE}
+        for place, sizes_ in enumerate(sent):  # a new core may be the old one
+            assert sizes_ <= ({SENT} if place % q else {SENT, SENT + 4 * CORE})
     assert book.missed == []
 
 
