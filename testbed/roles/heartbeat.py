@@ -14,18 +14,31 @@ from contextlib import contextmanager
 BEAT_SECONDS = 1.0
 """Real seconds between two beats; of a stop, less than that stays unseen."""
 
+MOST_BEATS = 50.0
+"""A second, of all workers together: every beat takes the CPU from somebody who computes."""
+
 TOLD_SECONDS = 1.0
 """Shorter gaps are no events: a full host has many of them."""
+
+
+def interval(workers: int) -> float:
+    """Real seconds between two beats of each of so many workers."""
+    return max(BEAT_SECONDS, workers / MOST_BEATS)
 
 
 class Heartbeat:
     """Remembers how late the latest beat of this process was.
 
-    ``steady`` counts real seconds from any origin, and goes on while the process stands.
+    Args:
+        steady: counts real seconds from any origin, and goes on while the process stands.
+        every: real seconds between two beats.
     """
 
-    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, steady: Callable[[], float] = time.monotonic, *, every: float = BEAT_SECONDS
+    ) -> None:
         self._steady = steady
+        self._every = every
         self._last = steady()
         self._longest = 0.0
         self._lock = threading.Lock()  # a gap between reading and clearing would be lost
@@ -48,7 +61,7 @@ class Heartbeat:
         over = threading.Event()
 
         def go_on() -> None:
-            while not over.wait(BEAT_SECONDS):
+            while not over.wait(self._every):
                 self.beat()
 
         thread = threading.Thread(target=go_on, name="heartbeat", daemon=True)
@@ -61,5 +74,5 @@ class Heartbeat:
 
     def _beat(self) -> None:
         now = self._steady()
-        self._longest = max(self._longest, now - self._last - BEAT_SECONDS)
+        self._longest = max(self._longest, now - self._last - self._every)
         self._last = now

@@ -19,6 +19,13 @@ HEADER_BYTES = 14 + 20 + 8
 EXCESS = 1.3
 """Streams are so much faster than the link, once its bucket is empty."""
 
+AHEAD = 0.25
+"""Share of a stream that is sent at once, as far as the queue takes it.
+
+On a host that probes several links at a time a sender may have no CPU for a moment. The link then
+still has something to send.
+"""
+
 STEP_SECONDS = 0.002
 FIRST_SECONDS = 3.0
 QUIET_SECONDS = 0.3
@@ -56,14 +63,15 @@ class ProbeStream(NamedTuple):
         return self.link / 8 / 100 + 2 * (LARGEST_PAYLOAD + HEADER_BYTES)
 
     def send(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
-        """Send it all, in steps of a few milliseconds; first at once what the bucket holds.
+        """Send it all, in steps of a few milliseconds; first at once the bucket and the queue.
 
         At its own pace the stream would need several times the bucket's size to empty it. Returns
         True: a link this slow always has something to send.
         """
-        packet_seconds = (self.payload + HEADER_BYTES) * 8 / (self.link * EXCESS)
-        in_bucket = round(self.burst_bytes / (self.payload + HEADER_BYTES))
-        data, begin, sent = bytes(self.payload), time.monotonic(), -in_bucket
+        frame = self.payload + HEADER_BYTES
+        packet_seconds = frame * 8 / (self.link * EXCESS)
+        at_once = self.burst_bytes + AHEAD * self.seconds * self.link / 8
+        data, begin, sent = bytes(self.payload), time.monotonic(), -round(at_once / frame)
         while (now := time.monotonic() - begin) < self.seconds:
             while sent * packet_seconds <= now:
                 connection.sendto(data, peer)

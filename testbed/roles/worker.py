@@ -13,7 +13,7 @@ from testbed.payloads.key_cache import KeyCaches
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
-from testbed.roles.heartbeat import Heartbeat
+from testbed.roles.heartbeat import Heartbeat, interval
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
@@ -36,7 +36,7 @@ def _main(arguments: Arguments) -> None:
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
-    heartbeat = Heartbeat()
+    heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(
             index=arguments.index,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.roles.heartbeat import BEAT_SECONDS, Heartbeat
+from testbed.roles.heartbeat import BEAT_SECONDS, Heartbeat, interval
 
 Bench = Any
 Run = Callable[..., Bench]
@@ -50,6 +50,14 @@ def test_it_beats_by_itself_while_it_is_asked_to() -> None:
         pass
     asked.seconds += 2.0 + BEAT_SECONDS  # nobody beats any more
     assert heartbeat.take() == pytest.approx(2.0)
+
+
+def test_many_workers_beat_more_slowly_each() -> None:
+    assert [interval(count) for count in (1, 50, 200)] == [1.0, 1.0, 4.0]
+    hand = Hand()
+    heartbeat = Heartbeat(hand, every=interval(200))
+    hand.seconds += 4.0 + 1.5
+    assert heartbeat.take() == pytest.approx(1.5)
 
 
 def gaps(bench: Bench) -> list[tuple[str, float]]:

@@ -45,6 +45,29 @@ def test_slow_links_get_smaller_packets_then_more_time(
     assert stream.seconds == pytest.approx(seconds)
 
 
+def test_a_stream_fills_the_queue_before_it_waits_for_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class PausedError(Exception):
+        pass
+
+    def pause(_: float) -> None:
+        raise PausedError
+
+    monkeypatch.setattr("testbed.roles.probing.time.sleep", pause)
+    with datagrams("127.0.0.1") as receiver, datagrams() as sender:
+        with pytest.raises(PausedError):
+            ProbeStream.through(1e6).send(sender, receiver.getsockname())
+        receiver.setblocking(False)
+        sizes = []
+        with pytest.raises(BlockingIOError):
+            while True:
+                sizes.append(len(receiver.recv(2048)))
+    # A bucket of 1,250 bytes and two frames, a quarter of 0.8 s at 125,000 bytes a second: 29,278
+    # bytes are 19 frames of 1,514. The 20th is the first at the stream's own pace.
+    assert sizes == [1472] * 20
+
+
 def steady(number: int, *, batches: int = 50, every: float = 0.001) -> list[Arrival]:
     """Two frames a millisecond from the beginning of a slice of time on."""
     begin = number * (SLICE_SECONDS + 1e-6)
