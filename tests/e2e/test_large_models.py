@@ -46,6 +46,5 @@ def test_four_workers_train_a_model_that_is_sent_in_pieces(bed: Any) -> None:
     assert updates["payload_up_bytes"].tolist() == 4 * [sent + 4 * core] + 8 * [sent]
     down = 4 * [4 * N] + 4 * [sent + 4 * core] + 4 * [sent]
     assert updates["payload_down_bytes"].tolist() == down
-    print({node: f"{peak / 1e6:.0f} MB" for node, peak in peaks.items()})
     assert peaks["ps"] < 400e6 + 20 * 4 * N
     assert peaks["w0"] < 400e6 + 12 * 4 * N
