@@ -145,6 +145,14 @@ class AgentClient:
         """Let a frozen node go on."""
         self._call("Thaw", pb.NodeRequest(node=node), pb.Done)
 
+    def partition(self, node: str) -> None:
+        """Let nothing through a node's link."""
+        self._call("Partition", pb.NodeRequest(node=node), pb.Done)
+
+    def heal(self, node: str) -> None:
+        """Let a node's link carry again."""
+        self._call("Heal", pb.NodeRequest(node=node), pb.Done)
+
     def private_bytes(self, node: str) -> int:
         """Memory of a node's role that it shares with no other process."""
         request = pb.NodeRequest(node=node)

@@ -83,7 +83,8 @@ class Lifeline:
         if self.on_hangup == "end":
             self.loop.stop()
         elif self.on_hangup == "finish":
-            self.nodes.thaw_all()  # nobody else would undo what the controller has frozen
+            self.nodes.thaw_all()  # nobody else would undo what the controller has done
+            self.nodes.heal_all()
             self._finish()
 
     def _finish(self) -> None:

@@ -50,6 +50,7 @@ class Nodes:
     _running: dict[str, RunningNode] = field(default_factory=dict)
     _linked: dict[str, Process] = field(default_factory=dict)
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
+    _partitioned: set[str] = field(default_factory=set)
 
     def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; returns the role's pid in this pid namespace, the role running.
@@ -117,6 +118,7 @@ class Nodes:
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if name is not None:
                 node = self._running.pop(name)
+                self._partitioned.discard(name)
                 self.spawner.logs.catch_up(node.log)  # for those who read it when told of the end
                 left = node.container
                 self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
@@ -156,6 +158,24 @@ class Nodes:
             node = self._running[name]
             with suppress(OSError, TestbedError):  # it has just ended
                 node.container.release(node.pid)
+
+    def partition(self, name: str) -> None:
+        """Let nothing through a node's link, either way, and tell neither side."""
+        self.pid(name)
+        self.switch.pass_through(name, passes=False)
+        self._partitioned.add(name)
+
+    def heal(self, name: str) -> None:
+        """Let a node's link carry again."""
+        self.pid(name)
+        self.switch.pass_through(name, passes=True)
+        self._partitioned.discard(name)
+
+    def heal_all(self) -> None:
+        """Let all links carry again: whoever would have let them has ended."""
+        for name in self._partitioned & self._running.keys():
+            with suppress(OSError, TestbedError):  # it has just ended
+                self.heal(name)
 
     def private_bytes(self, name: str) -> int:
         """Memory of a node's role that it shares with no other process."""

@@ -128,6 +128,8 @@ _ACTS: Mapping[str, tuple[type[Message], Act]] = {
     "Signal": (pb.SignalRequest, _signal),
     "Freeze": (pb.NodeRequest, lambda nodes, request: nodes.freeze(request.node)),
     "Thaw": (pb.NodeRequest, lambda nodes, request: nodes.thaw(request.node)),
+    "Partition": (pb.NodeRequest, lambda nodes, request: nodes.partition(request.node)),
+    "Heal": (pb.NodeRequest, lambda nodes, request: nodes.heal(request.node)),
     "PrivateBytes": (pb.NodeRequest, _private_bytes),
     "Count": (pb.CountRequest, lambda nodes, _: TRAFFIC.dump_json(nodes.meter.read())),
     "Links": (pb.LinksRequest, lambda nodes, _: json.dumps(nodes.links()).encode()),

@@ -22,7 +22,7 @@ VERBS = {
     "wait": "Wait for a run's end, and exit as it did.",
     "ps": "List runs, or the nodes of one run.",
     "net": "Show, measure and change the links of a run that goes on.",
-    "fault": "Freeze workers of a run that goes on, and list faults.",
+    "fault": "Freeze, cut off or slow down workers of a run that goes on, and list faults.",
     "logs": "Show what nodes printed.",
     "exec": "Run a command in a node.",
     "sweep": "Run what a study needs and is not there yet.",

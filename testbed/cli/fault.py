@@ -1,4 +1,4 @@
-"""``testbed fault``: freezes workers of a run that goes on, and lists the faults of any run."""
+"""``testbed fault``: strikes workers of a run that goes on, and lists the faults of any run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.cli.options import find, json_option, print_json, runs_option
 
 @click.group("fault")
 def command() -> None:
-    """Freeze workers of a run that goes on, let them go on, and list faults."""
+    """Freeze workers of a run that goes on, cut them off, slow them down, and list faults."""
 
 
 @command.command("freeze")
@@ -53,6 +53,46 @@ def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
         return
     ask(folder, "thaw", nodes)
     click.echo(f"{', '.join(nodes)}: go on")
+
+
+@command.command("partition")
+@run_argument
+@nodes_argument
+@click.option("--for", "duration", metavar="TIME", required=True, help="Emulated time.")
+@runs_option
+def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) -> None:
+    """Let nothing through the links of workers of RUN for a time; nobody is told."""
+    from testbed.run.by_hand import ask, partition_of, selected
+
+    if not selector:
+        raise click.UsageError("Which workers? Name some, like w3 or class=slow.")
+    folder = find(run, runs)
+    nodes = selected(folder, selector)
+    ask(folder, "partition", nodes, seconds=partition_of(duration, folder))
+    click.echo(f"{', '.join(nodes)}: cut off for {duration}")
+
+
+@command.command("slow")
+@run_argument
+@nodes_argument
+@click.option(
+    "--factor",
+    type=click.FloatRange(1, 1e6, min_open=True),
+    required=True,
+    help="How many times as long a step takes.",
+)
+@click.option("--for", "duration", metavar="TIME", required=True, help="Emulated time.")
+@runs_option
+def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
+    """Let the steps of workers of RUN take longer for a time, from their next ones on."""
+    from testbed.run.by_hand import ask, duration_of, selected
+
+    if not selector:
+        raise click.UsageError("Which workers? Name some, like w3 or class=slow.")
+    folder = find(run, runs)
+    nodes = selected(folder, selector)
+    ask(folder, "slow", nodes, seconds=duration_of(duration), factor=factor)
+    click.echo(f"{', '.join(nodes)}: steps take {factor:g} times as long for {duration}")
 
 
 @command.command("list")

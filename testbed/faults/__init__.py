@@ -9,11 +9,28 @@ from testbed.faults.freeze import Freeze
 from testbed.faults.join import Join
 from testbed.faults.kill import Kill
 from testbed.faults.leave import Leave
+from testbed.faults.link import ChangedLink
+from testbed.faults.partition import Partition
+from testbed.faults.slow import Slow
 from testbed.values.family import Named
 
 Fault = Annotated[
-    Annotated[Crash | Freeze | Kill | Leave | Join, Field(discriminator="name")],
+    Annotated[
+        Crash | Freeze | Kill | Leave | Join | Partition | ChangedLink | Slow,
+        Field(discriminator="name"),
+    ],
     Named(),
 ]
 
-__all__ = ["Crash", "Crashes", "Fault", "Freeze", "Join", "Kill", "Leave"]
+__all__ = [
+    "ChangedLink",
+    "Crash",
+    "Crashes",
+    "Fault",
+    "Freeze",
+    "Join",
+    "Kill",
+    "Leave",
+    "Partition",
+    "Slow",
+]

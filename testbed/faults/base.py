@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from testbed.errors import Unfit
 from testbed.seeds import stream
 from testbed.values.selectors import matches
-from testbed.values.units import Duration
+from testbed.values.units import Duration, Rate
+
+if TYPE_CHECKING:
+    from testbed.faults.link import Change
 
 
 def _above_zero(value: Duration) -> Duration:
@@ -20,7 +23,14 @@ def _above_zero(value: Duration) -> Duration:
     return value
 
 
+def _carries(value: Rate) -> Rate:
+    if not value > 0:
+        raise Unfit(str(value), "a rate above zero; a `partition` lets nothing through")
+    return value
+
+
 PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
+PositiveRate = Annotated[Rate, AfterValidator(_carries)]
 Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]
 Probability = Annotated[float, Field(ge=0, le=1, strict=True)]
@@ -48,6 +58,21 @@ class Actuator(Protocol):
 
     def join(self, worker: int) -> None:
         """Bring it up, from its beginning; the PS does not know it, or knows that it has left."""
+
+    def partition(self, worker: int) -> None:
+        """Let nothing through between it and the PS, and tell neither."""
+
+    def heal(self, worker: int) -> None:
+        """Let it reach the PS again."""
+
+    def slow(self, worker: int, factor: float) -> None:
+        """Have its steps take so many times as long, from its next one on."""
+
+    def change_link(self, worker: int, up: Change, down: Change) -> None:
+        """Change its link where that is asked for; the rest is as in the scenario."""
+
+    def reset_link(self, worker: int) -> None:
+        """Make its link what the scenario says."""
 
 
 class Part(BaseModel):

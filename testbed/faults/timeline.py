@@ -13,7 +13,7 @@ from math import inf
 
 from testbed.errors import NodeError
 from testbed.events.kinds import FaultApplied
-from testbed.faults import Crash, Crashes, Fault, Freeze, Join, Kill, Leave
+from testbed.faults import Crash, Crashes, Fault, Freeze, Join, Kill, Leave, Slow
 from testbed.faults.base import Actuator, Moment, PassingFault, TimedFault
 
 Due = tuple[float, bool, int]
@@ -44,12 +44,16 @@ class Population:
 
     Attributes:
         absent: those that have not joined yet, or are gone.
-        frozen: those that stand still, and by which fault.
+        held: by kind of fault, the workers that one holds which can be undone, and its place.
     """
 
     absent: set[int] = field(default_factory=set)
-    frozen: dict[int, int] = field(default_factory=dict)
+    held: dict[str, dict[int, int]] = field(default_factory=dict)
     crashed: set[int] = field(default_factory=set)
+
+    def held_by(self, kind: str) -> dict[int, int]:
+        """The workers that a fault of this kind holds, and the place of that fault."""
+        return self.held.setdefault(kind, {})
 
     def take(self, worker: int, fault: TimedFault, place: int) -> None:
         """A fault strikes a worker.
@@ -65,24 +69,28 @@ class Population:
             return
         if not here:
             raise Contradiction(place, f"{fault.kind} of w{worker}, which is not there")
-        if worker in self.frozen and not isinstance(fault, Kill):
+        if worker in self.held_by("freeze") and isinstance(fault, Freeze | Leave):
             raise Contradiction(place, f"{fault.kind} of w{worker}, which stands still")
-        if isinstance(fault, Freeze):
-            self.frozen[worker] = place
-        elif isinstance(fault, Kill | Leave):
+        if isinstance(fault, Kill | Leave):
             self.gone(worker)
+        elif worker in self.held_by(fault.kind):
+            found = f"a second {fault.kind} of w{worker} before the first is over"
+            raise Contradiction(place, found)
+        else:
+            self.held_by(fault.kind)[worker] = place
 
-    def undo(self, worker: int, place: int) -> bool:
+    def undo(self, worker: int, kind: str, place: int) -> bool:
         """A fault's time is over; returns whether the worker was still struck by it."""
-        if self.frozen.get(worker) != place:
+        if self.held_by(kind).get(worker) != place:
             return False
-        del self.frozen[worker]
+        del self.held_by(kind)[worker]
         return True
 
     def gone(self, worker: int) -> None:
         """A worker has ended, planned or not."""
         self.absent.add(worker)
-        self.frozen.pop(worker, None)
+        for held in self.held.values():
+            held.pop(worker, None)
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,12 @@ class Timeline:
         return bool(self._waiting)
 
     @property
+    def next_pace(self) -> float:
+        """When workers' steps may next begin to take longer, or end to; infinite for unknown."""
+        times = (time for time, _, place in self._due if isinstance(self.faults[place], Slow))
+        return min(times, default=inf)
+
+    @property
     def to_come(self) -> list[int]:
         """The workers that will join whatever the others do, once for every time."""
         return [
@@ -199,7 +213,7 @@ class Timeline:
             over = tuple(one for one in self.struck[place] if one in population.crashed)
             others = [one for one in self.struck[place] if one not in population.crashed]
             if not begins:
-                workers = tuple(one for one in others if population.undo(one, place))
+                workers = tuple(one for one in others if population.undo(one, fault.kind, place))
             else:
                 workers = tuple(others)
                 for worker in workers:

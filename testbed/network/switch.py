@@ -30,6 +30,7 @@ from testbed.network.ends import (
 )
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
+from testbed.network.ports import pass_frames
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
 
@@ -186,6 +187,17 @@ class Switch:
         with _explaining(node.name, "changed"), sockets() as here, sockets(pid) as there:
             port, eth0 = here.end(node.name), there.end(INTERFACE)
             _shape(node.name, link, network.offload, eth0=eth0, port=port)
+
+    def pass_through(self, name: str, *, passes: bool) -> None:
+        """Let a node's port forward frames, or drop them all both ways, as a cut cable would.
+
+        Neither end sees a carrier go, so connections live on and send again what was lost.
+
+        Raises:
+            NodeError: there is no such port, or the kernel refused.
+        """
+        with _explaining(name, "joined again" if passes else "cut"), sockets() as here:
+            pass_frames(here.end(name), passes=passes)
 
     def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
         """What the kernel has now of a link that was attached; changes and compares nothing.

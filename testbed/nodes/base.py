@@ -11,8 +11,9 @@ from typing import ClassVar
 
 from testbed.agent.launch import Mount
 from testbed.events.kinds import Event, Finished, Started
+from testbed.scenario.direction import Link
 from testbed.scenario.links import link_spec
-from testbed.scenario.schema import Link, Scenario
+from testbed.scenario.schema import Scenario
 from testbed.seeds import stream
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import End, LaunchMode, LinkSpec, NodeSpec, Part, Plan

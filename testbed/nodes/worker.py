@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from testbed.agent.launch import Mount
 from testbed.events.kinds import Joined
-from testbed.nodes.base import FIRST_WORKER_UID, Role, link_at
+from testbed.nodes.base import FIRST_WORKER_UID, INSIDE, Inputs, Role, link_at
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec
 
@@ -20,6 +21,10 @@ class WorkerRole(Role):
     needs = ("ps",)
     reports = Joined
     vectors = 4
+
+    def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
+        """Beside what all see: how slow faults have made it."""
+        return (*super().mounts(inputs), Mount(inputs.folder.slow, INSIDE / "slow", writable=False))
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Dealt to the classes in their order: the first class has w0, w1, ..."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from testbed.errors import Problem, ScenarioError
+from testbed.network.offloads import needs_packets
 from testbed.nodes import ROLES
 from testbed.nodes.base import PREFIX
 from testbed.scenario.checks import MOST_WORKERS
+from testbed.scenario.links import changed_links
 from testbed.scenario.schema import Scenario
 from testbed.topology import NetworkSpec, Plan
 
@@ -21,10 +23,13 @@ def plan(scenario: Scenario, run: str) -> Plan:
         expected = f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's"
         where = f"scenario {scenario.name}"
         raise ScenarioError([Problem(where, 0, "workers.count", f"{count:,}", expected)])
+    offload = scenario.network.offload
+    if offload == "auto" and any(needs_packets(link) for _, link in changed_links(scenario)):
+        offload = "off"  # from the beginning: no link can do without them later
     return Plan(
         run=run,
         nodes=tuple(node for role in ROLES for node in role.nodes(scenario)),
-        network=NetworkSpec(PREFIX, scenario.network.missing, scenario.network.offload),
+        network=NetworkSpec(PREFIX, scenario.network.missing, offload),
         launch=scenario.launch,
         labels={"run": run, "scenario": scenario.name},
         runtime=scenario.runtime.model_dump(mode="json", exclude_none=True),

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-    from testbed.scenario.schema import DeviceClass, Direction, Scenario
+    from testbed.scenario.direction import Direction
+    from testbed.scenario.schema import DeviceClass, Scenario
 
 FRAMING_RATIO = 1 + 66 / 1448
 """Headers beside what a full packet carries."""
@@ -43,11 +44,19 @@ class HostShare:
     overslept_ratio: float | None = None
 
 
-def host_share(updates: pd.DataFrame, scenario: Scenario) -> HostShare:
-    """The host's part, over all updates but each worker's first; an update stands for its push."""
+def host_share(
+    updates: pd.DataFrame, scenario: Scenario, *, going: pd.DataFrame | None = None
+) -> HostShare:
+    """The host's part, over all updates but each worker's first; an update stands for its push.
+
+    Of these only those count that are also in ``going``, if that is given.
+    """
     times = updates.groupby("worker")["time_seconds"]
-    later = updates[times.cumcount() > 0]
-    total = float(times.diff().sum())
+    counted = times.cumcount() > 0
+    if going is not None:
+        counted &= updates.index.isin(going.index)
+    later = updates[counted]
+    total = float(times.diff()[counted].sum())
     drawn = float((later["think_seconds"] - later["overslept_seconds"]).sum())
     if not total or not drawn or scenario.simulated:
         return HostShare()
@@ -72,8 +81,8 @@ def _longest(updates: pd.DataFrame, member: DeviceClass, scenario: Scenario) -> 
     """The longest that the links take: all workers at once at the PS's, and TCP's slow start."""
     server, own, count = scenario.ps.link, member.link, scenario.workers.count
     hops = (own.up, server.down, server.up, own.down)
-    if any(hop.loss or hop.jitter for hop in hops):
-        return np.inf  # a packet may be late by any number of round trips
+    if any(hop.loss or hop.jitter or hop.rate_trace or hop.delay_trace for hop in hops):
+        return np.inf  # a packet may be late by any number of round trips, or a link thin
     latency = sum(float(hop.delay or 0.0) for hop in hops)
     seconds: Seconds = np.full(len(updates), latency)
     for column, device, shared in (

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 WINDOW = 10
 """Evaluations in a moving average."""
 
+HOLDING = ("freeze", "partition", "link", "slow")
+"""Faults that make a worker's cycle longer, and can be undone."""
+
 UNAUTHENTICATED = "UNAUTHENTICATED"
 """What a call without the run's token is answered with."""
 
@@ -321,17 +324,23 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     return list(lost.items())
 
 
-def without_stood(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
-    """The updates without the first of each worker after a fault froze it.
+def undisturbed(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
+    """The updates of cycles into which no fault fell that holds a worker up.
 
-    It says nothing of how fast the worker is, which stood still by plan.
+    The others say nothing of how fast device and links are: from the first after a fault came to
+    the first after its end.
     """
-    stood = updates["worker"] < 0
-    for event in only(events, FaultApplied):
-        for node in event.nodes if event.kind == "freeze" and event.begins else ():
-            after = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
-            stood |= after & (after.cumsum() == 1)
-    return updates[~stood]
+    held = updates["worker"] < 0
+    ends: dict[tuple[str, str], float] = {}  # of faults that are gone through backwards
+    for event in reversed(only(events, FaultApplied)):
+        for node in event.nodes if event.kind in HOLDING else ():
+            if not event.begins:
+                ends[event.kind, node] = event.actual_seconds
+                continue
+            own = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
+            after = own & (updates["time_seconds"] > ends.pop((event.kind, node), inf))
+            held |= own & ~(after & (after.cumsum() > 1))
+    return updates[~held]
 
 
 def planned_gaps(events: Sequence[Entry], time_scale: float) -> dict[str, float]:

@@ -27,6 +27,8 @@ from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from testbed.reports.frames import Run
     from testbed.scenario.durations import RandomDuration
 
@@ -42,8 +44,9 @@ def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
     seconds = measures.training_seconds(run.updates, events)
-    share = host_share(run.updates, run.scenario)
-    measured = _measurements(run, events, seconds=seconds, share=share)
+    going = measures.undisturbed(run.updates, events)
+    share = host_share(run.updates, run.scenario, going=going)
+    measured = _measurements(run, events, seconds=seconds, share=share, going=going)
     verdict = judge(measured)
     return {
         "format": FORMAT,
@@ -149,7 +152,12 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
 
 
 def _measurements(
-    run: Run, events: Sequence[Entry], *, seconds: float | None, share: HostShare
+    run: Run,
+    events: Sequence[Entry],
+    *,
+    seconds: float | None,
+    share: HostShare,
+    going: pd.DataFrame,
 ) -> Measurements:
     """What the verdict looks at."""
     reading = measures.last_reading(run.traffic)
@@ -158,7 +166,6 @@ def _measurements(
     left_out += [what for event in links for what in event.left_out]
     looked = measures.largest_gap_seconds(events) is not None
     planned = measures.planned_gaps(events, run.scenario.time_scale)
-    going = measures.without_stood(run.updates, events)
     return Measurements(
         state=run.state.state,
         alive=run.alive,

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed import faults
 from testbed.errors import NodeError
 from testbed.experiment import Experiment
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
-from testbed.scenario.schema import Link
+from testbed.scenario.direction import Link
+from testbed.scenario.schema import Scenario
+from testbed.scenario.traces import LEAST_RATE, places
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,11 @@ class Arguments:
         return self.folder / "ps"
 
     @property
+    def slow(self) -> Path:
+        """Of a worker that a fault has slowed down: how many times as long its steps take."""
+        return self.folder / "slow" / self.node
+
+    @property
     def socket(self) -> Path:
         """The unix socket for snapshots and reports."""
         return self.folder / "sockets" / "ps.sock"
@@ -87,16 +95,28 @@ def limits(experiment: Experiment) -> MessageLimits:
     """What one connection allows, given the model and the links of the scenario.
 
     A ping may have to wait for the whole model on the thinnest link, and for the models of all
-    workers on the parameter server's.
+    workers on the parameter server's, and for the end of a partition.
     """
     scenario, size = experiment.scenario, experiment.network.layout.size
-    slowest = max(_seconds_per_byte(member.link) for member in scenario.workers.classes.values())
+    links: list[Link | faults.ChangedLink] = [
+        member.link for member in scenario.workers.classes.values()
+    ]
+    links += [fault for fault in scenario.faults if isinstance(fault, faults.ChangedLink)]
+    slowest = max(_seconds_per_byte(link) for link in links)
+    if any(place.what == "rate" for place in places(scenario)):
+        slowest = max(slowest, 1 / LEAST_RATE.bytes_per_second)
     shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
-    emulated_seconds = 4 * size * max(slowest, shared)
+    emulated_seconds = 4 * size * max(slowest, shared) + longest_partition(scenario)
     return MessageLimits.of(size, transfer_seconds=emulated_seconds / scenario.time_scale)
 
 
-def _seconds_per_byte(link: Link) -> float:
+def longest_partition(scenario: Scenario) -> float:
+    """Emulated seconds; TCP tries again at most as long after its end as it has lasted."""
+    partitions = [fault for fault in scenario.faults if isinstance(fault, faults.Partition)]
+    return max((float(fault.duration or 0.0) for fault in partitions), default=0.0)
+
+
+def _seconds_per_byte(link: Link | faults.ChangedLink) -> float:
     """Of a link's thinner direction, in emulated time; 0 if neither has a rate."""
     rates = (direction.rate for direction in (link.up, link.down))
     return max((1 / rate.bytes_per_second for rate in rates if rate is not None), default=0.0)

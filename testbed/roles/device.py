@@ -47,6 +47,7 @@ class Device:
         clock: set by the first reply.
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
             which come meanwhile are seen before that; else selection counts as part of the step.
+        slow: how many times as long a step takes that begins now.
         encoding: of its pushes.
         keys: the caches of its connection, where the algorithm sends keys.
         sleep: lets real seconds pass.
@@ -61,6 +62,7 @@ class Device:
     step: Callable[[], float] | None
     connection: Connection
     clock: EmulatedClock
+    slow: Callable[[], float] = lambda: 1.0
     paced_first: bool = False
     encoding: Encoding = "raw"
     keys: KeyCaches | None = None
@@ -74,6 +76,7 @@ class Device:
         self._since = self.clock.steady()  # when what is counted next has begun
         self._stepping = False
         self._pace = 0.0  # what the step under way is to take, emulated
+        self._slow = 1.0  # and how many times as long as it would
 
     def join(self) -> None:
         """Take part in the training.
@@ -145,7 +148,8 @@ class Device:
         What the loop is told of the time is the end of the step as the device class has it.
         """
         self._stepping = True
-        self._pace = 0.0 if self.step is None else self.step()
+        self._slow = self.slow()
+        self._pace = 0.0 if self.step is None else self.step() * self._slow
         _, gradient = self.bound.loss_and_gradient(*self.data.batch(samples))
         if self.paced_first:
             self._finish_step()
@@ -157,12 +161,18 @@ class Device:
         if not self._stepping:
             return
         self._stepping = False
-        if self.step is not None:
+        if self.step is None:
+            self._let_pass((self._slow - 1) * self._passed)
+        else:
             left = self._pace - self._passed
             self._late += max(0.0, -left)
-            if left > 0:
-                self.sleep(self.clock.real(left))
+            self._let_pass(left)
         self._compute += self._lap()
+
+    def _let_pass(self, seconds: float) -> None:
+        """Emulated seconds, if there are any."""
+        if seconds > 0:
+            self.sleep(self.clock.real(seconds))
 
     def _fetch(self, method: str, message: bytes) -> Arrived:
         """Call and take the model; without a deadline, for the algorithm may hold it back."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 from testbed.errors import NodeError, RejectedError, UserCodeError
 from testbed.experiment import Experiment
@@ -51,6 +53,7 @@ def _main(arguments: Arguments) -> None:
             encoding=experiment.scenario.encoding,
             keys=KeyCaches() if worker.half.config.SENDS_KEYS else None,
             gap=heartbeat.take,
+            slow=partial(factor, arguments.slow),
         )
         _join(device, experiment)
         if follows:
@@ -63,6 +66,14 @@ def _main(arguments: Arguments) -> None:
             raise
         device.leave()
         wait_for_end()  # the connection's counters are read while it is open
+
+
+def factor(file: Path) -> float:
+    """How many times as long a step takes, as the controller has it in a file; 1 without one."""
+    try:
+        return float(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return 1.0
 
 
 def _join(device: Device, experiment: Experiment) -> None:

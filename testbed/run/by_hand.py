@@ -28,19 +28,30 @@ from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.values.units import Duration
 
-Verb = Literal["freeze", "thaw"]
+Verb = Literal["freeze", "thaw", "partition", "slow"]
+LONGEST_PARTITION_SECONDS = 10.0
+"""Real seconds. A run that plans none gives a connection up of which it hears nothing for twice as
+long, and after a partition TCP takes as long again to try once more."""
+
 ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.05
 
 
 class Asked(BaseModel):
-    """What is asked for; ``seconds`` are emulated, None is to the end, ``file`` is the request."""
+    """What is asked for.
+
+    Attributes:
+        seconds: for how long, emulated; None is to the end.
+        factor: how many times as long steps take.
+        file: the request's name.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     verb: Verb
     nodes: tuple[str, ...]
     seconds: float | None = None
+    factor: float = 1.0
     file: str = ""
 
 
@@ -50,6 +61,7 @@ def ask(
     nodes: Sequence[str],
     *,
     seconds: float | None = None,
+    factor: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Ask the controller of a run to do something to workers, and wait until it has.
@@ -58,7 +70,8 @@ def ask(
         NodeError: nobody controls the run, or something speaks against it.
     """
     file = folder.control / f"fault-{token_hex(8)}.json"
-    write_atomically(file, Asked(verb=verb, nodes=tuple(nodes), seconds=seconds).model_dump_json())
+    asked_for = Asked(verb=verb, nodes=tuple(nodes), seconds=seconds, factor=factor)
+    write_atomically(file, asked_for.model_dump_json())
     deadline, done = clock() + ANSWER_SECONDS, file.with_suffix(".done")
     try:
         while not done.exists():
@@ -119,6 +132,20 @@ def duration_of(text: str) -> float:
         raise ScenarioError([Problem("--for", 0, "", error.found, error.expected)]) from None
     if not seconds > 0:
         raise ScenarioError([Problem("--for", 0, "", text, "a duration above zero, like 30s")])
+    return seconds
+
+
+def partition_of(text: str, folder: RunFolder) -> float:
+    """How long a partition by hand may last that is asked for in words, in emulated seconds.
+
+    Raises:
+        ScenarioError: it is no duration, or too long a one.
+    """
+    seconds, time_scale = duration_of(text), read_plan(folder).time_scale
+    if seconds > LONGEST_PARTITION_SECONDS * time_scale:
+        most = Duration(LONGEST_PARTITION_SECONDS * time_scale)
+        expected = f"at most {most}: connections do not outlive a longer one that was not planned"
+        raise ScenarioError([Problem("--for", 0, "", text, expected)])
     return seconds
 
 

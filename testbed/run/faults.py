@@ -14,15 +14,21 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import Crashed, Evaluated, Exited, FaultApplied, Finished
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
+from testbed.faults.link import Change
 from testbed.faults.timeline import BY_HAND, Timeline
 from testbed.run.by_hand import Asked, answer, asked
 from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.base import RuntimeDriver
+from testbed.scenario.links import changed
+from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.topology import NodeSpec
+
+HELD = {"freeze": "stands still", "partition": "is cut off", "slow": "is slowed down"}
+"""What is said of a worker that is struck by hand, by the kind of fault."""
 
 
 @dataclass
@@ -80,6 +86,39 @@ class FaultyNodes:
             time.sleep(LOOK_SECONDS)
             self.watch.look()
 
+    def partition(self, worker: int) -> None:
+        """See Actuator."""
+        self.agent.partition(self.node(worker).name)
+
+    def heal(self, worker: int) -> None:
+        """See Actuator."""
+        self.agent.heal(self.node(worker).name)
+
+    def slow(self, worker: int, factor: float) -> None:
+        """See Actuator. A worker reads it before every step."""
+        file = self.setup.folder.slow / self.node(worker).name
+        if factor == 1.0:
+            file.unlink(missing_ok=True)
+        else:
+            with replacing(file) as fresh:
+                fresh.write_text(repr(factor), encoding="utf-8")
+                fresh.chmod(0o644)  # the node has a uid of its own
+
+    def change_link(self, worker: int, up: Change, down: Change) -> None:
+        """See Actuator."""
+        node, time_scale = self.node(worker), self.setup.plan.time_scale
+        assert node.link is not None, "every worker has one"
+        self.agent.reshape(
+            [node.name],
+            up=changed(node.link.up, up, time_scale),
+            down=changed(node.link.down, down, time_scale),
+        )
+
+    def reset_link(self, worker: int) -> None:
+        """See Actuator."""
+        if failure := self.agent.reset_links([self.node(worker).name]).failure:
+            raise NodeError(f"{failure}.")
+
     def node(self, worker: int) -> NodeSpec:
         """The node of a worker."""
         return self.setup.plan.workers[worker]
@@ -116,7 +155,8 @@ class Faults(Sink):
     folder: RunFolder
     _crashed: list[tuple[int, float]] = field(default_factory=list)  # and are not frozen yet
     _over: bool = False
-    _thaw_at: dict[int, float] = field(default_factory=dict)  # those frozen by hand, for a time
+    # when what was done by hand is undone, by what it was and the worker
+    _undo_at: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @property
     def now(self) -> float:
@@ -135,7 +175,9 @@ class Faults(Sink):
                 self.timeline.evaluated(top1, now=self.now)
             case Exited(node) if node in {one.name for one in self.nodes.setup.plan.workers}:
                 self.timeline.population.gone(_worker(node))
-                self._thaw_at.pop(_worker(node), None)
+                self.nodes.slow(_worker(node), 1.0)  # of its next life nothing is said
+                for kind in HELD:
+                    self._undo_at.pop((kind, _worker(node)), None)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         """See Sink."""
@@ -144,7 +186,7 @@ class Faults(Sink):
 
     def pause(self, longest: float) -> float:
         """Real seconds until something is due, and not more than these."""
-        soonest = min(self.timeline.next_time, *self._thaw_at.values(), float("inf"))
+        soonest = min(self.timeline.next_time, *self._undo_at.values(), float("inf"))
         return min(longest, max(0.0, (soonest - self.now) / self.recorder.time_scale))
 
     def look(self) -> None:
@@ -161,8 +203,8 @@ class Faults(Sink):
             return
         for deed in self.timeline.due(self.now):
             self.recorder.event(self.timeline.carry_out(deed, self.nodes, clock=lambda: self.now))
-        for worker in [one for one, at in self._thaw_at.items() if at <= self.now]:
-            self._thaw(worker, planned=self._thaw_at[worker])
+        for kind, worker in [one for one, at in self._undo_at.items() if at <= self.now]:
+            self._undo(kind, worker, planned=self._undo_at[kind, worker])
         for request in asked(self.folder):
             answer(self.folder, request, self._do(request))
 
@@ -170,38 +212,50 @@ class Faults(Sink):
         """Do what somebody asks for by hand; returns what speaks against it."""
         population, began = self.timeline.population, self.now
         workers = [_worker(node) for node in request.nodes]
-        freezes = request.verb == "freeze"
+        begins = request.verb != "thaw"
+        kind = request.verb if begins else "freeze"
         for worker in workers:
             if worker in population.absent or worker in population.crashed:
                 return f"w{worker} is not there, or has crashed"
-            if (worker in population.frozen) == freezes:
-                return f"w{worker} {'stands still' if freezes else 'goes on'} already"
+            if (worker in population.held_by(kind)) == begins:
+                return f"w{worker} {HELD[kind] if begins else 'goes on'} already"
         try:
             for worker in workers:
-                if freezes:
-                    self._freeze(worker, began, request.seconds)
+                if begins:
+                    self._strike(kind, worker, began, request)
                 else:
-                    self._thaw(worker, planned=began)
+                    self._undo(kind, worker, planned=began)
         except NodeError as error:
             return error.message
         return ""
 
-    def _freeze(self, worker: int, planned: float, seconds: float | None) -> None:
-        self.nodes.freeze(worker, for_good=seconds is None)
-        self.timeline.population.frozen[worker] = BY_HAND
-        if seconds is not None:
-            self._thaw_at[worker] = planned + seconds
-        self._note(worker, begins=True, planned=planned)
+    def _strike(self, kind: str, worker: int, planned: float, request: Asked) -> None:
+        match kind:
+            case "partition":
+                self.nodes.partition(worker)
+            case "slow":
+                self.nodes.slow(worker, request.factor)
+            case _:
+                self.nodes.freeze(worker, for_good=request.seconds is None)
+        self.timeline.population.held_by(kind)[worker] = BY_HAND
+        if request.seconds is not None:
+            self._undo_at[kind, worker] = planned + request.seconds
+        self._note(kind, worker, begins=True, planned=planned)
 
-    def _thaw(self, worker: int, *, planned: float) -> None:
-        self._thaw_at.pop(worker, None)
-        self.timeline.population.frozen.pop(worker, None)
-        self.nodes.thaw(worker)
-        self._note(worker, begins=False, planned=planned)
+    def _undo(self, kind: str, worker: int, *, planned: float) -> None:
+        self._undo_at.pop((kind, worker), None)
+        self.timeline.population.held_by(kind).pop(worker, None)
+        match kind:
+            case "partition":
+                self.nodes.heal(worker)
+            case "slow":
+                self.nodes.slow(worker, 1.0)
+            case _:
+                self.nodes.thaw(worker)
+        self._note(kind, worker, begins=False, planned=planned)
 
-    def _note(self, worker: int, *, begins: bool, planned: float) -> None:
-        event = FaultApplied("freeze", begins, (f"w{worker}",), planned, self.now)
-        self.recorder.event(event)
+    def _note(self, kind: str, worker: int, *, begins: bool, planned: float) -> None:
+        self.recorder.event(FaultApplied(kind, begins, (f"w{worker}",), planned, self.now))
 
 
 def _worker(node: str) -> int:

@@ -20,8 +20,8 @@ from testbed.plan.written import read_plan
 from testbed.run.probe import ClassProbe, Prober, shaped_links
 from testbed.run.runtime import driver_for
 from testbed.runtimes.base import RuntimeDriver
+from testbed.scenario.direction import Direction
 from testbed.scenario.links import direction_of, shape_of
-from testbed.scenario.schema import Direction
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import LinkSpec, Plan, Shape
 from testbed.values.units import Duration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -26,8 +26,11 @@ from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario import dump
 from testbed.scenario.checks import beyond_wire
+from testbed.scenario.links import changed_links
 from testbed.scenario.own_code import own_code
+from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
+from testbed.scenario.traces import places
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -134,7 +137,7 @@ def prepare(
     scenario = request.scenario
     own = custom_files(scenario, request.beside)
     driver.check(planned.nodes)
-    left_out = _left_out(planned, tried_here=not scenario.runtime.capabilities.engine)
+    left_out = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
     folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(
         scenario=scenario, plan=made, folder=folder, data=data, secret=token_hex(16), users=users
@@ -153,13 +156,15 @@ def prepare_simulation(request: RunRequest) -> RunFolder:
     return _make_folder(request, planned, own, uid_mode="the user's own", left_out=())[0]
 
 
-def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
+def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str, ...]:
     """What the links will do without; asked of the kernel only where one needs netem.
 
     Where that cannot be ``tried_here`` there will be no links either; but where an engine starts
     the agent, that one can, and refuses what the kernel has not.
     """
-    links = [node.link for node in made.nodes if node.link is not None]
+    later = [replace(made.workers[worker], link=link) for worker, link in changed_links(scenario)]
+    nodes = (*made.nodes, *later)
+    links = [node.link for node in nodes if node.link is not None]
     if not any(link.up.needs_netem or link.down.needs_netem for link in links):
         return ()
     try:
@@ -168,7 +173,7 @@ def _left_out(made: Plan, *, tried_here: bool) -> tuple[str, ...]:
         if tried_here:
             raise
         present = True
-    return check_netem(made.nodes, missing=made.network.missing, present=present)
+    return check_netem(nodes, missing=made.network.missing, present=present)
 
 
 def _make_folder(
@@ -250,11 +255,13 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
         ScenarioError: two of them have the same name.
     """
     copied: dict[str, Path] = {}
-    for family, member in own_code(scenario).items():
-        file = beside / member.file
+    named = {f"{family}.file": member.file for family, member in own_code(scenario).items()}
+    named |= {dotted(one.path): one.recording.trace for one in places(scenario)}
+    for path, name in named.items():
+        file = beside / name
         if copied.setdefault(file.name, file).resolve() != file.resolve():
             expected = f"another name than {copied[file.name]} has: both are copied into one folder"
-            raise ScenarioError([Problem("scenario", 0, f"{family}.file", str(file), expected)])
+            raise ScenarioError([Problem("scenario", 0, path, str(file), expected)])
     return tuple(sorted(copied.values()))
 
 

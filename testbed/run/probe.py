@@ -31,6 +31,10 @@ REFLECTOR = PROBE.name
 PROBE_SECONDS = 60.0
 END_SECONDS = 10.0
 
+TOGETHER = 25e6
+"""Links of so many bits a second in all are filled at once; faster ones would take the CPU from the
+others' probes, and a host of one slow CPU then measures itself."""
+
 MEDIAN_ERROR = 1.2533
 """Standard error of a median of n normal draws, times the square root of n."""
 
@@ -71,7 +75,7 @@ class Prober:
     agent: AgentClient
 
     def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
-        """Measure a link of each device class, with the shapes that are given, all at once.
+        """Measure a link of each device class, with the shapes that are given, slow ones at once.
 
         Raises:
             NodeError, HostError: a probe could not be brought up or came to no result; names it.
@@ -82,9 +86,10 @@ class Prober:
             self.folder.log(node.name).unlink(missing_ok=True)
         with self._contained(nodes) as containers:
             self._start(reflector, others=probers, containers=containers)
-            for node in probers:
-                self._start(node, others=[reflector], containers=containers)
-            self._await({node.name for node in probers}, within=PROBE_SECONDS)
+            for batch in batches(probers):
+                for node in batch:
+                    self._start(node, others=[reflector], containers=containers)
+                self._await({node.name for node in batch}, within=PROBE_SECONDS)
         return [self._result(node) for node in probers]
 
     def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
@@ -156,6 +161,24 @@ class Prober:
                 hint=f"See {self.folder.log(node.name)}.",
             )
         return ClassProbe(node.device_class, node.link.up, node.link.down, **found)
+
+
+def batches(probers: Sequence[NodeSpec]) -> Iterator[list[NodeSpec]]:
+    """Those whose links are filled at the same time, the slowest first; see ``TOGETHER``."""
+    batch: list[NodeSpec] = []
+    for node in sorted(probers, key=_fastest):
+        if batch and sum(map(_fastest, [*batch, node])) > TOGETHER:
+            yield batch
+            batch = []
+        batch.append(node)
+    if batch:
+        yield batch
+
+
+def _fastest(node: NodeSpec) -> float:
+    """Bits a second, of the faster way; an unlimited one is not filled."""
+    assert node.link is not None
+    return max(float(shape.rate or 0) for shape in (node.link.up, node.link.down))
 
 
 def shaped_links(plan: Plan) -> dict[str, LinkSpec]:

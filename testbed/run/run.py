@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from testbed.agent.client import AgentClient
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
@@ -30,9 +31,11 @@ from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.removals import Removals
 from testbed.run.revival import Revival
 from testbed.run.setup import Setup
+from testbed.run.traces import Traces
 from testbed.run.watch import Watch
 from testbed.runtimes.base import Lifeline, RuntimeDriver
 from testbed.scenario.own_code import own_files
+from testbed.scenario.traces import followings, own_copy
 from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.untrusted import SpoiledError
@@ -128,6 +131,9 @@ class Execution:
             nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
+            follows = followings(setup.scenario, partial(own_copy, folder.path))
+            absent_now = timeline.population.absent
+            traces = Traces(setup.plan, agent, self.recorder, follows, absent_now)
             if setup.scenario.checkpoint is not None:
                 watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()
@@ -139,7 +145,7 @@ class Execution:
             if self.in_training is not None:
                 lifeline.on_hangup("finish")
                 self.in_training()
-            self._await(watch, Finished, within=None, faults=faults)
+            self._await(watch, Finished, within=None, faults=faults, traces=traces)
             self._await(watch, Done, within=FINAL_SECONDS)
             watch.count()
             workers = {node.name for node in setup.plan.workers}
@@ -155,6 +161,7 @@ class Execution:
         *,
         within: float | None,
         faults: Faults | None = None,
+        traces: Traces | None = None,
     ) -> None:
         deadline = None if within is None else self.clock() + within
         watch.look()
@@ -166,8 +173,11 @@ class Execution:
                     hint=f"See testbed logs {self.setup.folder.name} ps",
                 )
             pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
+            pause = pause if traces is None else traces.pause(pause)
             time.sleep(pause)  # the PS reports through files
             watch.look()
+            if traces is not None and Finished not in watch.seen:
+                traces.look()
             if faults is not None:
                 faults.look()
 

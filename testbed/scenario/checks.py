@@ -10,14 +10,15 @@ from pathlib import Path
 from testbed.algorithms import Adsp
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
-from testbed.faults.check import contradictions, rejoining
 from testbed.network.qdiscs import qdiscs_of
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.scenario.commands import addressed, linked_nodes
-from testbed.scenario.document import Document, Keys
+from testbed.scenario.direction import Link
+from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.fault_checks import check_faults
 from testbed.scenario.links import link_spec
-from testbed.scenario.scalars import display, dotted
-from testbed.scenario.schema import LEAST_INTERVAL, DeviceClass, Link, PsSettings, Scenario
+from testbed.scenario.scalars import display
+from testbed.scenario.schema import LEAST_INTERVAL, DeviceClass, PsSettings, Scenario
 from testbed.values.family import full_form
 from testbed.values.units import Duration
 
@@ -43,7 +44,7 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[P
             inner = () if "name" in value else ("custom",)
             path = (family, *inner, "file")
             expected = f"the {family}'s Python file, relative to the folder of the scenario"
-            yield _problem(document, path, found=f"no file {display(file)}", expected=expected)
+            yield problem_at(document, path, found=f"no file {display(file)}", expected=expected)
 
 
 def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -52,14 +53,14 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield from _check_simulation(scenario, document)
     elif scenario.workers.count + len(scenario.programs) > MOST_WORKERS:
         programs = f" and {len(scenario.programs):,} programs" if scenario.programs else ""
-        yield _problem(
+        yield problem_at(
             document,
             ("workers", "count"),
             found=f"{scenario.workers.count:,}{programs}",
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
     yield from _check_programs(scenario, document)
-    yield from _check_faults(scenario, document)
+    yield from check_faults(scenario, document)
     saved = None if scenario.checkpoint is None else scenario.checkpoint.every
     for part, every, what in (
         ("evaluate", scenario.evaluate.every, "evaluations"),
@@ -67,12 +68,12 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
     ):
         if isinstance(every, Duration) and every < LEAST_INTERVAL:
             expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
-            yield _problem(document, (part, "every"), found=str(every), expected=expected)
+            yield problem_at(document, (part, "every"), found=str(every), expected=expected)
     yield from _check_algorithm(scenario, document)
     images = scenario.dataset.images
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
-        yield _problem(document, ("model",), found=unfit[0], expected=unfit[1])
+        yield problem_at(document, ("model",), found=unfit[0], expected=unfit[1])
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario, document)
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
@@ -85,7 +86,7 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             qdiscs_of(link_spec(link, address="", mac="", time_scale=scenario.time_scale))
         except ValueError as error:
             direction, _, reason = str(error).partition(": ")
-            yield _problem(document, (*path, direction), hint=reason)
+            yield problem_at(document, (*path, direction), hint=reason)
 
 
 def beyond_wire(parameters: int) -> tuple[str, str] | None:
@@ -107,18 +108,18 @@ def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem
         waits[("workers", "classes", name, "think")] = member.think
     for path in [path for path, think in waits.items() if think is not None and not thinks]:
         expected = f"no think time with {algorithm.name}: a class's `speed` sets its pace"
-        yield _problem(document, path, found="a think time", expected=expected)
+        yield problem_at(document, path, found="a think time", expected=expected)
     packs = not isinstance(algorithm, AlgorithmConfig) or algorithm.PACKS
     if not packs and scenario.encoding != "raw":
         expected = f"raw: what {algorithm.name} pushes is encoded already"
-        yield _problem(document, ("encoding",), found=scenario.encoding, expected=expected)
+        yield problem_at(document, ("encoding",), found=scenario.encoding, expected=expected)
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):
         found = f"an evaluation every {every}"
         expected = f"a part of a trial, algorithm.check_period, which is {algorithm.check_period}"
         hint = "Trials are judged by evaluations, which are to come at equal intervals"
-        yield _problem(document, ("evaluate", "every"), found=found, expected=expected, hint=hint)
+        yield problem_at(document, ("evaluate", "every"), found=found, expected=expected, hint=hint)
 
 
 def _divides(part: float, whole: float) -> bool:
@@ -133,16 +134,16 @@ def _check_simulation(scenario: Scenario, document: Document) -> Iterator[Proble
         path: Keys = ("workers", "classes", name)
         if member.speed is None:
             expected = "the emulated time of a step, such as 50ms: nothing is timed when simulated"
-            yield _problem(document, (*path, "speed"), found="nothing", expected=expected)
+            yield problem_at(document, (*path, "speed"), found="nothing", expected=expected)
         yield from _check_unlimited(member, path, document)
     yield from _check_unlimited(scenario.ps, ("ps",), document)
     if scenario.programs:
         expected = "none: a simulation runs no commands; native and docker do"
         found = ", ".join(scenario.programs)
-        yield _problem(document, ("programs",), found=found, expected=expected)
+        yield problem_at(document, ("programs",), found=found, expected=expected)
     if scenario.launch != "warm":
         expected = "no launch mode: a simulation launches nothing"
-        yield _problem(document, ("launch",), found=scenario.launch, expected=expected)
+        yield problem_at(document, ("launch",), found=scenario.launch, expected=expected)
 
 
 def _check_programs(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -152,47 +153,13 @@ def _check_programs(scenario: Scenario, document: Document) -> Iterator[Problem]
         path: Keys = ("programs", name)
         if TAKEN.fullmatch(name):
             expected = "another name: it is, or could be, that of another node or log"
-            yield _problem(document, path, found=name, expected=expected)
+            yield problem_at(document, path, found=name, expected=expected)
         for word in program.command:
             for unknown in [one for one in addressed(word) if one not in nodes]:
                 expected = "a node with a link: ps, a worker or a program; {{...}} for plain braces"
-                yield _problem(
+                yield problem_at(
                     document, (*path, "command"), found=f"{{{unknown}}}", expected=expected
                 )
-
-
-def _check_faults(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """They strike workers that are there, and can be beside one another."""
-    classes, missing = scenario.workers.dealt(), False
-    for place, fault in enumerate(scenario.faults):
-        path = _inside(document, ("faults", place))
-        for selector in fault.nobody(classes):
-            expected = (
-                f"a worker (w0 to w{len(classes) - 1}), a pattern like 'w[0-9]', or class=NAME "
-                f"with a class of workers ({', '.join(scenario.workers.classes)})"
-            )
-            missing = True
-            yield _problem(document, (*path, "workers"), found=display(selector), expected=expected)
-        if fault.count is not None and fault.count > len(fault.meant(classes)):
-            expected = f"at most {len(fault.meant(classes)):,}, as many as there are to draw from"
-            missing = True
-            yield _problem(document, (*path, "count"), found=f"{fault.count:,}", expected=expected)
-    if missing:
-        return
-    if scenario.runtime.capabilities.engine:
-        for place, worker in rejoining(scenario.faults, classes, seed=scenario.seed):
-            expected = "a worker that was not there before: an engine's container has ended then"
-            found = f"w{worker}, which was gone"
-            yield _problem(document, ("faults", place), found=found, expected=expected)
-    for place, found in contradictions(scenario.faults, classes, seed=scenario.seed):
-        expected = "faults that can be beside one another"
-        yield _problem(document, ("faults", place), found=found, expected=expected)
-
-
-def _inside(document: Document, path: Keys) -> Keys:
-    """The path of a member's options, in whichever form it was written."""
-    value = document.at(path)
-    return (*path, *value) if isinstance(value, dict) and "name" not in value else path
 
 
 def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -200,7 +167,7 @@ def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:
         if member.gpus:
             expected = f"none: runtime {scenario.runtime.name} gives no node a GPU, docker does"
             path: Keys = ("workers", "classes", name, "gpus")
-            yield _problem(document, path, found=str(member.gpus), expected=expected)
+            yield problem_at(document, path, found=str(member.gpus), expected=expected)
 
 
 def _check_unlimited(
@@ -210,11 +177,4 @@ def _check_unlimited(
         value = getattr(limited, field)
         if value is not None:
             expected = f"no {field} limit: a simulation models time by the class's speed alone"
-            yield _problem(document, (*path, field), found=str(value), expected=expected)
-
-
-def _problem(
-    document: Document, path: Keys, *, found: str = "", expected: str = "", hint: str = ""
-) -> Problem:
-    origin = document.origin(path)
-    return Problem(origin.file, origin.line, dotted(path), found, expected, hint)
+            yield problem_at(document, (*path, field), found=str(value), expected=expected)

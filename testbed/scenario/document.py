@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.nodes import Node, read_nodes
-from testbed.scenario.scalars import display
+from testbed.scenario.scalars import display, dotted
 from testbed.scenario.source import check_text
 
 Keys = tuple[str | int, ...]
@@ -79,6 +79,14 @@ class Document:
         for depth in range(1, len(path) + 1):
             origins.setdefault(path[:depth], origin)
         return Document(data, origins, self.problems)
+
+
+def problem_at(
+    document: Document, path: Keys, *, found: str = "", expected: str = "", hint: str = ""
+) -> Problem:
+    """A problem with what stands at a path, at the line that it came from."""
+    origin = document.origin(path)
+    return Problem(origin.file, origin.line, dotted(path), found, expected, hint)
 
 
 def parse_document(text: str, file: str) -> Document:

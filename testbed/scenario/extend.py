@@ -12,10 +12,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from testbed.errors import Problem, ScenarioError
+from testbed.scenario.direction import TRACED
 from testbed.scenario.document import Document, Keys, parse_document
 from testbed.scenario.override import in_full_form
 from testbed.scenario.places import Place
@@ -83,6 +85,12 @@ def _relocated(base: Document, folder: Path) -> Document:
             file = base.at((family, *inner, "file"))
             if isinstance(file, str):
                 base = base.replace((family, *inner, "file"), str(folder / file))
+    classes = base.at(("workers", "classes"))
+    for name in classes if isinstance(classes, dict) else ():
+        for direction, what in product(("up", "down"), TRACED):
+            path = ("workers", "classes", name, "link", direction, what, "trace")
+            if isinstance(file := base.at(path), str):
+                base = base.replace(path, str(folder / file))
     return base
 
 

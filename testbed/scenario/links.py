@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from testbed.scenario.schema import Direction, Link
+from collections.abc import Iterator
+from dataclasses import replace
+
+from testbed import faults
+from testbed.faults.link import Change
+from testbed.scenario.direction import Direction, Link
+from testbed.scenario.schema import Scenario
 from testbed.topology import LinkSpec, Shape
 from testbed.values.units import Duration, Rate
 
@@ -25,6 +31,37 @@ def shape_of(direction: Direction, time_scale: float) -> Shape:
         distribution=direction.distribution or "normal",
         loss_correlation=direction.loss_correlation,
     )
+
+
+def changed(shape: Shape, change: Change, time_scale: float) -> Shape:
+    """A direction in real units with what a fault changes in it."""
+    rate, delay = change.rate, change.delay
+    return replace(
+        shape,
+        rate=shape.rate if rate is None else Rate(rate * time_scale),
+        delay=shape.delay if delay is None else _real(delay, time_scale),
+    )
+
+
+def links_after(
+    scenario: Scenario, fault: faults.ChangedLink, place: int
+) -> Iterator[tuple[int, LinkSpec]]:
+    """What a fault makes of links: one worker of every class that it strikes, and its link."""
+    classes, scale = scenario.workers.dealt(), scenario.time_scale
+    first: dict[str, int] = {}
+    for worker in fault.struck(classes, seed=scenario.seed, place=place):
+        first.setdefault(classes[worker], worker)
+    for name, worker in first.items():
+        own = link_spec(scenario.workers.classes[name].link, address="", mac="", time_scale=scale)
+        up, down = changed(own.up, fault.up, scale), changed(own.down, fault.down, scale)
+        yield worker, replace(own, up=up, down=down)
+
+
+def changed_links(scenario: Scenario) -> Iterator[tuple[int, LinkSpec]]:
+    """All that faults make of links; see ``links_after``."""
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, faults.ChangedLink):
+            yield from links_after(scenario, fault, place)
 
 
 def direction_of(shape: Shape, time_scale: float) -> Direction:

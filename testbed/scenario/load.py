@@ -20,6 +20,7 @@ from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
 from testbed.scenario.shipped import find_scenario
 from testbed.scenario.source import display_name, read_text
+from testbed.scenario.traces import with_means
 
 
 def load(
@@ -107,6 +108,9 @@ def load_document(
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:
         problems += check_files(document, locate)
+    if scenario is not None and (own_code or locate is None):
+        scenario, unread = with_means(scenario, document, locate)
+        problems += unread
     if scenario is not None and not problems:
         problems += check_whole(scenario, document)
         if own_code and locate is not None:

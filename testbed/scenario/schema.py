@@ -24,6 +24,7 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
+from testbed.scenario.direction import Link
 from testbed.scenario.durations import RandomDuration
 from testbed.scenario.fields import (
     Count,
@@ -32,7 +33,6 @@ from testbed.scenario.fields import (
     Key,
     Name,
     PositiveDuration,
-    PositiveRate,
     PositiveSize,
     Share,
     Word,
@@ -40,7 +40,7 @@ from testbed.scenario.fields import (
     some,
     whole,
 )
-from testbed.topology import Distribution, End, LaunchMode, Missing, Offload
+from testbed.topology import End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Duration
 
@@ -49,55 +49,6 @@ class Part(BaseModel):
     """Base of every part of a scenario: frozen, and strict about unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Direction(Part):
-    """One direction of a link. What is left out is not shaped.
-
-    Attributes:
-        rate: bits per second of Ethernet frames.
-        delay: one-way delay; needs netem.
-        jitter: standard deviation of the delay; needs netem and a delay that is not shorter.
-        distribution: law of the jitter; normal by default.
-        loss: share of packets lost; needs netem.
-        loss_correlation: between a packet's loss and the next one's: 0 is independent, towards 1
-            losses come in ever longer bursts.
-        queue: how long a full queue takes to drain at ``rate``; default max(100 ms, round trip).
-    """
-
-    rate: PositiveRate | None = None
-    delay: PositiveDuration | None = None
-    jitter: PositiveDuration | None = None
-    loss: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
-    queue: PositiveDuration | None = None
-    distribution: Distribution | None = None
-    loss_correlation: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Direction:
-        if self.jitter is not None and self.delay is None:
-            raise Unfit("a jitter without a delay", "a delay that it varies")
-        if self.jitter is not None and self.delay is not None and self.jitter > self.delay:
-            raise Unfit(f"a jitter of {self.jitter}", f"at most the delay, {self.delay}")
-        if self.distribution is not None and self.jitter is None:
-            raise Unfit("a distribution without a jitter", "a jitter that it is the law of")
-        if self.loss_correlation is not None and self.loss is None:
-            raise Unfit("a loss_correlation without a loss", "a share of packets lost")
-        if self.queue is not None and self.rate is None:
-            raise Unfit("a queue without a rate", "a rate at which it drains")
-        return self
-
-
-class Link(Part):
-    """A node's link.
-
-    Attributes:
-        up: from the node to the switch.
-        down: from the switch to the node.
-    """
-
-    up: Direction = Direction()
-    down: Direction = Direction()
 
 
 class PsSettings(Part):

@@ -39,6 +39,8 @@ class DeviceModel:
         held: what it will do once it goes on.
         keys: what both ends of its links know of core keys; None where none are sent.
         life: how often it has ended; what it did in an earlier life comes to nothing.
+        slow: how many times as long its steps take, from its next one on.
+        planned: its paths up and down as the scenario has them.
     """
 
     step_seconds: float
@@ -61,6 +63,11 @@ class DeviceModel:
     held: list[Happening] = field(default_factory=list)
     keys: KeyedLinks | None = None
     life: int = 0
+    slow: float = 1.0
+    planned: tuple[Path, Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.planned = self.up, self.down
 
     def freeze(self, now: float) -> None:
         """It stands still, with all that it was doing."""
@@ -81,6 +88,7 @@ class DeviceModel:
         self.think, self.computing, self.paused, self.coming = None, False, None, []
         if self.keys is not None:
             self.keys.worker.drop()
+        self.slow = 1.0
         self.step_seconds = 0.0  # the draw may have gone into a cycle that came to nothing
 
     def begin(self, now: float) -> None:

@@ -28,12 +28,14 @@ from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
+from testbed.scenario.traces import Following
 from testbed.simulation.agenda import Agenda, Planned
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.faults import Faults
 from testbed.simulation.keys import Misses
 from testbed.simulation.links import FairLink
 from testbed.simulation.pool import Pool
+from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
 from testbed.values.state import PlainState, pack, unpack
@@ -46,9 +48,10 @@ CHANGING = {
     "uplink": ("_groups", "_settled", "_started", "_next"),
     "downlink": ("_groups", "_settled", "_started", "_next"),
     "record": ("applied", "applied_bytes", "_traffic", "_pending"),
-    "faults": ("_next",),
+    "faults": ("_next", "horizon"),
+    "traces": (),
     "timeline": ("_due", "_waiting"),
-    "population": ("absent", "frozen", "crashed"),
+    "population": ("absent", "held", "crashed"),
 }
 """What a checkpoint holds of each part of a simulation."""
 
@@ -64,6 +67,7 @@ class Engine:
         images: indices of the test images looked at during the run.
         recorder: is told everything.
         timeline: the faults that are to come.
+        followings: the recordings that links follow.
         keep: is lent every model that was evaluated.
         checkpoints: when ``save`` is called, between two events; never if None.
     """
@@ -79,6 +83,7 @@ class Engine:
     images: Samples
     recorder: Recorder
     timeline: Timeline = field(default_factory=Timeline)
+    followings: Sequence[Following] = ()
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     checkpoints: Schedule | None = None
     save: Callable[[Engine], None] = lambda engine: None
@@ -91,6 +96,7 @@ class Engine:
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append)
         self.faults = Faults(self, self.timeline)
+        self._traces = Traces(self, self.followings)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
@@ -104,6 +110,7 @@ class Engine:
         for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
+        self._traces.begin()
         for worker in there:
             self.call(worker)
         self.faults.plan()
@@ -163,6 +170,7 @@ class Engine:
             "downlink": self.downlink,
             "record": self._record,
             "faults": self.faults,
+            "traces": self._traces,
             "timeline": self.timeline,
             "population": self.timeline.population,
         }
@@ -238,7 +246,8 @@ class Engine:
         device = self.devices[worker]
         self._record.replied(worker, payload_bytes)
         arrived = self.faults.awake(worker, partial(self._begin, worker))
-        device.down.carry(payload_bytes, device.rng, link=self.downlink, done=arrived)
+        transfer = device.down.send(payload_bytes, device.rng)
+        device.down.bucket.carry(*transfer, link=self.downlink, done=arrived)
 
     def _begin(self, worker: int, now: float) -> None:
         """A reply has arrived: the worker trains; it pushes once step and think are over."""
@@ -250,10 +259,13 @@ class Engine:
         if device.think is None:
             device.think = device.draw_think()
         coming, device.horizon = device.take_coming(), self._horizon()
-        self.workers.begin(worker, now, think=device.think, horizon=device.horizon, coming=coming)
+        self.workers.begin(
+            worker, now, think=device.think, horizon=device.horizon, coming=coming, slow=device.slow
+        )
         device.computing = True
         sends_messages = self.server.half.config.SENDS_MESSAGES  # as soon as it has a reply
-        soonest = now if sends_messages else now + device.step_seconds + device.think
+        step_seconds = device.step_seconds * device.slow
+        soonest = now if sends_messages else now + step_seconds + device.think
         self._let_finish(worker, soonest)
 
     def _let_finish(self, worker: int, time: float) -> None:
@@ -290,7 +302,8 @@ class Engine:
         if device.keys is not None:
             cycle = cycle._replace(payload_bytes=device.keys.push(cycle.update.payload))
         arrived = self.faults.living(cycle.worker, partial(self._arrive, cycle))
-        device.up.carry(cycle.payload_bytes, device.rng, link=self.uplink, done=arrived)
+        transfer = device.up.send(cycle.payload_bytes, device.rng)
+        device.up.bucket.carry(*transfer, link=self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
@@ -330,8 +343,9 @@ class Engine:
         self._carry_out(effects)
 
     def _horizon(self) -> float:
-        """How far workers may be computed: to the next moment at which orders may be sent."""
-        return self._tick_at if self.server.sends_orders else inf
+        """How far workers may be computed: until orders may be sent, or steps take longer."""
+        pace = self.faults.horizon
+        return min(self._tick_at, pace) if self.server.sends_orders else pace
 
     def _plan_tick(self, now: float) -> None:
         """Note when the server wants its tick; workers may be computed that far."""
@@ -343,9 +357,14 @@ class Engine:
             self._tick.strike()
         self._tick = None if tick_at == inf else self.agenda.at(tick_at, self._call_tick)
         if self.server.sends_orders:
-            for worker, device in enumerate(self.devices):
-                if device.computing and device.horizon < tick_at:
-                    self._resume(worker, device)
+            self.go_beyond()
+
+    def go_beyond(self) -> None:
+        """The horizon has moved on: so may those workers that were computed as far as that."""
+        horizon = self._horizon()
+        for worker, device in enumerate(self.devices):
+            if device.computing and device.horizon < horizon:
+                self._resume(worker, device)
 
     def _call_tick(self, now: float) -> None:
         self._tick_at, self._tick = -inf, None  # it has come: whatever is next is news
@@ -354,7 +373,8 @@ class Engine:
     def _resume(self, worker: int, device: DeviceModel) -> None:
         """A worker's horizon has moved on: so may the worker."""
         device.horizon = self._horizon()
-        self.workers.resume(worker, horizon=device.horizon, coming=device.take_coming())
+        coming, slow = device.take_coming(), device.slow
+        self.workers.resume(worker, horizon=device.horizon, coming=coming, slow=slow)
         if device.paused is not None:
             self._let_finish(worker, device.paused.step_ends)
             device.paused = None

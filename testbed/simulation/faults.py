@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from testbed.faults.link import Change
 from testbed.faults.timeline import Timeline
 from testbed.simulation.agenda import Happening, Planned
+from testbed.simulation.changing import ChangingBucket
+from testbed.simulation.links import FairLink
+from testbed.simulation.model import burst_bytes, delayed
+from testbed.values.units import Rate
 
 if TYPE_CHECKING:
     from testbed.simulation.engine import Engine
@@ -16,17 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class Faults:
-    """An actuator (testbed.faults.base.Actuator) whose workers are an engine's."""
+    """An actuator (testbed.faults.base.Actuator) whose workers are an engine's.
+
+    Attributes:
+        horizon: the next moment at which steps may begin to take longer, or end to.
+    """
 
     engine: Engine
     timeline: Timeline
+    horizon: float = inf
     _next: Planned | None = None
 
     def plan(self) -> None:
         """Note when something is due."""
         if self._next is not None:
             self._next.strike()
-        at = self.timeline.next_time
+        at, self.horizon = self.timeline.next_time, self.timeline.next_pace
         self._next = None if at == inf else self.engine.agenda.at(at, self._act)
 
     def reached(self, version: int) -> None:
@@ -45,6 +56,7 @@ class Faults:
             done = self.timeline.carry_out(deed, self, lambda: now)
             self.engine.recorder.event(done)
         self.plan()
+        self.engine.go_beyond()
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
         """See Actuator. What the kernel has of a message is carried on all the same."""
@@ -73,9 +85,51 @@ class Faults:
         self.engine.server.join(worker)
         self.engine.call(worker)
 
+    def partition(self, worker: int) -> None:
+        """See Actuator."""
+        for bucket, link in self._own_links(worker):
+            bucket.cut(link=link)
+
+    def heal(self, worker: int) -> None:
+        """See Actuator."""
+        for bucket, link in self._own_links(worker):
+            bucket.mend(link=link)
+
+    def slow(self, worker: int, factor: float) -> None:
+        """See Actuator."""
+        self.engine.devices[worker].slow = factor
+
+    def change_link(self, worker: int, up: Change, down: Change) -> None:
+        """See Actuator. A message that has left the link keeps its latency."""
+        device = self.engine.devices[worker]
+        device.up, device.down = delayed(*device.planned, up.delay, down.delay)
+        for (bucket, link), change in zip(self._own_links(worker), (up, down), strict=True):
+            if change.rate is not None:
+                self._set_rate(bucket, change.rate, link)
+
+    def reset_link(self, worker: int) -> None:
+        """See Actuator."""
+        device = self.engine.devices[worker]
+        device.up, device.down = device.planned
+        for bucket, link in self._own_links(worker):
+            bucket.change(*bucket.planned, link=link)
+
+    def _set_rate(self, bucket: ChangingBucket, rate: Rate, link: FairLink) -> None:
+        depth = burst_bytes(rate, self.engine.recorder.time_scale)
+        bucket.change(rate.bytes_per_second, depth, link=link)
+
+    def _own_links(self, worker: int) -> Iterator[tuple[ChangingBucket, FairLink]]:
+        """Of a worker, up and down, where anything may become of them; and the PS's."""
+        device, engine = self.engine.devices[worker], self.engine
+        for path, link in ((device.up, engine.uplink), (device.down, engine.downlink)):
+            if isinstance(path.bucket, ChangingBucket):
+                yield path.bucket, link
+
     def forget(self, worker: int) -> None:
         """A worker's process has ended: what it was doing comes to nothing."""
         self.engine.devices[worker].end()
+        self.heal(worker)
+        self.reset_link(worker)
         self.engine.workers.discard(worker)
         self.timeline.population.gone(worker)
 

@@ -78,13 +78,15 @@ class Misses:
         worker, device = cycle.worker, self.engine.devices[cycle.worker]
         self.engine.recorder.event(KeysMissed(f"w{worker}", "up", cycle.payload_bytes))
         again = self.engine.faults.awake(worker, partial(self._push_again, cycle))
-        device.down.carry(0, device.rng, link=self.engine.downlink, done=again)
+        transfer = device.down.send(0, device.rng)
+        device.down.bucket.carry(*transfer, link=self.engine.downlink, done=again)
 
     def reply(self, worker: int) -> None:
         """A worker does not know a reply's keys: its push comes again and is answered with them."""
         device, size = self.engine.devices[worker], self._keys(worker).push()
         asked = self.engine.faults.living(worker, partial(self._asked_again, worker))
-        device.up.carry(size, device.rng, link=self.engine.uplink, done=asked)
+        transfer = device.up.send(size, device.rng)
+        device.up.bucket.carry(*transfer, link=self.engine.uplink, done=asked)
 
     def _push_again(self, cycle: Cycle, now: float) -> None:
         keys = self._keys(cycle.worker)

@@ -12,10 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from typing import Any, NamedTuple
 
 from testbed.simulation.agenda import Agenda, Planned
 
 Done = Callable[[float], None]
+
+
+class Underway(NamedTuple):
+    """What is left of a transfer: bytes, and what to call, a method of its sender's."""
+
+    size: float
+    done: partial[None]
 
 
 @dataclass
@@ -60,9 +68,25 @@ class FairLink:
         self._started += 1
         self._share()
 
-    def delay(self, seconds: float, done: Done, now: float) -> None:
-        """The last bytes are on their way; they take so long to arrive."""
-        self.agenda.at(now + seconds, done)
+    def wait(self, delay: float, done: Done, now: float) -> None:
+        """The last bytes of a message are on their way: let its latency pass."""
+        self.agenda.at(now + delay, done)
+
+    def withdraw(self, sender: object) -> list[Underway]:
+        """Take all transfers out that will call a method of ``sender``; what is left of each."""
+        self._settle()
+        taken: list[tuple[int, Underway]] = []
+        for group in self._groups.values():
+            own = [one for one in group.ends if _calls(one[2], sender)]
+            if own:
+                group.ends = [one for one in group.ends if not _calls(one[2], sender)]
+                heapq.heapify(group.ends)
+            for end, order, done in own:
+                assert isinstance(done, partial)
+                taken.append((order, Underway(max(0.0, end - group.served), done)))
+        self._groups = {cap: group for cap, group in self._groups.items() if group.ends}
+        self._share()
+        return [left for _, left in sorted(taken, key=lambda pair: pair[0])]
 
     def _settle(self) -> None:
         """Book the service since the last change."""
@@ -104,6 +128,10 @@ class FairLink:
             done(now)
 
 
+def _calls(done: Any, sender: object) -> bool:
+    return isinstance(done, partial) and getattr(done.func, "__self__", None) is sender
+
+
 @dataclass
 class Bucket:
     """A worker's own link in one direction: a token bucket, as the kernel's tbf is one.
@@ -123,14 +151,17 @@ class Bucket:
     def __post_init__(self) -> None:
         self._tokens = self.burst
 
+    def carry(self, size: float, delay: float, *, link: FairLink, done: Done) -> None:
+        """Send a message of ``size`` bytes, let its latency pass, then call ``done``."""
+        # methods and no functions of this call's: a checkpoint can name them
+        self.send(size, link=link, done=partial(link.wait, delay, done) if delay else done)
+
     def send(self, size: float, *, link: FairLink, done: Done) -> None:
         """Send ``size`` bytes through this bucket and the PS's link, then call ``done``."""
         at_once = self._take(size, link.agenda.now)
         if at_once == size:
             link.start(size, cap=inf, done=done)
             return
-
-        # methods and no functions of this call's: a checkpoint can name them
         link.start(at_once, cap=inf, done=partial(self._burst_sent, size - at_once, link, done))
 
     def _burst_sent(self, rest: float, link: FairLink, done: Done, now: float) -> None:

@@ -67,6 +67,7 @@ class Begin(NamedTuple):
         think: the next draw of the think law.
         horizon: how far it may be computed.
         coming: orders between replies, and when they reach the worker.
+        slow: how many times as long a step takes that begins from now on.
     """
 
     worker: int
@@ -75,6 +76,7 @@ class Begin(NamedTuple):
     loan: Loan
     horizon: float = inf
     coming: tuple[Coming, ...] = ()
+    slow: float = 1.0
 
 
 class Resume(NamedTuple):
@@ -84,6 +86,7 @@ class Resume(NamedTuple):
     row: int
     horizon: float
     coming: tuple[Coming, ...]
+    slow: float = 1.0
 
 
 class Restart(NamedTuple):
@@ -194,7 +197,7 @@ def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
 
 
 def _is_plain(task: Task) -> bool:
-    if isinstance(task, Resume | Restart) or task.coming or task.horizon != inf:
+    if isinstance(task, Resume | Restart) or task.coming or (task.horizon, task.slow) != (inf, 1.0):
         return False
     return task.loan.apart is None and task.loan.standing is NO_STANDING
 

@@ -7,8 +7,7 @@ drawn once for a message, from the law that the kernel would draw each packet's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -16,8 +15,9 @@ import numpy as np
 
 from testbed.network.jitter import ENTRIES, SCALE, table
 from testbed.network.qdiscs import TokenBucket, qdisc_for
-from testbed.scenario.schema import Direction, Link
-from testbed.simulation.links import Bucket, Done, FairLink
+from testbed.scenario.direction import Direction, Link
+from testbed.simulation.changing import ChangingBucket
+from testbed.simulation.links import Bucket
 from testbed.topology import Distribution, Shape
 from testbed.values.units import Rate
 
@@ -90,27 +90,36 @@ class Path:
             delay += self.round_trip_seconds if missing else 0.0
         return Transfer(wire * (packets + repeated) / packets, delay)
 
-    def carry(
-        self, payload_bytes: int, rng: np.random.Generator, *, link: FairLink, done: Done
-    ) -> None:
-        """Move a message through the worker's link and the PS's, then let the latency pass."""
-        transfer = self.send(payload_bytes, rng)
-        delay = transfer.delay_seconds
-        sent = partial(link.delay, delay, done) if delay else done
-        self.bucket.send(transfer.wire_bytes, link=link, done=sent)
 
-
-def paths(worker: Link, server: Link, *, time_scale: float = 1.0) -> tuple[Path, Path]:
+def paths(
+    worker: Link, server: Link, *, time_scale: float = 1.0, changing: bool = False
+) -> tuple[Path, Path]:
     """Up and down between a worker and the PS, of which each has a link.
 
-    The kernel's buckets are as deep as real time asks for, hence the time scale.
+    The kernel's buckets are as deep as real time asks for, hence the time scale. ``changing`` are
+    those that may be changed during the run.
     """
     up = worker.up, server.down
     down = server.up, worker.down
     round_trip = sum(part.delay or 0.0 for part in (*up, *down))
     return (
-        _path(worker.up, up, round_trip=round_trip, time_scale=time_scale),
-        _path(worker.down, down, round_trip=round_trip, time_scale=time_scale),
+        _path(_bucket(worker.up, time_scale, changing), up, round_trip),
+        _path(_bucket(worker.down, time_scale, changing), down, round_trip),
+    )
+
+
+def delayed(
+    up: Path, down: Path, up_seconds: float | None, down_seconds: float | None
+) -> tuple[Path, Path]:
+    """The same paths with other delays of the worker's own link; None leaves one as it is."""
+    first, last = up.hops[0], down.hops[1]
+    there = first if up_seconds is None else replace(first, delay_seconds=up_seconds)
+    back = last if down_seconds is None else replace(last, delay_seconds=down_seconds)
+    more = there.delay_seconds - first.delay_seconds + back.delay_seconds - last.delay_seconds
+    round_trip = up.round_trip_seconds + more
+    return (
+        replace(up, hops=(there, up.hops[1]), round_trip_seconds=round_trip),
+        replace(down, hops=(down.hops[0], back), round_trip_seconds=round_trip),
     )
 
 
@@ -119,9 +128,14 @@ def capacity(direction: Direction) -> float:
     return inf if direction.rate is None else direction.rate.bytes_per_second
 
 
-def _path(
-    own: Direction, hops: tuple[Direction, Direction], *, round_trip: float, time_scale: float
-) -> Path:
+def burst_bytes(rate: Rate, time_scale: float) -> int:
+    """How deep the kernel makes the bucket of an emulated rate."""
+    qdisc = qdisc_for(Shape(rate=Rate(rate * time_scale)), rtt=0.0)
+    assert isinstance(qdisc, TokenBucket)
+    return qdisc.burst_bytes
+
+
+def _path(bucket: Bucket, hops: tuple[Direction, Direction], round_trip: float) -> Path:
     arrived = 1.0
     for hop in hops:
         arrived *= 1.0 - (hop.loss or 0.0)
@@ -129,16 +143,15 @@ def _path(
         Hop(hop.delay or 0.0, hop.jitter or 0.0, hop.distribution or "normal") for hop in hops
     )
     return Path(
-        _bucket(own, time_scale),
+        bucket,
         hops=(first, second),
         loss_ratio=1.0 - arrived,
         round_trip_seconds=round_trip,
     )
 
 
-def _bucket(own: Direction, time_scale: float) -> Bucket:
+def _bucket(own: Direction, time_scale: float, changing: bool) -> Bucket:
+    kind = ChangingBucket if changing else Bucket
     if own.rate is None:
-        return Bucket(inf, 0)
-    qdisc = qdisc_for(Shape(rate=Rate(own.rate * time_scale)), rtt=0.0)
-    assert isinstance(qdisc, TokenBucket)
-    return Bucket(own.rate.bytes_per_second, qdisc.burst_bytes)
+        return kind(inf, 0)
+    return kind(own.rate.bytes_per_second, burst_bytes(own.rate, time_scale))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import inf
 
 from testbed.errors import HostError
+from testbed.scenario.direction import Direction
 from testbed.scenario.durations import RandomDuration
-from testbed.scenario.schema import Direction, Scenario
+from testbed.scenario.schema import Scenario
 
 MODELLED = (
     "the PS's link is shared max-min fairly by the transfers under way, each within its own link",

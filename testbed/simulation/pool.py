@@ -17,14 +17,11 @@ ahead, so that neither side ever blocks on a full pipe while the other does.
 
 from __future__ import annotations
 
-import errno
 import gc
 import mmap
 import multiprocessing
-import os
-import signal
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -38,8 +35,6 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import Reply
 from testbed.errors import TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.host import syscalls
-from testbed.host.apart import CLOSED
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation import messages
@@ -59,8 +54,8 @@ from testbed.simulation.messages import (
     Task,
     Unmoved,
 )
-from testbed.simulation.worker import Coming, Cycle, Learner, Paused, SimulatedWorker
-from testbed.user_code import own_failures
+from testbed.simulation.process import Build, Rows, serve
+from testbed.simulation.worker import Coming, Cycle, Paused
 from testbed.values.state import PlainState, pack, unpack
 
 IN_FLIGHT = 64
@@ -71,8 +66,6 @@ END_SECONDS = 10.0  # how long a process may take that has closed its pipe
 
 LINE = 16
 """Numbers of four bytes in a cache line: a row begins with one."""
-
-Rows = NDArray[np.float32]
 
 
 @dataclass
@@ -137,10 +130,6 @@ class Member:
         return unexpected_end(pid, status, own_files=self.own_files)
 
 
-Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
-"""Builds the workers of one process: its number and where its network is to be bound are given."""
-
-
 class Pool:
     """The processes; in each, ``build`` is called once it has started.
 
@@ -170,7 +159,7 @@ class Pool:
         for number in range(processes):
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=_serve, args=(theirs, build, number, self._rows, workers), daemon=True
+                target=serve, args=(theirs, build, number, self._rows, workers), daemon=True
             )
             process.start()
             theirs.close()
@@ -200,14 +189,18 @@ class Pool:
         think: float,
         horizon: float = inf,
         coming: Sequence[Coming] = (),
+        slow: float = 1.0,
     ) -> None:
         """The reply that was lent has arrived: compute what the worker does with it."""
-        self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(coming)))
+        self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(coming), slow))
 
-    def resume(self, worker: int, *, horizon: float, coming: Sequence[Coming] = ()) -> None:
+    def resume(
+        self, worker: int, *, horizon: float, coming: Sequence[Coming] = (), slow: float = 1.0
+    ) -> None:
         """Nothing was planned before this horizon after all, or these orders were: go on."""
         loan = self._loans.get(worker)  # None once its push is out: then it is not paused
-        self._add(Resume(worker, -1 if loan is None else loan.row, horizon, tuple(coming)))
+        row = -1 if loan is None else loan.row
+        self._add(Resume(worker, row, horizon, tuple(coming), slow))
 
     def discard(self, worker: int) -> None:
         """A worker's process has ended: what it was lent is free again, and it begins anew."""
@@ -300,101 +293,3 @@ class Pool:
         row = self._loans.pop(result.worker).row
         self._free.append(row)
         return messages.unpack(result, self._rows[row])
-
-
-def _serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
-    """The life of a process of the pool, which ends with the one that made it.
-
-    An error goes out in place of an answer. Whatever asks the run to end, such as Ctrl-C, is heard
-    by that other process, which then ends this one.
-    """
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    for asked in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(asked, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        try:
-            _answer(pipe, build, number, rows, workers)
-        except TestbedError as error:
-            pipe.send_bytes(messages.answers_bytes(error))
-            with suppress(EOFError):
-                while True:  # the clock may send more before it reads the error
-                    pipe.recv_bytes()
-    except OSError as error:
-        if error.errno != errno.EBADF:
-            raise
-        os._exit(CLOSED)
-
-
-def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
-    process = os.getpid()
-    examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
-    with own_failures(f"w{number}"):
-        simulated, learner = build(number, bound)
-    gc.freeze()
-    while True:
-        try:
-            tasks = messages.tasks_of(pipe.recv_bytes())
-        except EOFError:
-            return
-        if isinstance(tasks, Special):
-            answer = _answer_special(tasks, simulated, learner, examined)
-            _end_copies(process)
-            pipe.send_bytes(messages.answers_bytes(answer))
-            continue
-        answers = []
-        for task in tasks:
-            with own_failures(f"w{task.worker}"):
-                answers.append(_carry_out(task, simulated[task.worker], rows, learner))
-        _end_copies(process)
-        pipe.send_bytes(messages.answers_bytes(answers))
-
-
-def _end_copies(process: int) -> None:
-    """End this process if it is another, a copy that the user's code has forked."""
-    if os.getpid() != process:
-        os._exit(0)
-
-
-def _answer_special(
-    special: Special, workers: Mapping[int, SimulatedWorker], learner: Learner, examined: Vector
-) -> Evaluation | Saved:
-    match special:
-        case Examine(images):
-            with own_failures("evaluator"):
-                return learner.evaluate(examined, images)
-        case Save():
-            saved = {}
-            for number, worker in workers.items():
-                with own_failures(f"w{number}"):
-                    saved[number] = worker.state()
-            return Saved(saved)
-        case Restore(states):
-            for number, state in states.items():
-                with own_failures(f"w{number}"):
-                    workers[number].restore(state)
-            return Saved({})
-
-
-def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
-    reached: Cycle | Paused | None
-    if isinstance(task, Restart):
-        worker.restart()
-        return Unmoved(task.worker)
-    if isinstance(task, Begin):
-        row = rows[task.loan.row]
-        worker.next_think = task.think
-        reached = worker.advance(
-            messages.borrowed(task.loan, row),
-            now=task.now,
-            learner=learner,
-            horizon=task.horizon,
-            standing=task.loan.standing,
-            coming=task.coming,
-        )
-    else:
-        row = rows[task.row]
-        reached = worker.resume(learner=learner, horizon=task.horizon, coming=task.coming)
-    if isinstance(reached, Cycle):
-        return messages.pack(reached, row)
-    return Unmoved(task.worker) if reached is None else reached

@@ -12,9 +12,11 @@ from testbed.errors import RunNotFound, TestbedError
 from testbed.events.kinds import Finished, Resumed, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
+from testbed.faults import ChangedLink, Partition
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
+from testbed.scenario.traces import followings, own_copy, places
 from testbed.seeds import stream
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint, Saver
@@ -178,7 +180,9 @@ def simulate(
         processes=count,
         own_files=experiment.own_files,
     ) as pool:
-        engine = _engine(experiment, pool, recorder=recorder, agenda=agenda, writer=writer)
+        engine = _engine(
+            experiment, pool, recorder=recorder, agenda=agenda, writer=writer, folder=folder
+        )
         engine.save = Saver.into(folder, writer).save
         with own_failures("ps"):
             if checkpoint is None:
@@ -207,6 +211,7 @@ def _engine(
     recorder: Recorder,
     agenda: Agenda,
     writer: ModelWriter,
+    folder: Path,
 ) -> Engine:
     """The engine at its beginning; ``writer`` keeps the best and the final model."""
     scenario = experiment.scenario
@@ -222,6 +227,7 @@ def _engine(
         images=experiment.test_samples(),
         recorder=recorder,
         timeline=experiment.timeline(),
+        followings=followings(scenario, partial(own_copy, folder)),
         keep=writer.take,
         checkpoints=experiment.checkpoints(),
     )
@@ -247,7 +253,9 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     """What the modelled world says of one worker's device."""
     scenario = experiment.scenario
     own = experiment.device_class(index).link
-    up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
+    changing = any(isinstance(fault, ChangedLink | Partition) for fault in scenario.faults)
+    changing = changing or any(places(scenario))
+    up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale, changing=changing)
     return DeviceModel(
         step_seconds=_draw_step(experiment, index)(),
         up=up,

@@ -155,10 +155,12 @@ class SimulatedWorker:
         horizon: float = inf,
         standing: StandingOrders = NO_STANDING,
         coming: Sequence[Coming] = (),
+        slow: float = 1.0,
     ) -> Cycle | Paused:
         """Take a reply over at emulated time ``now`` and go on to the next push.
 
-        ``standing`` are the orders that came with it, ``coming`` those between replies.
+        ``standing`` are the orders that came with it, ``coming`` those between replies. A step
+        takes ``slow`` times as long.
         """
         self._hear(coming)
         if self._loop is None:
@@ -167,31 +169,49 @@ class SimulatedWorker:
                 raise AssertionError("a worker's loop begins with a pull")
         self._now = now
         action = self._loop.send(Arrived(now, reply, standing))
-        return self._go_on(action, learner, horizon)
+        return self._go_on(action, learner, horizon, slow)
 
     def resume(
-        self, *, learner: Learner, horizon: float = inf, coming: Sequence[Coming] = ()
+        self,
+        *,
+        learner: Learner,
+        horizon: float = inf,
+        coming: Sequence[Coming] = (),
+        slow: float = 1.0,
     ) -> Cycle | Paused | None:
-        """Go on to a later horizon; returns None if the worker was not paused."""
+        """Go on to a later horizon; returns None if the worker was not paused.
+
+        The step at which it was has begun, and takes what it would have taken.
+        """
         self._hear(coming)
         step, self._paused = self._paused, None
-        return None if step is None else self._go_on(step, learner, horizon)
+        return None if step is None else self._go_on(step, learner, horizon, slow, factor=1.0)
 
     def _hear(self, coming: Sequence[Coming]) -> None:
         for at, standing in coming:
             self.worker.order(standing, at)
 
-    def _go_on(self, action: Action, learner: Learner, horizon: float) -> Cycle | Paused:
+    def _go_on(
+        self,
+        action: Action,
+        learner: Learner,
+        horizon: float,
+        slow: float,
+        *,
+        factor: float | None = None,
+    ) -> Cycle | Paused:
+        """Steps take ``slow`` times as long, the first one ``factor`` times if that is given."""
         assert self._loop is not None
-        think = 0.0
+        think, factor = 0.0, slow if factor is None else factor
         while not isinstance(action, Push):
             match action:
                 case Step():
-                    ends = self._now + self._step
+                    lasts, factor = self._step * factor, slow
+                    ends = self._now + lasts
                     if ends >= horizon:
-                        self._paused = action
+                        self._paused, self._step = action, lasts
                         return Paused(self.index, ends)
-                    self._compute += self._step
+                    self._compute += lasts
                     self._now, self._step = ends, self.draw_step()
                     gradient = learner.gradient(self.worker.half.parameters, action)
                     action = self._loop.send(Computed(ends, gradient))

@@ -87,6 +87,7 @@ class RunFolder:
     sockets = Inside("sockets")  # closed to all users but the run's
     ps_sockets = Inside("sockets/ps")
     ps_socket = Inside("sockets/ps/ps.sock")  # where it answers the evaluator and the controller
+    slow = Inside("slow")  # by worker, how many times as long its steps take, while they do
     control = Inside("control")  # the agent's pid, its socket, and the lock
     agent_socket = Inside("control/agent.sock")
     lock = Inside("control/lock")  # locked while any process of the run's control lives
@@ -129,6 +130,7 @@ class RunFolder:
             part.mkdir()
         folder.sockets.chmod(0o700)
         folder.ps_sockets.mkdir()
+        folder.slow.chmod(0o755)  # workers have uids of their own
         write_atomically(folder.scenario, text)
         if plan:
             write_atomically(folder.plan, plan)
@@ -157,7 +159,7 @@ class RunFolder:
     @property
     def parts(self) -> tuple[Path, ...]:
         """The folders within it, which are there from its beginning on."""
-        return (self.updates, self.logs, self.ps, self.model, self.control, self.sockets)
+        return (self.updates, self.logs, self.ps, self.model, self.control, self.sockets, self.slow)
 
     def is_yours(self) -> bool:
         """Whether this user may do something with the run: its owner may, and root."""

@@ -9,7 +9,7 @@ import pytest
 
 import testbed
 from testbed.events.entry import only
-from testbed.events.kinds import Crashed, FaultApplied, Finished
+from testbed.events.kinds import Crashed, FaultApplied, Finished, LinkChanged, Started
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -77,4 +77,73 @@ def test_all_crashed_is_stalled(bed: Any) -> None:
     (finished,) = only(read_events(up.folder.events), Finished)
     expected = "stalled: nobody is left who could push (3 silent, the others have left)"
     assert (finished.stalled, finished.version, finished.reason) == (True, 3, expected)
+    assert bed.remains(up.name) == []
+
+
+LINKS = """\
+name: links
+seed: 1
+paced: false
+algorithm: {adacomp: {ratio: 0.1}}
+model: digits-cnn
+dataset: digits
+workers:
+  count: 12
+  think: {mean: 60ms}
+  classes:
+    all: {count: 11, speed: 20ms, link: {up: {rate: 20mbit}, down: {rate: 50mbit}}}
+    moving: {count: 1, speed: 20ms, link: {up: {rate: {trace: rate.csv, offset: none}}}}
+faults:
+  - partition: {workers: [w0, w1, w2], at: {time: 1s}, for: 1s}
+  - slow: {workers: [w3], at: {time: 1s}, factor: 6, for: 2s}
+  - link: {workers: [w4], at: {time: 1s}, for: 2s, up: {rate: 400kbit}}
+stop: {time: 5s}
+evaluate: {every: 1s, images: 100}
+"""
+RATES = [(0, 20e6), (2, 400e3), (3.5, 8e6), (20, 0)]
+BURST_BYTES = 3028
+"""What a bucket of 400 kbit lets pass at once: two frames."""
+
+
+def test_links_and_devices_that_change_under_way(bed: Any) -> None:
+    rows = "".join(f"{time},{rate:.0f}\n" for time, rate in RATES)
+    bed.scenario("rate.csv", f"time_seconds,bits_per_second\n{rows}")
+    bed.scenario("links.yaml", LINKS)
+    up = bed.up(file="links.yaml")
+    done = up.end()
+    assert done.status in (0, 6), done.err
+    events = happened(up)
+    assert sorted((event.kind, event.begins, event.nodes) for event in events) == [
+        *(("link", False, ("w4",)), ("link", True, ("w4",))),
+        *(("partition", False, ("w0", "w1", "w2")), ("partition", True, ("w0", "w1", "w2"))),
+        *(("slow", False, ("w3",)), ("slow", True, ("w3",))),
+    ]
+    came = {event.kind: event.actual_seconds for event in events if event.begins}
+    over = {event.kind: event.planned_seconds for event in events if not event.begins}
+    updates = testbed.Run(up.folder.path).updates
+    own = dict(iter(updates.groupby("node")))
+
+    for node in ("w0", "w1", "w2"):  # the same process, over the same connection, goes on
+        times = own[node]["time_seconds"]
+        assert not times.between(came["partition"] + 0.05, over["partition"]).any()
+        assert times.max() > over["partition"]
+        assert list(own[node]["sequence"]) == list(range(1, len(times) + 1))
+
+    # Whatever was pushed after two pushes had been made since then was computed since then.
+    times = own["w3"]["time_seconds"]
+    slow = own["w3"][times.between(came["slow"], over["slow"])][2:]
+    assert len(slow) and slow["compute_seconds"].min() >= 6 * 0.02
+    assert own["w3"][times > over["slow"]]["compute_seconds"].min() < 6 * 0.02
+
+    times = own["w4"]["time_seconds"]
+    thin = own["w4"][times.between(came["link"], over["link"])][2:]
+    least = (thin["payload_up_bytes"] - BURST_BYTES) * 8 / 400e3
+    assert len(thin) and (thin["transfer_seconds"][1:] > least[:-1].to_numpy()).all()
+
+    entries = list(read_events(up.folder.events))
+    (started,) = [entry.time for entry in entries if isinstance(entry.event, Started)]
+    changes = [one for one in only(entries, LinkChanged) if one.nodes == ("w11",)]
+    assert [one.up and one.up["rate"] for one in changes] == ["20mbit", "400kbit", "8mbit"]
+    for change, (time, _) in zip(changes, RATES, strict=False):
+        assert change.actual - started >= time
     assert bed.remains(up.name) == []

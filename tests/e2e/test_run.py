@@ -71,7 +71,7 @@ def test_nothing_is_left_but_the_folder(finished: Any, shared_bed: Any) -> None:
     assert sorted(path.name for path in up.folder.path.iterdir()) == [
         *("accuracy-ingress.png", "control", "environment.json", "evaluations.csv"),
         *("events.jsonl", "logs", "model", "plan.json", "ps", "run.json"),
-        *("scenario.yaml", "sockets", "summary.json", "traffic.csv", "updates"),
+        *("scenario.yaml", "slow", "sockets", "summary.json", "traffic.csv", "updates"),
     ]
     assert [path.name for path in up.folder.control.iterdir()] == ["lock"]
     assert up.folder.figure.read_bytes().startswith(b"\x89PNG")

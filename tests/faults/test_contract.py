@@ -9,9 +9,15 @@ import pytest
 from testbed import faults
 from testbed.faults import Fault
 from testbed.faults.base import FaultConfig, PassingFault, TimedFault
+from testbed.faults.link import Change
 
 MEMBERS: tuple[type[FaultConfig], ...] = get_args(get_args(Fault)[0])
 NOT_FAULTS = {"base", "check", "timeline"}
+
+REQUIRED: dict[str, dict[str, object]] = {
+    "slow": {"factor": 2.0},
+    "link": {"up": {"rate": "1mbit"}},
+}
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.__name__)
 
@@ -37,6 +43,21 @@ class Doings:
     def join(self, worker: int) -> None:
         self.done.append(("join", worker))
 
+    def partition(self, worker: int) -> None:
+        self.done.append(("partition", worker))
+
+    def heal(self, worker: int) -> None:
+        self.done.append(("heal", worker))
+
+    def slow(self, worker: int, factor: float) -> None:
+        self.done.append(("slow" if factor > 1 else "as fast as before", worker))
+
+    def change_link(self, worker: int, up: Change, down: Change) -> None:
+        self.done.append(("link", worker))
+
+    def reset_link(self, worker: int) -> None:
+        self.done.append(("reset", worker))
+
 
 def test_every_file_is_a_member_of_the_union() -> None:
     modules = {one.name for one in pkgutil.iter_modules(faults.__path__)} - NOT_FAULTS
@@ -56,7 +77,7 @@ def test_each_does_one_thing_and_undoes_it(member: type[FaultConfig]) -> None:
     if not issubclass(member, TimedFault):
         return
     (name,) = get_args(member.model_fields["name"].annotation)
-    given = {"name": name, "at": {"time": "1s"}}
+    given = {"name": name, "at": {"time": "1s"}, **REQUIRED.get(name, {})}
     passing = issubclass(member, PassingFault)
     fault = member.model_validate(given | ({"for": "1s"} if passing else {}))
     doings = Doings()

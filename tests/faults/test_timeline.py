@@ -30,6 +30,13 @@ def freeze(at: str, worker: str = "w3", **others: Any) -> dict[str, Any]:
     return {"freeze": {"at": {"time": at}, "workers": (worker,), **others}}
 
 
+FAST = {"rate": "1gbit"}
+
+
+def held(kind: str, at: str, lasts: str, **others: Any) -> dict[str, Any]:
+    return {kind: {"at": {"time": at}, "workers": ("w3",), "for": lasts, **others}}
+
+
 def test_what_recurs_comes_and_ends_again_and_again() -> None:
     """From 2 to 3, from 7 to 8, from 12 to 13 ..."""
     subject = timeline(freeze("2s", **{"for": "1s", "every": "5s"}))
@@ -143,6 +150,10 @@ def test_a_crash_is_drawn_once_a_push_from_the_workers_own_stream() -> None:
         ([freeze("1s", **{"for": "2s"}), freeze("2s")], 1),
         ([freeze("1s", **{"for": "2s", "every": "10s"}), freeze("12s")], 1),
         ([{"join": {"at": {"time": "1s"}, "workers": ("w1",)}}] * 2, 1),
+        ([held("partition", "1s", "4s"), held("partition", "3s", "4s")], 1),
+        ([held("slow", "1s", "4s", factor=2.0), held("slow", "3s", "1s", factor=3.0)], 1),
+        ([held("link", "1s", "4s", up=FAST), held("link", "3s", "1s", down=FAST)], 1),
+        ([{"kill": {"at": {"time": "1s"}}}, held("slow", "3s", "1s", factor=3.0)], 1),
         ([{"join": {"at": {"time": "1s"}}}], 0),
         ([{"crash": {"after_push": 0.1}}, {"crash": {"after_push": 0.2, "workers": ("w9",)}}], 1),
     ],
@@ -156,8 +167,25 @@ def test_faults_that_do_not() -> None:
     faults = [
         freeze("1s", **{"for": "1s"}),
         freeze("2s", **{"for": "1s"}),
+        held("partition", "1s", "2s"),  # of who stands still too
+        held("link", "1s", "1s", up=FAST),
+        held("link", "2s", "1s", down=FAST),
+        held("slow", "1s", "9s", factor=2.0),  # it ends with the worker
         {"kill": {"at": {"time": "2500ms"}, "workers": ("w3",)}},
         {"join": {"at": {"time": "4s"}, "workers": ("w3",)}},
         {"leave": {"at": {"version": 9}, "workers": ("w3",)}},
     ]
     assert list(contradictions(FAULTS.validate_python(faults), CLASSES, seed=0)) == []
+
+
+def test_the_next_change_of_pace_is_the_next_that_is_known() -> None:
+    """From 2 to 3 s and again from 7; the one at a version is not known before."""
+    waiting = {"slow": {"at": {"version": 5}, "workers": ("w1",), "factor": 2.0}}
+    subject = timeline(held("slow", "2s", "1s", factor=2.0, every="5s"), freeze("1s"), waiting)
+    assert (subject.next_time, subject.next_pace) == (1.0, 2.0)
+    list(subject.due(2.0))
+    assert subject.next_pace == 3.0
+    list(subject.due(3.0))
+    assert subject.next_pace == 7.0
+    subject.reached(5, now=4.0)
+    assert subject.next_pace == 4.0

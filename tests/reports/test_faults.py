@@ -69,4 +69,4 @@ def test_the_step_during_which_a_worker_was_frozen_says_nothing_of_its_speed() -
         {"worker": [1, 0, 1, 1], "time_seconds": [1.0, 3.0, 6.5, 7.0]}
         | {"node": ["w1", "w0", "w1", "w1"]}
     )
-    assert list(measures.without_stood(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]
+    assert list(measures.undisturbed(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.plan.make import plan
-from testbed.run.probe import ClassProbe, shaped_links
+from testbed.run.probe import ClassProbe, batches, shaped_links
 from testbed.scenario import load_text
 from testbed.topology import Shape
 from testbed.values.units import Duration, Rate
@@ -22,6 +22,23 @@ stop: {updates: 10}
 """
 
 
+LINES = """\
+name: lines
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers:
+  count: 5
+  classes:
+    vdsl: {count: 1, link: {up: {rate: 10mbit}, down: {rate: 50mbit}}}
+    adsl: {count: 1, link: {up: {rate: 1mbit}, down: {rate: 8mbit}}}
+    radio: {count: 1, link: {up: {rate: 2mbit}, down: {rate: 12mbit}}}
+    fibre: {count: 1, link: {up: {rate: 1gbit}}}
+    far: {count: 1, link: {up: {delay: 30ms}}}
+stop: {updates: 10}
+"""
+
+
 def found(up: Shape, down: Shape) -> ClassProbe:
     return ClassProbe("far", up, down, None, None, None, 16, 0.1, 0.1)
 
@@ -30,6 +47,13 @@ def test_only_classes_with_a_shape_are_probed() -> None:
     links = shaped_links(plan(load_text(SCENARIO), "r"))
     assert list(links) == ["far"]
     assert links["far"].up == Shape(rate=Rate(1e6), delay=Duration(0.03))
+
+
+def test_fast_links_are_filled_one_after_the_other_when_the_slow_ones_are_through() -> None:
+    filled = batches(list(plan(load_text(LINES), "r").workers))
+    # 0, 8 and 12 mbit are 20 together; 50 more are above 25, and so is each of the others alone.
+    classes = [[node.device_class for node in batch] for batch in filled]
+    assert classes == [["far", "adsl", "radio"], ["vdsl"], ["fibre"]]
 
 
 def test_the_expected_round_trip_is_the_medians_of_both_ways() -> None:

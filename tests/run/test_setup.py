@@ -34,9 +34,10 @@ def test_ps_and_evaluator_may_write_and_workers_do_not_see_their_folders(small: 
         "/run/testbed/sockets": False,
         "/run/testbed/model": True,
     }
-    assert targets(small, "w0") == everybody
+    worker = everybody | {"/run/testbed/slow": False}
+    assert targets(small, "w0") == worker
     small.setup = replace(small.setup, scenario=load_text(OWN.format(model="m.py", dataset="d.py")))
-    assert targets(small, "w0") == everybody | {"/run/testbed/custom": False}
+    assert targets(small, "w0") == worker | {"/run/testbed/custom": False}
 
 
 def test_workers_know_the_ps_and_the_ps_the_workers(small: Any) -> None:

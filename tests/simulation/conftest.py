@@ -30,12 +30,14 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
+from testbed.scenario.traces import Following
 from testbed.simulation import model
 from testbed.simulation.agenda import Agenda
+from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.keys import KeyedLinks
-from testbed.simulation.links import Bucket, FairLink
+from testbed.simulation.links import FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.pool import Pool
 from testbed.simulation.run import SLACK, simulate, virtual_clock
@@ -155,6 +157,15 @@ def steps(seconds: float) -> Durations:
     return Durations(Law("constant"), seconds, np.random.default_rng(0))
 
 
+def links() -> tuple[model.Path, model.Path]:
+    """Up and down, of any rate: what is the worker's own, and what is the PS's."""
+    own, server = Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")
+    return (
+        model.Path(ChangingBucket(inf, 0), (own, server), 0.0, 2 * LATENCY),
+        model.Path(ChangingBucket(inf, 0), (server, own), 0.0, 2 * LATENCY),
+    )
+
+
 def play(
     config: AlgorithmConfig,
     stop: StopRule,
@@ -164,6 +175,7 @@ def play(
     processes: int = 1,
     planned: Callable[[Engine], None] = lambda engine: None,
     faults: Sequence[dict[str, Any]] = (),
+    followings: Sequence[Following] = (),
     save: Callable[[Engine], None] | None = None,
     state: PlainState | None = None,
 ) -> tuple[Engine, Book]:
@@ -172,8 +184,6 @@ def play(
     It is saved after every update if anything is to ``save`` it, and goes on from a ``state``.
     """
     count, agenda, book = len(step_seconds), Agenda(), Book()
-    hops = Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")
-    path = model.Path(Bucket(inf, 0), hops, 0.0, 2 * LATENCY)
     parameters = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
 
     def build(number: int, _: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
@@ -203,7 +213,7 @@ def play(
             workers=pool,
             devices=[
                 DeviceModel(
-                    *(step_seconds[index], path, path),
+                    *(step_seconds[index], *links()),
                     draw_think=think(index),
                     rng=np.random.default_rng(0),
                     keys=KeyedLinks() if config.SENDS_KEYS else None,
@@ -218,6 +228,7 @@ def play(
             images=np.arange(1),
             recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
             timeline=timeline,
+            followings=followings,
             checkpoints=Schedule(updates=1, seconds=None) if save else None,
             save=save or (lambda engine: None),
         )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testbed import Run
-from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd
+from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.frame.stop import StopRule
 from testbed.reports.summary import summarise
@@ -90,6 +90,70 @@ def test_a_worker_joins_late_and_one_leaves(world: World) -> None:
     assert first == pytest.approx(6.02)
     assert [row["worker"] for row in book.rows][8:] == [1, 1, 1, 1]
     assert engine.server.version == 12
+
+
+@pytest.mark.parametrize(
+    ("at", "pushed"),
+    [
+        ("500ms", [2.51, 3.53]),  # pushed at 1.51, sent at 2.5; reply 2.52, computed 3.52
+        # The push would arrive at 1.52, and does at 2.515 + 0.01; reply 2.535, computed 3.535.
+        ("1515ms", [2.525, 3.545]),
+        ("1525ms", [1.52, 3.545]),  # likewise the reply: at 2.525 + 0.01
+    ],
+)
+def test_nothing_arrives_during_a_partition(world: World, at: str, pushed: list[float]) -> None:
+    """It lasts for a second, or for two."""
+    lasts = "2s" if at == "500ms" else "1s"
+    book = alone(world, 2, {"partition": {"at": {"time": at}, "for": lasts}})
+    assert book.column("time_seconds") == pytest.approx(pushed)
+    assert [(one.kind, one.begins) for one in book.faults] == [
+        *(("partition", True), ("partition", False)),
+    ]
+
+
+def test_a_link_has_another_delay_for_what_is_sent_then(world: World) -> None:
+    """Pushed at 1.51 and 0.2 on its way; reply 1.72, computed 2.72, pushed after its end."""
+    link = {"at": {"time": "500ms"}, "for": "2s", "up": {"delay": "200ms"}}
+    book = alone(world, 2, {"link": link})
+    assert book.column("time_seconds") == pytest.approx([1.71, 2.73])
+
+
+def test_a_step_that_begins_while_its_worker_is_slow_takes_longer(world: World) -> None:
+    """From 0.5 to 2.5: the second begins at 1.53 and takes 3 s, the third at 4.55 takes 1."""
+    slow = {"at": {"time": "500ms"}, "for": "2s", "factor": 3.0}
+    book = alone(world, 3, {"slow": slow})
+    assert book.column("time_seconds") == pytest.approx([1.52, 4.54, 6.06])
+    assert book.column("compute_seconds") == pytest.approx([1.0, 3.0, 1.0])
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_worker_is_slow_from_its_next_local_step_on(world: World, processes: int) -> None:
+    """Steps end at 1.01 and 2.01; the third begins while they take twice as long: 4.01.
+
+    The fourth begins at 4.03, when they do not any more: 5.03, 6.03, 7.03.
+    """
+    _, book = world(
+        *(FixedAdacomm(name="fixed-adacomm", local_steps=3), StopRule(updates=2)),
+        step_seconds=[1.0],
+        think=lambda worker: lambda: 0.0,
+        processes=processes,
+        faults=[{"slow": {"at": {"time": "1500ms"}, "for": "1s", "factor": 2.0}}],
+    )
+    assert book.column("time_seconds") == pytest.approx([4.02, 7.04])
+    assert book.column("compute_seconds") == pytest.approx([4.0, 3.0])
+
+
+def test_who_is_killed_comes_back_without_what_held_it(world: World) -> None:
+    """Slow and cut off from 0.5 to 9, killed at 1, there again at 2: 3.01 computed and pushed.
+
+    The wait of 0.5 that it had drawn is lost with it.
+    """
+    held = {"at": {"time": "500ms"}, "for": "8500ms"}
+    book = alone(
+        *(world, 1, {"partition": held}, {"slow": {**held, "factor": 5.0}}),
+        *({"kill": {"at": {"time": "1s"}}}, {"join": {"at": {"time": "2s"}}}),
+    )
+    assert book.column("time_seconds") == pytest.approx([3.02])
 
 
 @pytest.mark.parametrize("processes", [1, 2])

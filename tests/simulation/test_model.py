@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from testbed.scenario.schema import Direction, Link
+from testbed.scenario.direction import Direction, Link
 from testbed.simulation.model import paths
 from testbed.values.units import Duration, Rate
 

@@ -67,11 +67,14 @@ FAULTS: list[dict[str, Any]] = [
     {"freeze": {"at": {"time": "2s"}, "workers": ("w1",), "for": "3s", "every": "6s"}},
     {"kill": {"at": {"version": 6}, "workers": ("w0",)}},
     {"join": {"at": {"time": "15s"}, "workers": ("w0",)}},
+    {"partition": {"at": {"time": "1s"}, "workers": ("w0", "w1"), "for": "2500ms"}},
+    {"slow": {"at": {"time": "4s"}, "workers": ("w1",), "factor": 2.5, "for": "2s", "every": "5s"}},
+    {"link": {"at": {"time": "5s"}, "workers": ("w2",), "up": {"rate": "4kbit", "delay": "1s"}}},
 ]
 
 
 def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
-    """Also from amid a freeze, and with a worker that is gone."""
+    """Also from amid a freeze or a partition, with a transfer that was slowed, a worker gone."""
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:

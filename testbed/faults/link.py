@@ -1,0 +1,49 @@
+"""A worker's link has another rate or delay: a train in a tunnel, a neighbour's video call."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from testbed.errors import Unfit
+from testbed.faults.base import Actuator, Part, PassingFault, PositiveDuration, PositiveRate
+
+
+class Change(Part):
+    """What becomes of one direction of a link; what is left out stays as it is.
+
+    Attributes:
+        rate: bits per second of Ethernet frames.
+        delay: one-way delay; needs netem.
+    """
+
+    rate: PositiveRate | None = None
+    delay: PositiveDuration | None = None
+
+
+class ChangedLink(PassingFault):
+    """A worker's link changes, also for what is on its way.
+
+    Attributes:
+        up: from the worker to the switch.
+        down: from the switch to the worker.
+    """
+
+    name: Literal["link"]
+    up: Change = Change()
+    down: Change = Change()
+
+    @model_validator(mode="after")
+    def _something(self) -> ChangedLink:
+        if self.up == self.down == Change():
+            raise Unfit("no change", "a rate or a delay of `up` or `down`, like {rate: 1mbit}")
+        return self
+
+    def strike(self, actuator: Actuator, worker: int) -> None:
+        """Change it."""
+        actuator.change_link(worker, self.up, self.down)
+
+    def undo(self, actuator: Actuator, worker: int) -> None:
+        """Make it what the scenario says again."""
+        actuator.reset_link(worker)

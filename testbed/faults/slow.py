@@ -1,0 +1,28 @@
+"""A worker's training steps take longer: its device throttles, or others use it too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from testbed.faults.base import Actuator, PassingFault
+
+
+class Slow(PassingFault):
+    """A worker's steps take longer, from the first on that begins after this has come.
+
+    Attributes:
+        factor: how many times as long a step takes.
+    """
+
+    name: Literal["slow"]
+    factor: Annotated[float, Field(gt=1, le=1e6, strict=True)]
+
+    def strike(self, actuator: Actuator, worker: int) -> None:
+        """Slow it down."""
+        actuator.slow(worker, self.factor)
+
+    def undo(self, actuator: Actuator, worker: int) -> None:
+        """Let its steps take as long as before."""
+        actuator.slow(worker, 1.0)

@@ -1,0 +1,177 @@
+"""The recordings that links of workers follow: read, checked, and dealt to the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from testbed.errors import Problem
+from testbed.network.qdiscs import qdiscs_of
+from testbed.scenario.direction import TRACED, Direction, Link, Recording
+from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.links import link_spec
+from testbed.scenario.schema import Scenario
+from testbed.seeds import stream
+from testbed.values.traces import DELAY, RATE, Trace, UnfitLine, read_trace
+from testbed.values.units import Duration, Rate
+
+COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
+LEAST_RATE = Rate(10e3)
+"""A frame takes 1.2 s at this rate; what a recording has below it is raised to it."""
+
+LARGEST_BYTES = 32 * 2**20
+
+Locate = Callable[[str], Path]
+
+
+class Place(NamedTuple):
+    """A rate or a delay that follows a recording: of which class, direction and field."""
+
+    device_class: str
+    direction: str
+    what: str
+    recording: Recording
+
+    def has_value(self, scenario: Scenario) -> bool:
+        """Whether the mean of the recording stands there already."""
+        link = scenario.workers.classes[self.device_class].link
+        return getattr(getattr(link, self.direction), self.what) is not None
+
+    @property
+    def path(self) -> Keys:
+        """Where it is in the scenario."""
+        return ("workers", "classes", self.device_class, "link", self.direction, self.what)
+
+
+@dataclass(frozen=True)
+class Following:
+    """What one worker's link follows.
+
+    Attributes:
+        direction: ``up`` or ``down``.
+        what: ``rate``, in bits per second, or ``delay``, in seconds; both emulated.
+        offset: where the recording is when the training starts, in seconds.
+    """
+
+    worker: int
+    direction: str
+    what: str
+    trace: Trace
+    offset: float
+
+
+def places(scenario: Scenario) -> Iterator[Place]:
+    """All that follows a recording."""
+    for name, member in scenario.workers.classes.items():
+        yield from (Place(name, *one) for one in _recorded(member.link))
+
+
+def followings(scenario: Scenario, locate: Locate) -> list[Following]:
+    """What every worker's link follows; the files are those that were read for ``with_means``.
+
+    Raises:
+        OSError, UnfitLine: a file is not as it was then.
+    """
+    traces = {one: _read(one, locate) for one in places(scenario)}
+    found = []
+    for worker, name in enumerate(scenario.workers.dealt()):
+        drawn = float(stream(scenario.seed, f"w{worker}", "trace").random())
+        for place, trace in traces.items():
+            if place.device_class == name:
+                offset = drawn * trace.end if place.recording.offset == "drawn" else 0.0
+                found.append(Following(worker, place.direction, place.what, trace, offset))
+    return found
+
+
+def own_copy(folder: Path, name: str) -> Path:
+    """Where a run's folder has its copy of a recording."""
+    return folder / "custom" / Path(name).name
+
+
+def with_means(
+    scenario: Scenario, document: Document, locate: Locate | None
+) -> tuple[Scenario, list[Problem]]:
+    """The scenario with the mean of every recording as its rate or delay, and what is wrong."""
+    problems, traces = list(_misplaced(scenario, document)), dict[Place, Trace]()
+    for place in places(scenario):
+        if locate is None and place.has_value(scenario):
+            continue  # as a run's own scenario has it
+        try:
+            if locate is None:
+                raise OSError("text that is in no file names none")
+            traces[place] = _read(place, locate)
+        except UnfitLine as error:
+            file = place.recording.trace
+            problems.append(Problem(file, error.line, "", error.found, error.expected))
+        except UnicodeDecodeError:
+            expected = "CSV, or lines of milliseconds"
+            problems.append(Problem(place.recording.trace, 0, "", "no text", expected))
+        except OSError as error:
+            found = f"{place.recording.trace}: {error.strerror or error}"
+            expected = "a file of text, relative to the folder of the scenario"
+            problems.append(problem_at(document, place.path, found=found, expected=expected))
+    for place, trace in traces.items():
+        problems += _unfit(scenario, document, place, trace)
+        scenario = _with_value(scenario, place, trace.mean())
+    return scenario, problems
+
+
+def _unfit(scenario: Scenario, document: Document, place: Place, trace: Trace) -> Iterator[Problem]:
+    """What the kernel cannot shape, among the least and the most that a recording has."""
+    for value in dict.fromkeys((min(trace.values), max(trace.values))):
+        link = _with_value(scenario, place, value).workers.classes[place.device_class].link
+        own: Direction = getattr(link, place.direction)
+        if own.jitter is not None and own.delay is not None and own.jitter > own.delay:
+            found, expected = f"a delay of {own.delay}", f"at least the jitter, {own.jitter}"
+            yield problem_at(document, place.path, found=found, expected=expected)
+        try:
+            qdiscs_of(link_spec(link, address="", mac="", time_scale=scenario.time_scale))
+        except ValueError as error:
+            hint = str(error).partition(": ")[2]
+            shown = Rate(value) if place.what == "rate" else Duration(value)
+            found, expected = f"{shown} in {place.recording.trace}", "what the kernel can shape"
+            yield problem_at(document, place.path, found=found, expected=expected, hint=hint)
+
+
+def _read(place: Place, locate: Locate) -> Trace:
+    with locate(place.recording.trace).open("rb") as file:
+        text = file.read(LARGEST_BYTES + 1)
+    if len(text) > LARGEST_BYTES:
+        raise UnfitLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
+    repeats = place.recording.then == "repeat"
+    trace = read_trace(text.decode(), COLUMNS[place.what], repeats=repeats)
+    if place.what == "delay":
+        return trace
+    return replace(trace, values=tuple(max(float(LEAST_RATE), one) for one in trace.values))
+
+
+def _with_value(scenario: Scenario, place: Place, number: float) -> Scenario:
+    name, member = place.device_class, scenario.workers.classes[place.device_class]
+    value = Rate(number) if place.what == "rate" else Duration(number)
+    direction: Direction = getattr(member.link, place.direction)
+    direction = direction.model_copy(update={place.what: value})
+    link = member.link.model_copy(update={place.direction: direction})
+    classes = {**scenario.workers.classes, name: member.model_copy(update={"link": link})}
+    workers = scenario.workers.model_copy(update={"classes": classes})
+    return scenario.model_copy(update={"workers": workers})
+
+
+def _misplaced(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Recordings of links that are no worker's."""
+    others: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
+    others |= {("programs", name, "link"): one.link for name, one in scenario.programs.items()}
+    for path, link in others.items():
+        for direction, what, _ in _recorded(link):
+            expected = "a value: only links of workers follow recordings"
+            place = (*path, direction, what)
+            yield problem_at(document, place, found="a trace", expected=expected)
+
+
+def _recorded(link: Link) -> Iterator[tuple[str, str, Recording]]:
+    for direction in ("up", "down"):
+        for what in TRACED:
+            recording = getattr(getattr(link, direction), f"{what}_trace")
+            if recording is not None:
+                yield direction, what, recording

@@ -1,0 +1,140 @@
+"""One process of the pool: it computes what its workers do, as it is asked, and evaluates."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import TestbedError
+from testbed.host import syscalls
+from testbed.host.apart import CLOSED
+from testbed.models import Evaluation
+from testbed.payloads import Vector
+from testbed.simulation import messages
+from testbed.simulation.messages import (
+    Answer,
+    Begin,
+    Examine,
+    Restart,
+    Restore,
+    Save,
+    Saved,
+    Special,
+    Task,
+    Unmoved,
+)
+from testbed.simulation.worker import Cycle, Learner, Paused, SimulatedWorker
+from testbed.user_code import own_failures
+
+Rows = NDArray[np.float32]
+Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
+"""Builds the workers of one process: its number and where its network is to be bound are given."""
+
+
+def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
+    """The life of a process of the pool, which ends with the one that made it.
+
+    An error goes out in place of an answer. Whatever asks the run to end, such as Ctrl-C, is heard
+    by that other process, which then ends this one.
+    """
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    for asked in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(asked, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        try:
+            _answer(pipe, build, number, rows, workers)
+        except TestbedError as error:
+            pipe.send_bytes(messages.answers_bytes(error))
+            with suppress(EOFError):
+                while True:  # the clock may send more before it reads the error
+                    pipe.recv_bytes()
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        os._exit(CLOSED)
+
+
+def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
+    process = os.getpid()
+    examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
+    with own_failures(f"w{number}"):
+        simulated, learner = build(number, bound)
+    gc.freeze()
+    while True:
+        try:
+            tasks = messages.tasks_of(pipe.recv_bytes())
+        except EOFError:
+            return
+        if isinstance(tasks, Special):
+            answer = _answer_special(tasks, simulated, learner, examined)
+            _end_copies(process)
+            pipe.send_bytes(messages.answers_bytes(answer))
+            continue
+        answers = []
+        for task in tasks:
+            with own_failures(f"w{task.worker}"):
+                answers.append(_carry_out(task, simulated[task.worker], rows, learner))
+        _end_copies(process)
+        pipe.send_bytes(messages.answers_bytes(answers))
+
+
+def _end_copies(process: int) -> None:
+    """End this process if it is another, a copy that the user's code has forked."""
+    if os.getpid() != process:
+        os._exit(0)
+
+
+def _answer_special(
+    special: Special, workers: Mapping[int, SimulatedWorker], learner: Learner, examined: Vector
+) -> Evaluation | Saved:
+    match special:
+        case Examine(images):
+            with own_failures("evaluator"):
+                return learner.evaluate(examined, images)
+        case Save():
+            saved = {}
+            for number, worker in workers.items():
+                with own_failures(f"w{number}"):
+                    saved[number] = worker.state()
+            return Saved(saved)
+        case Restore(states):
+            for number, state in states.items():
+                with own_failures(f"w{number}"):
+                    workers[number].restore(state)
+            return Saved({})
+
+
+def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
+    reached: Cycle | Paused | None
+    if isinstance(task, Restart):
+        worker.restart()
+        return Unmoved(task.worker)
+    if isinstance(task, Begin):
+        row = rows[task.loan.row]
+        worker.next_think = task.think
+        reached = worker.advance(
+            messages.borrowed(task.loan, row),
+            now=task.now,
+            learner=learner,
+            horizon=task.horizon,
+            standing=task.loan.standing,
+            coming=task.coming,
+            slow=task.slow,
+        )
+    else:
+        row = rows[task.row]
+        reached = worker.resume(
+            learner=learner, horizon=task.horizon, coming=task.coming, slow=task.slow
+        )
+    if isinstance(reached, Cycle):
+        return messages.pack(reached, row)
+    return Unmoved(task.worker) if reached is None else reached

@@ -1,0 +1,50 @@
+"""Lets the modelled links of workers follow their recordings, to the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from testbed.scenario.traces import Following
+from testbed.simulation.changing import ChangingBucket
+from testbed.simulation.model import burst_bytes, delayed
+from testbed.values.units import Rate
+
+if TYPE_CHECKING:
+    from testbed.simulation.engine import Engine
+
+
+@dataclass
+class Traces:
+    """What follows what; where each is stands in the agenda alone."""
+
+    engine: Engine
+    followings: Sequence[Following] = ()
+
+    def begin(self) -> None:
+        """The training starts: every link is as its recording has it."""
+        for number, one in enumerate(self.followings):
+            self._step(number, one.trace.at(0.0, one.offset), 0.0)
+
+    def _step(self, number: int, value: float, now: float) -> None:
+        one = self.followings[number]
+        if one.what == "rate":
+            self._set_rate(one, Rate(value))
+        else:
+            device = self.engine.devices[one.worker]
+            delays = (value, None) if one.direction == "up" else (None, value)
+            device.planned = device.up, device.down = delayed(*device.planned, *delays)
+        following = one.trace.after(now, value, one.offset)
+        if following is not None:
+            at, then = following
+            self.engine.agenda.at(at, partial(self._step, number, then))
+
+    def _set_rate(self, one: Following, rate: Rate) -> None:
+        engine = self.engine
+        device, up = engine.devices[one.worker], one.direction == "up"
+        bucket = device.up.bucket if up else device.down.bucket
+        assert isinstance(bucket, ChangingBucket), "whoever made the device knew of its recording"
+        bucket.planned = rate.bytes_per_second, burst_bytes(rate, engine.recorder.time_scale)
+        bucket.change(*bucket.planned, link=engine.uplink if up else engine.downlink)

@@ -1,0 +1,153 @@
+"""Recordings that a value follows: steps in time, read from CSV or from Mahimahi's cellular traces.
+
+CSV has a header, ``time_seconds`` and the value's name with its unit, and times that begin at 0 and
+grow. The last row is where the recording ends: there it begins anew, or its value is held.
+
+A packet-delivery trace (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX
+ATC 2015) has a line for every 1,500 bytes that could pass, the millisecond at which; at its last
+line it begins anew. A rate is what could pass in half a second.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from math import ceil, isfinite
+from reprlib import repr as shortened
+
+from testbed.errors import Unfit
+
+MOST_STEPS = 200_000
+BIN_SECONDS = 0.5
+FRAME_BITS = 8 * 1514
+"""Of a packet of 1,500 bytes in its Ethernet frame."""
+
+
+class UnfitLine(Unfit):
+    """A line that a recording cannot have.
+
+    Attributes:
+        line: its number, from 1 on; 0 for the file as a whole.
+    """
+
+    def __init__(self, line: int, found: str, expected: str) -> None:
+        super().__init__(found, expected)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A value that changes in steps.
+
+    Attributes:
+        times: seconds at which it changes; the first is 0.
+        values: what it is from then on.
+        end: when the recording ends, in seconds.
+        repeats: whether it begins anew then; else the last value is held.
+    """
+
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+    end: float
+    repeats: bool
+
+    def at(self, time: float, offset: float = 0.0) -> float:
+        """What the value is, where the recording was at ``offset`` at time 0."""
+        inside = (time + offset) % self.end if self.repeats else time + offset
+        return self.values[bisect_right(self.times, inside) - 1]
+
+    def after(self, time: float, value: float, offset: float = 0.0) -> tuple[float, float] | None:
+        """The first change after ``time``, when it is ``value``: when, and to what."""
+        lap = int((time + offset) // self.end) if self.repeats else 0
+        first = max(0, bisect_right(self.times, time + offset - lap * self.end) - 1)
+        for around in range(lap, lap + (3 if self.repeats else 1)):
+            for place in range(first, len(self.times)):
+                moment = around * self.end + self.times[place] - offset
+                if moment > time and self.values[place] != value:
+                    return moment, self.values[place]
+            first = 0
+        return None
+
+    def mean(self) -> float:
+        """Over the recording; of one that is held and has no length, the value."""
+        if not self.end:
+            return self.values[-1]
+        ends = (*self.times[1:], self.end)
+        parts = zip(self.values, self.times, ends, strict=True)
+        return sum(value * (end - begin) for value, begin, end in parts) / self.end
+
+
+def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
+    """Read a recording of the value that ``column`` names; only rates may be packet deliveries.
+
+    Raises:
+        UnfitLine: it is empty, not in order, negative, or no such text; names the line.
+    """
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if not lines:
+        raise UnfitLine(0, "an empty file", f"a header, time_seconds,{column}, and rows")
+    if len(lines) > MOST_STEPS:
+        raise UnfitLine(0, f"{len(lines):,} lines", f"at most {MOST_STEPS:,}")
+    if column == RATE and lines[0][1].isdecimal():
+        return _deliveries(lines, repeats=repeats)
+    return _table(lines, column, repeats=repeats)
+
+
+RATE, DELAY = "bits_per_second", "delay_seconds"
+
+
+def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace:
+    header = [word.strip() for word in lines[0][1].split(",")]
+    if header != ["time_seconds", column]:
+        found, expected = shortened(lines[0][1]), f"the header time_seconds,{column}"
+        raise UnfitLine(lines[0][0], found, expected)
+    rows: list[tuple[float, float]] = []
+    for number, line in lines[1:]:
+        time, value = _numbers(number, line)
+        if not rows and time != 0:
+            raise UnfitLine(number, f"{time:g} s", "0 at the beginning of a recording")
+        if rows and time <= rows[-1][0]:
+            raise UnfitLine(number, f"{time:g} s after {rows[-1][0]:g} s", "times that grow")
+        if value < 0:
+            raise UnfitLine(number, f"{value:g}", "no negative value")
+        rows.append((time, value))
+    if len(rows) < (2 if repeats else 1):
+        raise UnfitLine(lines[-1][0], "nothing below it", "rows, the last for where it ends")
+    kept = rows[:-1] if repeats else rows
+    times, values = zip(*kept, strict=True)
+    return Trace(times, values, rows[-1][0], repeats)
+
+
+def _numbers(number: int, line: str) -> tuple[float, float]:
+    try:
+        time, value = (float(word) for word in line.split(","))
+    except ValueError:
+        raise UnfitLine(number, shortened(line), "two numbers, like 0.5,2000000") from None
+    if not (isfinite(time) and isfinite(value)):
+        raise UnfitLine(number, shortened(line), "finite numbers")
+    return time, value
+
+
+def _deliveries(lines: list[tuple[int, str]], *, repeats: bool) -> Trace:
+    moments: list[int] = []
+    for number, line in lines:
+        if not line.isdecimal():
+            raise UnfitLine(number, shortened(line), "a millisecond, a whole number")
+        moments.append(int(line))
+        if len(moments) > 1 and moments[-1] < moments[-2]:
+            found = f"{moments[-1]} ms after {moments[-2]} ms"
+            raise UnfitLine(number, found, "milliseconds in order")
+    end = moments[-1] / 1000
+    if not end or end / BIN_SECONDS > MOST_STEPS:
+        raise UnfitLine(0, f"a recording of {end:g} s", "one of a millisecond or more, and days")
+    bins = Counter(
+        min(int((one - 1) / 1000 / BIN_SECONDS), ceil(end / BIN_SECONDS) - 1) for one in moments
+    )
+    times, values = [], []
+    for place in range(ceil(end / BIN_SECONDS)):
+        lasts = min(BIN_SECONDS, end - place * BIN_SECONDS)
+        times.append(place * BIN_SECONDS)
+        values.append(bins[place] * FRAME_BITS / lasts)
+    return Trace(tuple(times), tuple(values), end, repeats)

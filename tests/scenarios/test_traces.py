@@ -1,0 +1,32 @@
+"""The recordings that come with testbed are those that the code beside them generates."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.scenario import load
+from testbed.scenario.traces import followings
+
+FOLDER = Path(__file__).parents[2] / "scenarios" / "traces"
+
+
+def test_they_are_what_is_generated(tmp_path: Path) -> None:
+    script = tmp_path / "generate.py"
+    script.write_text((FOLDER / "generate.py").read_text())
+    subprocess.run([sys.executable, script], check=True)
+    for name in ("generated-walk.csv", "generated-bus.up"):
+        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+def test_every_slow_device_is_somewhere_else_in_them_and_at_one_place_in_both() -> None:
+    found = followings(load(FOLDER / "traces.yaml"), FOLDER.joinpath)
+    assert [(one.worker, one.direction) for one in found] == [
+        (worker, direction) for worker in (9, 10, 11) for direction in ("up", "down")
+    ]
+    shares = [one.offset / one.trace.end for one in found]
+    assert shares[::2] == pytest.approx(shares[1::2])
+    assert len({round(share, 6) for share in shares}) == 3

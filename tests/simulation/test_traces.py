@@ -1,0 +1,94 @@
+"""Links that follow recordings: moments worked by hand, and exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms import Asgd
+from testbed.experiment import Durations
+from testbed.frame.stop import StopRule
+from testbed.scenario.traces import Following
+from testbed.simulation.engine import Engine
+from testbed.values.laws import Law
+from testbed.values.state import PlainState
+from testbed.values.traces import Trace
+
+World = Callable[..., Any]
+ASGD = Asgd(name="asgd")
+
+
+def thinking(worker: int) -> Durations:
+    return Durations(Law("uniform", 0.5, 1.5), 1.0, np.random.default_rng(worker))
+
+
+RATES = Trace((0.0, 2.0, 3.0), (8e6, 4e6, 2e6), 5.0, repeats=True)
+DELAYS = Trace((0.0, 2.0), (0.2, 0.5), 2.0, repeats=False)
+
+
+def play(world: World, *followings: Following, **options: Any) -> Any:
+    """One worker: a step takes 1, a reply 0.01, a push what its recording says."""
+    return world(
+        *(ASGD, options.pop("stop", StopRule(updates=2))),
+        step_seconds=[1.0],
+        followings=followings,
+        **{"think": lambda worker: lambda: 0.0, **options},
+    )
+
+
+def test_a_message_has_the_delay_of_the_moment_at_which_it_leaves(world: World) -> None:
+    """Pushed at 1.01 and 0.2 on its way; reply 1.22, pushed at 2.22 and 0.5 on its way."""
+    _, book = play(world, Following(0, "up", "delay", DELAYS, 0.0))
+    assert book.column("time_seconds") == pytest.approx([1.21, 2.72])
+    # From 1.5 on in the recording: 0.5 from 0.5 s on, also for the first.
+    _, book = play(world, Following(0, "up", "delay", DELAYS, 1.5))
+    assert book.column("time_seconds") == pytest.approx([1.51, 3.02])
+
+
+def test_a_rate_is_another_from_its_very_moment_on(world: World) -> None:
+    """Changes at 2, 3 and 5 s, and again from 5 s on; bytes a second are an eighth."""
+    seen: list[tuple[float, float, float]] = []
+
+    def planned(engine: Engine) -> None:
+        device = engine.devices[0]
+
+        def look(now: float) -> None:
+            seen.append((now, device.up.bucket.rate, device.down.bucket.rate))
+
+        for at in (1.9999, 2.0001, 2.9999, 3.0001, 4.9999, 5.0001, 7.0001):
+            engine.agenda.at(at, look)
+
+    follows = (
+        Following(0, "up", "rate", RATES, 0.0),
+        Following(0, "down", "rate", RATES, 1.0),  # a second earlier
+    )
+    play(world, *follows, planned=planned, stop=StopRule(updates=8))
+    assert [(up, down) for _, up, down in seen] == [
+        *((1e6, 5e5), (5e5, 2.5e5), (5e5, 2.5e5), (2.5e5, 2.5e5)),
+        *((2.5e5, 1e6), (1e6, 1e6), (5e5, 2.5e5)),
+    ]
+
+
+def test_it_goes_on_with_its_recordings_from_a_checkpoint(world: World) -> None:
+    saved: list[tuple[int, PlainState]] = []
+
+    def save(engine: Engine) -> None:
+        state = engine.state()
+        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
+        saved.append((engine.server.version, state))
+
+    follows = (
+        Following(0, "up", "delay", Trace((0.0, 2.0), (0.2, 0.5), 3.0, repeats=True), 0.3),
+        Following(0, "down", "rate", RATES, 1.0),
+    )
+    options: dict[str, Any] = {"stop": StopRule(updates=9), "think": thinking}
+    whole, book = play(world, *follows, save=save, **options)
+    for version, state in saved[1::3]:
+        engine, rest = play(world, *follows, state=state, **options)
+        assert engine.agenda.now == whole.agenda.now
+        there = [row.tobytes() for row in book.rows[version:]]
+        assert [row.tobytes() for row in rest.rows] == there

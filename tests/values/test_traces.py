@@ -1,0 +1,94 @@
+"""Recordings: what they are at a moment and when they change, worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.values.traces import DELAY, RATE, Trace, UnfitLine, read_trace
+
+STEPS = """# made up
+time_seconds,bits_per_second
+0,1000
+2,3000
+3,1000
+10,0
+"""
+
+
+def changes(trace: Trace, until: float, offset: float = 0.0) -> list[tuple[float, float]]:
+    """All of them, as a driver goes from one to the next."""
+    found = [(0.0, trace.at(0.0, offset))]
+    while (following := trace.after(*found[-1], offset)) and following[0] <= until:
+        found.append(following)
+    return found
+
+
+def test_a_recording_is_repeated_from_its_end_on() -> None:
+    """It ends at 10 s; the value of the last row is not for then."""
+    trace = read_trace(STEPS, RATE, repeats=True)
+    expected = [(0, 1000), (2, 3000), (3, 1000), (12, 3000), (13, 1000), (22, 3000)]
+    assert changes(trace, 22.5) == expected
+    assert trace.mean() == pytest.approx((9 * 1000 + 3000) / 10)
+
+
+def test_or_its_last_value_is_held() -> None:
+    trace = read_trace(STEPS, RATE, repeats=False)
+    assert changes(trace, 1e9) == [(0, 1000), (2, 3000), (3, 1000), (10, 0)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (2.5, [(0, 3000), (0.5, 1000), (9.5, 3000), (10.5, 1000)]),
+        (9.0, [(0, 1000), (3, 3000), (4, 1000), (13, 3000), (14, 1000)]),
+    ],
+)
+def test_a_worker_begins_somewhere_in_it(
+    offset: float, expected: list[tuple[float, float]]
+) -> None:
+    assert changes(read_trace(STEPS, RATE, repeats=True), 14.0, offset) == expected
+
+
+def test_no_change_is_missed_or_made_twice_where_sums_are_rounded() -> None:
+    """Steps of a tenth of a second that alternate, from an offset that is no sum of tenths."""
+    rows = "".join(f"{place / 10},{place % 2}\n" for place in range(11))
+    trace = read_trace(f"time_seconds,delay_seconds\n{rows}", DELAY, repeats=True)
+    found = changes(trace, 99.95, 1 / 3)
+    assert len(found) == 1000  # the first change after 1/15 s, then ten a second until 99.867
+    assert [value for _, value in found] == [(place + 1) % 2 for place in range(1000)]
+
+
+def test_packet_deliveries_are_a_rate_of_half_seconds() -> None:
+    """Of 12,112 bits: two until 0.5 s, one until 1 s, three in the 0.25 s that are left."""
+    trace = read_trace("100\n400\n700\n1100\n1250\n1250\n", RATE, repeats=True)
+    assert trace.times == (0.0, 0.5, 1.0)
+    assert trace.values == pytest.approx((48_448, 24_224, 145_344))
+    assert trace.end == 1.25
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "line", "words"),
+    [
+        ("", RATE, 0, "an empty file"),
+        ("# nothing\n\n", RATE, 0, "an empty file"),
+        ("time_seconds,bits_per_second\n", RATE, 1, "rows"),
+        ("seconds,rate\n0,1\n", RATE, 1, "the header time_seconds,bits_per_second"),
+        ("time_seconds,bits_per_second\n0,1\n2,1\n1,1\n", RATE, 4, "times that grow"),
+        ("time_seconds,bits_per_second\n1,1\n2,1\n", RATE, 2, "0 at the beginning"),
+        ("time_seconds,bits_per_second\n0,1\n\n1,-5\n", RATE, 4, "no negative value"),
+        ("time_seconds,bits_per_second\n0,1mbit\n", RATE, 2, "two numbers"),
+        ("time_seconds,bits_per_second\n0,1,2\n", RATE, 2, "two numbers"),
+        ("time_seconds,delay_seconds\n0,nan\n", DELAY, 2, "finite numbers"),
+        ("5\n7\n6\n", RATE, 3, "milliseconds in order"),
+        ("5\n-7\n", RATE, 2, "a millisecond"),
+        ("0\n", RATE, 0, "a millisecond or more"),
+        ("5\n7\n", DELAY, 1, "the header time_seconds,delay_seconds"),
+    ],
+)
+def test_what_is_no_recording_is_refused_at_its_line(
+    text: str, column: str, line: int, words: str
+) -> None:
+    with pytest.raises(UnfitLine) as refused:
+        read_trace(text, column, repeats=True)
+    assert refused.value.line == line
+    assert words in str(refused.value)
