@@ -17,7 +17,7 @@ Symbols, as the paper writes them:
 
 Deviations: the paper applies updates and writes no 1/K; here workers send gradients, the server has
 the momentum and the weight decay, and ``aggregate`` says whether it takes their mean or their sum
-(parts/rounds.py, the same for Quant-DP and Slim-DP). A worker that has left is not waited for; one
+(parts/data_parallel.py, the same for Quant-DP and Slim-DP). A worker that has left is not waited for; one
 that fell silent is waited for unless the scenario's ``ps.dead_after`` lets it leave.
 """
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Literal
 
 from testbed.algorithms.base import Halves, expect
-from testbed.algorithms.parts.rounds import RoundOptions, RoundServer, RoundWorker
+from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
 from testbed.payloads import Dense, Payload, Vector
 
 

@@ -19,7 +19,7 @@ Symbols, as the papers write them:
 Deviations: the paper does not say what is quantised on the way down; the time that it saves cannot
 come from the push alone. Here the server quantises its step, takes the same off its own model, and
 sends that: all copies stay equal to the bit. A worker that joins gets the whole model. Momentum,
-weight decay and 1/K are those of parts/rounds.py.
+weight decay and 1/K are those of parts/data_parallel.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves, Reply, Update, expect
 from testbed.algorithms.parts.options import Count
-from testbed.algorithms.parts.rounds import RoundOptions, RoundServer, RoundWorker
+from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
 from testbed.compress.qsgd import Buckets, Norm, dequantise, quantise
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Quantized, Vector
