@@ -29,7 +29,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak leap
+	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -62,7 +62,7 @@ test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick
 
 privileged: setup ## the tests that need root, a tool of the machine, or time
-	@$(python) -m pytest -m "root or namespaces or netem or docker or kafka or slow" --durations=25
+	@$(python) -m pytest -m "root or namespaces or netem or docker or kafka or browser or slow" --durations=25
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200
@@ -84,7 +84,7 @@ test-netem: setup ## the tests of delays, jitter and losses: needs root, and net
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."
 	fi
 
-check: lint types contracts protos-check schema-check test ## what a change has to pass
+check: lint types contracts protos-check schema-check dashboard-check test ## what a change has to pass
 
 format: setup ## format the code
 	@$(python) -m ruff format
@@ -96,6 +96,7 @@ lint: setup ## style and likely mistakes
 
 types: setup ## strict static types
 	@$(python) -m mypy
+	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
 
 contracts: setup ## which part may import which
 	@$(VENV)/bin/lint-imports --no-cache
@@ -125,7 +126,7 @@ BENCH_RUNTIMES ?= native
 bench: setup ## how fast runs, gradients and parts are on this machine: ten minutes at most
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
 		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
-	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes; do
+	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes metrics; do
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done
@@ -149,6 +150,7 @@ $(STUDIES): $(VENV)/.installed
 	@for study in $(filter scenarios/$(call folder-of,$@)/%,$(STUDY_FILES)); do
 		$(call run-study,$$study,)
 	done
+	$(python) -m testbed report $(filter scenarios/$@/%,$(STUDY_FILES)) --verdicts --runs $(RUNS) --scale $(SCALE)
 
 define part-of-study
 $(1)-%: $(VENV)/.installed
@@ -166,15 +168,6 @@ $(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS
 $(python) -m testbed report $(1) $(2) --runs $(RUNS) --scale $(SCALE)
 endef
 
-# ASGD under normal waits, up to its leap at update 100,000 and evaluated often: minutes of two CPUs.
-LEAP := --set "algorithm={asgd: {learning_rate: 0.1}}" --set "workers.think.law=normal(1,0.1)" \
-	--set stop.updates=101500 --set evaluate.every=20 --set evaluate.images=300
-
-leap: $(VENV)/.installed ## how the loss swings before the accuracy leaps, simulated
-	@[ -e $(RUNS)/leap ] || $(python) -m testbed up scenarios/adacomp/waiting-law.yaml --name leap --runs $(RUNS) $(LEAP)
-	$(python) scenarios/adacomp/leap.py $(RUNS)/leap 97000 101500 $(RUNS)/leap/leap.png
-	echo "curves: $(RUNS)/leap/leap.png"
-
 notebook: setup ## execute the notebook in docs again, and keep what comes of it
 	@folder=$$(mktemp -d)
 	cp docs/first-steps.ipynb $$folder
@@ -186,6 +179,31 @@ clean: ## remove the environment and all caches, never a run
 	@if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find testbed tests protos -name __pycache__ -prune -exec rm -rf {} +
+
+# ---- metrics -----------------------------------------------------------------------------------
+
+STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/testbed
+
+.PHONY: dashboards dashboards-down blocks dashboard-files dashboard-check
+
+dashboards: ## Prometheus and Grafana, which show the runs that go on
+	@compose/dashboards up
+
+dashboards-down: ## end them; what they have recorded stays
+	@compose/dashboards down
+
+blocks: named-run $(VENV)/.installed ## put runs that are over into that Prometheus: make blocks RUN="a b"
+	@folder=$$(mktemp -d)
+	trap 'rm -r $$folder' EXIT
+	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --out $$folder/runs.txt
+	mkdir -p $(STATE)/prometheus
+	promtool tsdb create-blocks-from openmetrics $$folder/runs.txt $(STATE)/prometheus
+
+dashboard-files: setup ## write compose/grafana/dashboards anew
+	@$(python) compose/grafana/generate.py
+
+dashboard-check: setup
+	@$(python) compose/grafana/generate.py --check
 
 # ---- the environment -------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ The same in every role and in a simulation: nothing here depends on who drives i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
+from testbed.streams import Arrivals
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 
@@ -56,7 +57,11 @@ class Experiment:
         torch.set_num_threads(1)
         scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
         algorithm = algorithms.configured(scenario.algorithm, folder)
+        if scenario.streams is not None and not algorithm.TAKES_STREAMS:
+            expected = "none, or an algorithm whose config says TAKES_STREAMS = True"
+            raise ScenarioError([Problem("scenario", 0, "streams", "streams", expected)])
         prepared = datasets.load(data or folder / "data")
+        prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
         return cls(scenario, algorithm, prepared, network)
 
@@ -120,7 +125,18 @@ class Experiment:
             source=Shard(own, stream(scenario.seed, name, "order")),
             think=self.think(index),
             encoding=scenario.encoding,
+            draws=stream(scenario.seed, name, "transform") if self.data.transform else None,
         )
+
+    def arrivals(self) -> Sequence[Arrivals] | None:
+        """When the samples of each worker's stream come, by index; None without streams."""
+        settings, count = self.scenario.streams, self.scenario.workers.count
+        return None if settings is None else settings.arrivals(count, seed=self.scenario.seed)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of a training sample, its label not counted."""
+        return self.data.train_images[:1].nbytes
 
     def think(self, index: int) -> Callable[[], float]:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
@@ -156,7 +172,7 @@ class Experiment:
         return deal(self.scenario, self.data)
 
     def test_samples(self) -> Samples:
-        """The test images looked at during training, by index; the same in every run."""
+        """The test images looked at during training, by index; the same with the same seed."""
         images = len(self.data.test_labels)
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")

@@ -86,6 +86,12 @@ def lacks_kafka() -> str:
     return _refusal("a Kafka broker", socket.AF_INET, (host, int(port)))
 
 
+@cache
+def lacks_browser() -> str:
+    """Why no page can be opened; empty if one can."""
+    return "" if shutil.which("chromium") else "needs Chromium: apt install chromium"
+
+
 def _refusal(what: str, family: socket.AddressFamily, address: object) -> str:
     with socket.socket(family, socket.SOCK_STREAM) as client:
         client.settimeout(2)
@@ -102,8 +108,9 @@ LACKS = {
     "netem": lacks_netem,
     "docker": lacks_docker,
     "kafka": lacks_kafka,
+    "browser": lacks_browser,
 }
-NOT_QUICK = ("root", "namespaces", "docker", "slow")
+NOT_QUICK = ("root", "namespaces", "docker", "browser", "slow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from testbed.agent.launch import LAUNCH, TRAFFIC, Exit, LaunchSpec
+from testbed.agent.launch import LAUNCH, TRAFFIC, USAGE, Exit, LaunchSpec
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
 from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE, TOKEN_VARIABLE
 from testbed.errors import NodeError, TestbedError
+from testbed.events.usage import Usage
 from testbed.host.process import child_of, environment_of
 from testbed.host.reports import decode_error
 from testbed.host.sockets import pid_of_listener, short_path
@@ -161,6 +162,10 @@ class AgentClient:
     def count(self) -> Traffic:
         """What the links have carried so far."""
         return TRAFFIC.validate_json(self._read("Count", pb.CountRequest()))
+
+    def usage(self) -> Usage:
+        """What the queues hold and the containers use."""
+        return USAGE.validate_json(self._read("Usage", pb.UsageRequest()))
 
     def links(self) -> list[Mapping[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""

@@ -16,6 +16,7 @@ from testbed.agent.launch import LaunchSpec
 from testbed.agent.records import NodeRecords
 from testbed.agent.spawner import Placement
 from testbed.errors import HostError, NodeError
+from testbed.events.usage import ContainerUse
 from testbed.host.cgroups import RunGroups
 from testbed.host.group import ContainerGroups
 from testbed.host.limits import Limits, nice_of
@@ -75,6 +76,10 @@ class OwnContainer:
     def is_frozen(self) -> bool:
         """Whether a control group makes all processes in there stand still."""
         return self.groups.has("freezer") and self.groups.is_frozen(self.node.name)
+
+    def use(self) -> ContainerUse:
+        """What has been used in there."""
+        return self.groups.use(self.node.name)
 
     def thaw(self, role: int) -> None:
         """Let them go on; NodeError where that is not for the agent to do."""
@@ -139,6 +144,9 @@ class GivenContainer:
 
     def is_frozen(self) -> bool:
         return self._groups.frozen()
+
+    def use(self) -> ContainerUse:
+        return self._groups.use()
 
     def thaw(self, role: int) -> None:
         raise self._engines_business("unpause")

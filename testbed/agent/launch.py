@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from testbed.errors import NodeError
+from testbed.events.usage import Usage
 from testbed.network.counters import Traffic
 from testbed.network.ends import Neighbour
 from testbed.topology import LaunchMode, NetworkSpec, NodeSpec
@@ -87,3 +88,4 @@ class Exit:
 
 LAUNCH = TypeAdapter(LaunchSpec)
 TRAFFIC = TypeAdapter(Traffic)
+USAGE = TypeAdapter(Usage)

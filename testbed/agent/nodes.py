@@ -16,9 +16,11 @@ from testbed.agent.launch import Exit, LaunchSpec
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawner
 from testbed.errors import NodeError, TestbedError
+from testbed.events.usage import Queue, Usage
 from testbed.host.process import Process, has_ended
 from testbed.host.stopping import is_stopped
-from testbed.network.counters import TrafficMeter
+from testbed.network.counters import INTERFACE, TrafficMeter
+from testbed.network.queues import read_queues
 from testbed.network.switch import Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part
 
@@ -182,6 +184,28 @@ class Nodes:
         text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
+
+    def usage(self) -> Usage:
+        """What the queues hold and the containers use; round trips are those of the last count."""
+        running = self._running.values()
+        addresses = {
+            one.spec.link.address: name for name, one in self._running.items() if one.spec.link
+        }
+        trips = self.meter.round_trips.items()
+        return Usage(
+            round_trips={addresses[peer]: trip for peer, trip in trips if peer in addresses},
+            down={name: one for name, one in read_queues().items() if name in self._running},
+            up=self._server_queues(),
+            containers={one.spec.name: one.container.use() for one in running},
+        )
+
+    def _server_queues(self) -> dict[str, Queue]:
+        """The queue of the parameter server's own end, while it runs."""
+        for name, node in self._running.items():
+            if node.spec.part == "server" and node.spec.link is not None:
+                with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                    return {name: read_queues(node.anchor).get(INTERFACE, Queue(0, 0))}
+        return {}
 
     def links(self) -> list[dict[str, Any]]:
         """Every running node's link, as it was asked for and as the kernel has it now."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from testbed.agent.launch import LAUNCH, TRAFFIC
+from testbed.agent.launch import LAUNCH, TRAFFIC, USAGE
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE
 from testbed.agent.loop import NothingYet
 from testbed.agent.nodes import Nodes
@@ -132,6 +132,7 @@ _ACTS: Mapping[str, tuple[type[Message], Act]] = {
     "Heal": (pb.NodeRequest, lambda nodes, request: nodes.heal(request.node)),
     "PrivateBytes": (pb.NodeRequest, _private_bytes),
     "Count": (pb.CountRequest, lambda nodes, _: TRAFFIC.dump_json(nodes.meter.read())),
+    "Usage": (pb.UsageRequest, lambda nodes, _: USAGE.dump_json(nodes.usage())),
     "Links": (pb.LinksRequest, lambda nodes, _: json.dumps(nodes.links()).encode()),
     "Link": (pb.NodeRequest, _link),
     "Reshape": (pb.ReshapeRequest, _reshape),

@@ -13,11 +13,13 @@ from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.bsp import Bsp
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.custom import CustomAlgorithm
+from testbed.algorithms.ddl import Ddl
 from testbed.algorithms.fedavg import FedAvg
 from testbed.algorithms.fedbuff import FedBuff
 from testbed.algorithms.fixed_adacomm import FixedAdacomm
 from testbed.algorithms.plump_dp import PlumpDp
 from testbed.algorithms.quant_dp import QuantDp
+from testbed.algorithms.scadles import ScaDles
 from testbed.algorithms.slim_dp import SlimDp
 from testbed.algorithms.ssp import Ssp
 from testbed.algorithms.tap import Tap
@@ -36,6 +38,8 @@ Algorithm = Annotated[
         | Adsp
         | FedAvg
         | FedBuff
+        | Ddl
+        | ScaDles
         | PlumpDp
         | QuantDp
         | SlimDp
@@ -68,11 +72,13 @@ __all__ = [
     "Bsp",
     "CompAsgd",
     "CustomAlgorithm",
+    "Ddl",
     "FedAvg",
     "FedBuff",
     "FixedAdacomm",
     "PlumpDp",
     "QuantDp",
+    "ScaDles",
     "SlimDp",
     "Ssp",
     "Tap",

@@ -12,10 +12,11 @@ Symbols, as the paper writes them:
     c    commits         of each worker so far
     O    duration        of a worker's last commit, push and pull; 0 before the first
     d    commit rate     commits in a check period; parts/commit_rate.py searches for it
+    μ    momentum        of the server's steps, beside what asynchrony brings about; 0 by default
 
     worker:   g at W_i; U ← U + η' g; W_i ← W_i - η' g
               once Γ / ΔC_i - O_i have passed since the last pull: push U, W_i ← pull, U ← 0
-    server:   W ← W - U / M, as it comes
+    server:   V ← μ V + (1 - μ) U / M; W ← W - V, as it comes
               at a checkpoint: C ← max c + d; ΔC_i ← C - c_i, to every worker at once
 
 Deviations: the paper's scheduler searches for C, counted from the beginning; this one for d, as the
@@ -27,6 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
+
+import numpy as np
 
 from testbed.algorithms.base import (
     Applied,
@@ -41,7 +44,7 @@ from testbed.algorithms.base import (
 from testbed.algorithms.parts.accumulation import Accumulation
 from testbed.algorithms.parts.commit_counts import CommitCounts
 from testbed.algorithms.parts.commits import CommitServer
-from testbed.algorithms.parts.options import Lasting, LearningRate
+from testbed.algorithms.parts.options import Lasting, LearningRate, Momentum
 from testbed.algorithms.parts.search_options import SearchOptions
 from testbed.payloads import Vector
 
@@ -51,6 +54,7 @@ class Adsp(SearchOptions):
 
     Attributes:
         learning_rate: η'.
+        momentum: μ of equation 2, which the paper varies in figure 3c.
         min_commit_interval: the least Γ / ΔC_i.
     """
 
@@ -60,6 +64,7 @@ class Adsp(SearchOptions):
 
     name: Literal["adsp"]
     learning_rate: LearningRate = 0.1
+    momentum: Momentum = 0.0
     min_commit_interval: Lasting | None = None
 
     def halves(self) -> Halves:
@@ -99,6 +104,7 @@ class AdspServer(CommitServer[Adsp]):
         least = float(self.config.min_commit_interval or 0.0)
         self._counts = CommitCounts(float(self.config.check_period), least)
         self._search = self.config.search()
+        self._velocity = np.zeros_like(self.parameters) if self.config.momentum else None  # V
 
     def join(self, worker: int) -> None:
         self._counts.join(worker)
@@ -108,10 +114,19 @@ class AdspServer(CommitServer[Adsp]):
         return ()
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """W ← W - U / M; c_i ← c_i + 1."""
+        """W ← W - V; c_i ← c_i + 1."""
         applied = super().push(worker, update, now)
         self._counts.count(worker, now)
         return applied
+
+    def step(self, update: Vector) -> Vector:
+        """V ← μ V + (1 - μ) U / M."""
+        mean = super().step(update)
+        if self._velocity is None:
+            return mean
+        momentum = np.float32(self.config.momentum)
+        self._velocity = momentum * self._velocity + (1 - momentum) * mean
+        return self._velocity
 
     def next_tick(self, now: float) -> float:
         return max(now, self._search.due)

@@ -74,12 +74,14 @@ class Reply:
         version: of the model that the worker's next update builds on.
         orders: what changes for the worker from now on.
         note: numbers that go with it, by name.
+        shared: other workers' samples, which the worker's next step takes beside its own.
     """
 
     model: Payload
     version: int
     orders: Orders = NO_ORDERS
     note: Mapping[str, float] = field(default_factory=dict)
+    shared: Samples | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Update:
         steps: training steps that went into it; 0 for a message that is no part of the model, such
             as a vote.
         note: numbers that go with it, by name.
+        shared: samples that go with it, for other workers; whoever carries it adds their pixels.
     """
 
     payload: Payload
@@ -100,6 +103,7 @@ class Update:
     samples: int
     steps: int = 1
     note: Mapping[str, float] = field(default_factory=dict)
+    shared: Samples | None = None
 
 
 @dataclass(frozen=True)
@@ -218,6 +222,8 @@ class WorkerHalf(Half, ABC, Generic[C]):
     def taken(self, samples: Samples, now: float) -> Update | None:
         """The samples are there, and nothing is computed yet.
 
+        There are none if its stream has brought nothing for too long: then no step follows.
+
         Returns:
             An update to send before that, such as a vote, or None to go on.
         """
@@ -228,8 +234,8 @@ class WorkerHalf(Half, ABC, Generic[C]):
         """Use one gradient of the mean loss over ``samples`` samples.
 
         Returns:
-            The update to push now, or None to go on training locally. ``gradient`` is only lent:
-            what the update holds must not alias it.
+            The update to push now, or a message that comes before it, such as a vote; None to go on
+            training locally. ``gradient`` is only lent: what the update holds must not alias it.
         """
 
 
@@ -325,6 +331,7 @@ class AlgorithmConfig(BaseModel, ABC):
             may not ask for one where it is not.
         PACKS: whether what it pushes can be packed; a scenario's encoding is raw where it cannot.
         SENDS_KEYS: whether it sends Keyed payloads, whose core keys are to travel once.
+        TAKES_STREAMS: whether its workers may train on samples that come as they go.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -335,6 +342,7 @@ class AlgorithmConfig(BaseModel, ABC):
     THINKS: ClassVar[bool] = True
     PACKS: ClassVar[bool] = True
     SENDS_KEYS: ClassVar[bool] = False
+    TAKES_STREAMS: ClassVar[bool] = False
 
     @abstractmethod
     def halves(self) -> Halves:

@@ -17,8 +17,8 @@ Symbols, as the paper writes them:
 
 Deviations: the paper applies updates and writes no 1/K; here workers send gradients, the server has
 the momentum and the weight decay, and ``aggregate`` says whether it takes their mean or their sum
-(parts/data_parallel.py, the same for Quant-DP and Slim-DP). A worker that has left is not waited for; one
-that fell silent is waited for unless the scenario's ``ps.dead_after`` lets it leave.
+(parts/data_parallel.py, the same for Quant-DP and Slim-DP). A worker that has left is not waited
+for; one that fell silent is waited for unless the scenario's ``ps.dead_after`` lets it leave.
 """
 
 from __future__ import annotations

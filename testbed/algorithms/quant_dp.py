@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves, Reply, Update, expect
-from testbed.algorithms.parts.options import Count
 from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
+from testbed.algorithms.parts.options import Count
 from testbed.compress.qsgd import Buckets, Norm, dequantise, quantise
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Quantized, Vector

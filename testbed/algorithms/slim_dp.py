@@ -23,8 +23,8 @@ Symbols, as the paper writes them:
 
 Deviations: the paper does not say q; it is 50. Nor what becomes of a worker's own steps where it
 pulls nothing: they stay, or are taken back with ``discard_local``. What is not sent is dropped.
-Momentum, weight decay and 1/K are those of parts/data_parallel.py. With α = 1, ε = 0 it is Plump-DP. That
-keys of a core travel once is no part of this file: payloads/key_cache.py.
+Momentum, weight decay and 1/K are those of parts/data_parallel.py. With α = 1, ε = 0 it is
+Plump-DP. That keys of a core travel once is no part of this file: payloads/key_cache.py.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from numpy.random import Generator
 from pydantic import Field, model_validator
 
 from testbed.algorithms.base import Applied, Halves, Reply, expect
-from testbed.algorithms.parts.options import Ratio, Steps
 from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
+from testbed.algorithms.parts.options import Ratio, Steps
 from testbed.compress.core_explorer import draw_explorer, select_core, sizes
 from testbed.errors import Unfit
 from testbed.payloads import Dense, Keyed, Payload, Vector

@@ -1,7 +1,8 @@
-"""``testbed check``: tries an algorithm of one's own."""
+"""``testbed check``: tries an algorithm, a model or a data set of one's own."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +13,25 @@ from testbed.cli.options import overrides, settings_option
 
 if TYPE_CHECKING:
     from testbed.algorithms.base import AlgorithmConfig
+    from testbed.datasets import Prepared
+    from testbed.frame.contract import Outcome
     from testbed.host.apart import Opened
+    from testbed.scenario import Scenario
     from testbed.scenario.override import Override
+
+Told = tuple[str, list[tuple[str, str, str]]]
+"""A title, and of each promise what was found."""
 
 
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_option
 def command(file: Path, settings: tuple[str, ...]) -> int:
-    """Try whether an algorithm keeps what every algorithm promises.
+    """Try whether code of one's own keeps what every algorithm, model or data set promises.
 
     FILE is a Python file, of which every algorithm is tried (--set learning_rate=0.05 gives it an
-    option), or a scenario with an algorithm of one's own (--set algorithm.learning_rate=0.05).
-    Exits with 10 if a promise is broken.
+    option), or a scenario with an algorithm, a model or a data set of one's own (--set
+    algorithm.learning_rate=0.05). Exits with 10 if a promise is broken.
     """
     from testbed.errors import AlgorithmError
     from testbed.host.apart import apart
@@ -42,32 +49,80 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
     return AlgorithmError.exit_code if broken else 0
 
 
-def _try(
-    file: Path, asked: Sequence[Override], opened: Opened
-) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """Try every algorithm of the file: its title, and of each promise what was found."""
+def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[Told]:
+    """Try everything of the file."""
+    if file.suffix == ".py":
+        return [_try_algorithm(config, opened) for config in _of_file(file, asked)]
+    return list(_try_scenario(file, asked, opened))
+
+
+def _told(title: str, outcomes: Iterator[Outcome]) -> Told:
+    return title, [(one.promise, one.problem, one.trace) for one in outcomes]
+
+
+def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> Told:
     from testbed.frame.contract import examine
 
-    tried = []
-    for config in _of_file(file, asked) if file.suffix == ".py" else _of_scenario(file, asked):
-        opened()
-        found = [(one.promise, one.problem, one.trace) for one in examine(config)]
-        tried.append((f"{type(config).__name__} ({config})", found))
-    return tried
+    opened()
+    return _told(f"{type(config).__name__} ({config})", examine(config))
 
 
-def _of_scenario(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]:
+def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iterator[Told]:
+    """Try whatever of a scenario is the user's own."""
     from testbed.algorithms.custom import CustomAlgorithm, open_config
     from testbed.errors import Problem, ScenarioError
     from testbed.scenario import load
+    from testbed.scenario.own_code import own_code
     from testbed.user_code import UserCode
 
-    algorithm = load(file, overrides=asked).algorithm
-    if not isinstance(algorithm, CustomAlgorithm):
-        expected = "an algorithm of one's own, in a file; those of this package are tried already"
+    scenario = load(file, overrides=asked)
+    algorithm = scenario.algorithm
+    if not own_code(scenario):
+        expected = "an algorithm of one's own, in a file, or such a model or data set"
         raise ScenarioError([Problem(str(file), 0, "algorithm", algorithm.name, expected)])
-    code = UserCode(file.parent / algorithm.file, algorithm.class_name, "algorithm")
-    yield open_config(code, algorithm.options)
+    if isinstance(algorithm, CustomAlgorithm):
+        code = UserCode(file.parent / algorithm.file, algorithm.class_name, "algorithm")
+        yield _try_algorithm(open_config(code, algorithm.options), opened)
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _try_learning(scenario, file.parent, Path(folder), opened)
+
+
+def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened) -> Iterator[Told]:
+    """Try a data set of the user's own, and a model on it, or else on noise."""
+    from testbed.datasets import CustomDataset, load
+    from testbed.frame.contract import outcomes
+
+    data: list[Prepared] = []
+    dataset = scenario.dataset
+    if isinstance(dataset, CustomDataset):
+
+        def check(own: CustomDataset) -> None:
+            """It gives images and labels that fit, and its transform repeats."""
+            data.append(load(own.prepare_own(folder, folder=beside, opened=opened)))
+
+        yield _told(f"{dataset.class_name} in {dataset.file}", outcomes((check,), dataset))
+    yield from _try_model(scenario, beside, data, opened)
+
+
+def _try_model(
+    scenario: Scenario, beside: Path, data: Sequence[Prepared], opened: Opened
+) -> Iterator[Told]:
+    import torch
+
+    from testbed.frame.own_model import Tried, examine_model, noise
+    from testbed.models import CustomModel
+    from testbed.user_code import UserCode
+
+    model = scenario.model
+    shape = (data[0].image_shape, data[0].classes) if data else scenario.dataset.images
+    if not isinstance(model, CustomModel) or shape is None:
+        return
+    opened()
+    torch.set_num_threads(1)
+    own, code = model, UserCode(beside / model.file, model.class_name, "model")
+    images, targets = noise(*shape)
+    tried = Tried(code.name, lambda: own.build_of(code, *shape), images, targets)
+    yield _told(f"{model.class_name} in {model.file}", examine_model(tried))
 
 
 def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]:

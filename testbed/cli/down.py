@@ -29,6 +29,7 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
     import time
 
     from testbed.cli.host import require_linux
+    from testbed.metrics.discovery import Targets
     from testbed.run.down import end_all, end_run
     from testbed.run.runtime import runtime_of
     from testbed.runtimes.choose import drivers
@@ -50,6 +51,7 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
         ended = [
             end_run(folder, runtime_of(folder).driver(), clock=time.time) for folder in folders
         ]
+    Targets.of_user(os.environ, Path.home()).tidy()
     if as_json:
         print_json([_as_dict(one) for one in ended])
     else:

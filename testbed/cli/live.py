@@ -38,7 +38,8 @@ class Status:
 
     updates: int = 0  # applied so far
     updates_per_second: float = 0.0  # over the last ten seconds, real time
-    accuracy: float | None = None  # top-1 share of the last evaluation, or None before the first
+    accuracy: float | None = None  # top-1 share of the last evaluation that had one
+    loss: float | None = None  # of the last evaluation
     ingress_bytes: int = 0  # payload of all pushes so far
     staleness: float = 0.0  # mean i - j over the last ten seconds
     eta_seconds: float | None = None  # real seconds to the end, where the stop rule says so
@@ -54,6 +55,7 @@ class Progress:
     _updates: int = 0
     _ingress: int = 0
     _accuracy: float | None = None
+    _loss: float | None = None
     _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # when, updates, sum
 
     def add_updates(self, rows: Rows, elapsed: float) -> None:
@@ -68,9 +70,9 @@ class Progress:
         """Only so many updates are left: those after them were lost."""
         self._updates = updates
 
-    def add_evaluation(self, top1: float) -> None:
+    def add_evaluation(self, top1: float | None, loss: float | None) -> None:
         """An evaluation that the evaluator reported."""
-        self._accuracy = top1
+        self._accuracy, self._loss = top1, loss
 
     def status(self, elapsed: float, *, emulated: float) -> Status:
         """Where the run stands, so many real and emulated seconds after the start."""
@@ -83,6 +85,7 @@ class Progress:
             updates=self._updates,
             updates_per_second=rate,
             accuracy=self._accuracy,
+            loss=self._loss,
             ingress_bytes=self._ingress,
             staleness=sum(total for _, _, total in counted) / max(1, updates),
             eta_seconds=eta,
@@ -124,8 +127,8 @@ class LiveDisplay(Sink):
             case Started():
                 self._began = self.clock()
                 self.phase("training")
-            case Evaluated(top1=accuracy):
-                self.progress.add_evaluation(accuracy)
+            case Evaluated(top1=accuracy, loss=loss):
+                self.progress.add_evaluation(accuracy, loss)
             case Rejected(node, reason):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
             case LogFull(node, limit):
@@ -180,13 +183,16 @@ class LiveDisplay(Sink):
 
 
 def describe(status: Status) -> str:
-    """One line: updates, rate, accuracy, ingress, staleness, time to go."""
+    """One line: updates, rate, accuracy or else loss, ingress, staleness, time to go."""
     done = "" if status.done_ratio is None else f" ({status.done_ratio:.0%})"
-    accuracy = "-" if status.accuracy is None else f"{status.accuracy:.4f}"
+    if status.accuracy is None and status.loss is not None:
+        good = f"loss {status.loss:.4g}"
+    else:
+        good = f"accuracy {'-' if status.accuracy is None else f'{status.accuracy:.4f}'}"
     eta = "-" if status.eta_seconds is None else clock_text(status.eta_seconds)
     return (
         f"{status.updates:,} updates{done}  {status.updates_per_second:,.0f}/s"
-        f"  accuracy {accuracy}  ingress {status.ingress_bytes / 1e6:,.2f} MB"
+        f"  {good}  ingress {status.ingress_bytes / 1e6:,.2f} MB"
         f"  staleness {status.staleness:.1f}  ETA {eta}"
     )
 

@@ -6,16 +6,17 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.complete import complete_runtime, complete_setting
+from testbed.cli.complete import complete_run, complete_runtime, complete_setting
 
 if TYPE_CHECKING:
+    from testbed.reports.frames import Run
     from testbed.scenario import Override
     from testbed.telemetry.folder import RunFolder
 
@@ -62,6 +63,17 @@ settings_option = click.option(
     help="Replace a value.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+force_option = click.option("--force", is_flag=True, help="Replace what is there already.")
+runs_argument = click.argument(
+    "names", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run
+)
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="The folder to write into; what it holds beside these runs stays.",
+)
 scale_option = click.option(
     "--scale",
     type=FiniteRange(min=0, min_open=True, max=1000),
@@ -92,6 +104,51 @@ def check_name(name: str | None) -> None:
     if name is not None and not _NAME.fullmatch(name):
         expected = "1 to 60 small letters, digits, dots, hyphens and underscores, like lr0.01_s1"
         raise ScenarioError([Problem("--name", 0, "", repr(name), expected)])
+
+
+def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> None:
+    """Refuse a path that an option names if something is there, or nothing can be.
+
+    A folder may be there if it is empty.
+
+    Raises:
+        ScenarioError: it is in the way, or the folder that it is to be in is not there.
+    """
+    from testbed.errors import Problem, ScenarioError
+
+    expected, hint = "", ""
+    if not path.parent.is_dir():
+        expected, hint = "a path in a folder that is there", f"Try: mkdir -p {path.parent}"
+    elif path.exists() and path.is_dir() != folder:
+        expected = "a folder" if folder else "a file, not a folder"
+    elif path.exists() and not force and (not folder or any(path.iterdir())):
+        expected = "an empty folder" if folder else "a file that is not there yet"
+        hint = "Replace what is there with --force."
+    if expected:
+        raise ScenarioError([Problem(option, 0, "", str(path), expected, hint)])
+
+
+def export_runs(
+    names: Sequence[str],
+    out: Path,
+    write: Callable[[Sequence[Run], Path], None],
+    *,
+    force: bool,
+    runs: Path,
+) -> None:
+    """Write runs into a folder, all of them or none.
+
+    Raises:
+        ScenarioError: the folder cannot be made, or one of these runs is in it already.
+    """
+    from testbed.reports.exports import open_runs
+
+    check_new("--out", out, force=True, folder=True)
+    opened = open_runs([find(name, runs).path for name in names])
+    for run in opened if out.exists() else ():
+        check_new("--out", out / run.name, force=force, folder=True)
+    write(opened, out)
+    click.echo(f"wrote {out}")
 
 
 def overrides(

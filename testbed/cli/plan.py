@@ -45,8 +45,12 @@ def command(
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.scenario import load
+    from testbed.scenario.targets import substitutes
 
     scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
+    if not as_json:
+        for one in substitutes(scenario):
+            click.echo(f"SUBSTITUTE: {one}")
     if scenario.simulated:
         _print_simulation(scenario, capacity(), as_json=as_json)
         return
@@ -62,6 +66,7 @@ def command(
                 "nodes": [_node_as_data(node) for node in made.nodes],
                 "budget": {**asdict(needs), "host": asdict(capacity())},
                 "runtime": scenario.runtime.name,
+                "substitutes": substitutes(scenario),
                 "requests": [asdict(request) for request in requests],
             }
         )
@@ -73,11 +78,13 @@ def command(
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; touches nothing."""
     from testbed.plan.budget import count_parameters
+    from testbed.scenario.targets import substitutes
     from testbed.simulation.outline import outline
 
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
     if as_json:
-        print_json({"run": scenario.name, "runtime": scenario.runtime.name, **asdict(made)})
+        told = {"runtime": scenario.runtime.name, "substitutes": substitutes(scenario)}
+        print_json({"run": scenario.name, **told, **asdict(made)})
     else:
         _print_outline(scenario, made, host)
 

@@ -26,8 +26,10 @@ def command(run: str | None, everything: bool, runs: Path, as_json: bool) -> Non
     """List the runs that go on, or the nodes of RUN."""
     import os
 
+    from testbed.metrics.discovery import Targets
     from testbed.telemetry.registry import Registry, list_runs
 
+    Targets.of_user(os.environ, Path.home()).tidy()
     if run is not None:
         folder = find(run, runs)
         folder.check_owner()

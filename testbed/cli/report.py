@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.complete import complete_run
-from testbed.cli.options import runs_option, scale_option
+from testbed.cli.options import check_new, force_option, runs_option, scale_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from testbed.cli.live import LiveDisplay
+    from testbed.reports.charts import Chart
+    from testbed.reports.page import Page
     from testbed.reports.remake import Report
+
+
+PATH = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be made beside what is printed."""
+
+    html: Path | None  # a page
+    figures: Path | None  # a folder of figures for a printed page
+    force: bool  # whether what is there already is replaced
+
+    def check(self) -> None:
+        """Look whether it can be written, before anything is read.
+
+        Raises:
+            ScenarioError: something is in the way.
+        """
+        if self.html is not None:
+            check_new("--html", self.html, force=self.force)
+        if self.figures is not None:
+            check_new("--figures", self.figures, force=self.force, folder=True)
+
+    def write(self, page: Callable[[], Page], charts: Callable[[], Sequence[Chart]]) -> None:
+        """Make what is asked for, and say where it is."""
+        if self.html is not None:
+            from testbed.reports.page import render
+            from testbed.telemetry.files import write_atomically
+
+            write_atomically(self.html, render(page()))
+            click.echo(f"wrote {self.html}", err=True)
+        if self.figures is not None:
+            from testbed.reports.print_figures import write_figures
+
+            for path in write_figures(charts(), self.figures):
+                click.echo(f"wrote {path}", err=True)
 
 
 @click.command("report")
@@ -24,22 +64,56 @@ if TYPE_CHECKING:
 @runs_option
 @click.option("--only", metavar="NAME", help="Of a study: one figure or table, or one level.")
 @scale_option
+@click.option("--keep", is_flag=True, help="Of studies: keep ended runs in results/ beside them.")
+@click.option("--verdicts", is_flag=True, help="Of studies: print what was expected, and found.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
+@click.option(
+    "--html", type=PATH, metavar="FILE", help="Also write one page that any browser opens."
+)
+@click.option(
+    "--figures", type=PATH, metavar="DIR", help="Also draw figures for a two-column paper."
+)
+@force_option
 def command(
-    what: tuple[str, ...], runs: Path, only: str | None, scale: float, as_json: bool
+    what: tuple[str, ...],
+    runs: Path,
+    only: str | None,
+    scale: float,
+    keep: bool,
+    verdicts: bool,
+    as_json: bool,
+    html: Path | None,
+    figures: Path | None,
+    force: bool,
 ) -> None:
     """Print the summary of RUN (a name or a path) and draw its figure again.
 
     A run whose controller died is completed from what its parameter server wrote itself. Several
     runs are put side by side. Of a STUDY (its file) all figures, tables and verdicts are made from
-    the runs that are there, printed, and written to the folder of its results.
+    the runs that are there, printed, and written to the folder of its results. With --keep, the
+    numbers of every run that has ended are also kept beside the study, in files small enough for a
+    repository: it is then not run again where its folder is not. With --verdicts, of one STUDY or
+    several: nothing but what was expected, what came out, and whether that is the same.
+
+    --html FILE writes all of it as one page without a need of the network: verdict, figures to zoom
+    into, links, faults, every number. --figures DIR draws the figures as PNG and SVG.
     """
     import os
 
     from testbed.telemetry.registry import Registry, find_run
 
-    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
-        _report_study(Path(what[0]), runs, only=only, scale=scale, as_json=as_json)
+    studies = [Path(one) for one in what if one.endswith((".yaml", ".yml"))]
+    if verdicts or keep:
+        if len(studies) < len(what) or only is not None or as_json or html or figures:
+            raise click.UsageError("--keep and --verdicts are for files of studies, by themselves.")
+        if keep and scale != 1:
+            raise click.UsageError("--keep is for runs as long as their study has them.")
+        _conclude_studies(studies, runs, scale=scale, keep=keep, verdicts=verdicts)
+        return
+    wanted = Wanted(html, figures, force)
+    wanted.check()
+    if len(what) == 1 and studies:
+        _report_study(studies[0], runs, wanted, only=only, scale=scale, as_json=as_json)
         return
     if only is not None or scale != 1:
         raise click.UsageError("--only and --scale are for the file of a study.")
@@ -49,6 +123,16 @@ def command(
         _report_run(folders[0], as_json=as_json)
     else:
         _report_runs(folders, as_json=as_json)
+    _write_of_runs(folders, wanted)
+
+
+def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:
+    from testbed.reports.charts import charts_of
+    from testbed.reports.frames import Run
+    from testbed.reports.run_page import page_of
+
+    runs = [Run(folder) for folder in folders]
+    wanted.write(lambda: page_of(runs), lambda: charts_of(runs))
 
 
 def _report_run(folder: Path, *, as_json: bool) -> None:
@@ -96,20 +180,38 @@ def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
     Console().print(table)
 
 
-def _report_study(file: Path, runs: Path, *, only: str | None, scale: float, as_json: bool) -> None:
+def _report_study(
+    file: Path, runs: Path, wanted: Wanted, *, only: str | None, scale: float, as_json: bool
+) -> None:
     import json
 
     from testbed.studies import load_study
+    from testbed.studies.page import charts_of_study, page_of_study
     from testbed.studies.report import report_study
 
     report = report_study(load_study(file, scale=scale), runs=runs, part=only)
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=2))
-        return
-    click.echo(report.text)
-    for path in report.files:
-        click.echo(f"wrote {path}")
-    click.echo(f"folder: {report.folder}")
+    else:
+        click.echo(report.text)
+        for path in report.files:
+            click.echo(f"wrote {path}")
+        click.echo(f"folder: {report.folder}")
+    wanted.write(lambda: page_of_study(report), lambda: charts_of_study(report))
+
+
+def _conclude_studies(
+    files: Sequence[Path], runs: Path, *, scale: float, keep: bool, verdicts: bool
+) -> None:
+    """Keep runs, or print verdicts, of several studies."""
+    from testbed.studies import load_study
+    from testbed.studies.report import keep_runs, verdicts_of
+
+    for study in [load_study(file, scale=scale) for file in files]:
+        for path in keep_runs(study, runs=runs) if keep else ():
+            click.echo(f"kept {path}")
+        if verdicts:
+            click.echo(verdicts_of(study, runs=runs))
 
 
 def conclude(folder: Path, display: LiveDisplay) -> Report:

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 def command(study: Path, runs: Path, only: str | None, scale: float, jobs: int | None) -> int:
     """Run what STUDY needs and is not there yet.
 
-    A run is known by its resolved scenario: one that has come to its end is not repeated, one that
-    was broken off begins anew. Exits with 6 if a run is not valid; it is kept. A run that fails
-    does not keep the others from being run; the exit status is then that of the first.
+    A run is known by its resolved scenario: one that has come to its end is not repeated, nor one
+    that was kept beside the study. One that was broken off goes on from its checkpoint if it was
+    simulated and has one, else it begins anew. Exits with 6 if a run is not valid; it is kept. A
+    run that fails does not keep the others from being run; the exit status is then that of the
+    first.
     """
     import os
     import sys

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.metrics import NO_SCRAPES, Scrapes, metrics_options
 from testbed.cli.options import (
     check_name,
     new_runs_option,
@@ -39,6 +40,7 @@ NO_CONTAINERS = "A simulated run has no containers to --detach from or to --keep
 @new_runs_option
 @click.option("--detach", is_flag=True, help="Return when it trains; it goes on by itself.")
 @click.option("--keep", is_flag=True, help="Keep the containers after the end, until `down`.")
+@metrics_options
 def command(
     scenario: Path,
     runtime: str | None,
@@ -48,6 +50,7 @@ def command(
     runs: Path,
     detach: bool,
     keep: bool,
+    scrapes: Scrapes | None,
 ) -> int:
     """Run SCENARIO: bring its containers up, train, measure, tear down.
 
@@ -73,11 +76,14 @@ def command(
     if request.scenario.simulated:
         if detach or keep:
             raise click.UsageError(NO_CONTAINERS)
+        if scrapes:
+            raise click.UsageError(NO_SCRAPES)
         valid = up_simulated(request, terminal)
     else:
         leave = None if side is None else terminal.leaving(side)
+        metering = scrapes.metering() if scrapes else None
         with _explained(scenario, runs):
-            valid = up(request, terminal, keep=keep, leave=leave)
+            valid = up(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
 
 

@@ -29,11 +29,15 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
 
     Exits with 124 if it still goes on after the timeout.
     """
+    import os
+
+    from testbed.metrics.discovery import Targets
     from testbed.run.follow import wait_for_end
 
     folder = find(run, runs)
     folder.check_owner()
     state = wait_for_end(folder, timeout_seconds=timeout)
+    Targets.of_user(os.environ, Path.home()).tidy()
     if state is None:
         click.echo(f"{folder.name} still goes on", err=True)
         return TIMED_OUT

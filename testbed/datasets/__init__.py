@@ -14,10 +14,21 @@ from testbed.datasets.fashion_mnist import FashionMnist
 from testbed.datasets.mnist import Mnist
 from testbed.datasets.partition import Partition, shards
 from testbed.datasets.prepared import Prepared, load
+from testbed.datasets.substitute_chiller import SubstituteChiller
+from testbed.datasets.substitute_rail import SubstituteRail
 from testbed.values.family import Named
 
 Dataset = Annotated[
-    Annotated[Cifar10 | CustomDataset | Digits | FashionMnist | Mnist, Field(discriminator="name")],
+    Annotated[
+        Cifar10
+        | CustomDataset
+        | Digits
+        | FashionMnist
+        | Mnist
+        | SubstituteChiller
+        | SubstituteRail,
+        Field(discriminator="name"),
+    ],
     Named(),
 ]
 
@@ -31,6 +42,8 @@ __all__ = [
     "Mnist",
     "Partition",
     "Prepared",
+    "SubstituteChiller",
+    "SubstituteRail",
     "load",
     "shards",
     "user_cache",

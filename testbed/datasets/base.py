@@ -3,7 +3,9 @@
     config.prepare(cache, environment=..., folder=...) -> Path      a folder of .npy files
     load(path)                                         -> Prepared  in testbed/datasets/prepared.py
 
-Images are float32 and ready to be trained on. A config class imports nothing that only preparing
+Images are float32 and ready to be trained on; or raw, and ``config.make_ready`` gives what makes
+them so, batch by batch: at random where that is wanted, from a number that is drawn for every step.
+A config class imports nothing that only preparing
 needs, so that a scenario can be read without it.
 """
 
@@ -17,6 +19,7 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.datasets.partition import Iid, Partition
+from testbed.datasets.prepared import Transform
 from testbed.errors import DataError
 
 
@@ -27,12 +30,16 @@ class DatasetConfig(BaseModel, ABC):
         partition: how the training samples are dealt to the workers.
         fraction: share of the training samples that is used, equally many of each label as far as
             they go; the test set stays whole.
-        images: shape of an image and number of classes, where they are known beforehand.
+        images: shape of an image and number of classes (0 for numbers), where they are known
+            beforehand.
+        substitute: what it stands for, where it takes the place of data that cannot be had; told
+            with everything that comes of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     images: ClassVar[tuple[tuple[int, int, int], int] | None] = None
+    substitute: ClassVar[str] = ""
 
     partition: Partition = Iid(name="iid")
     fraction: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
@@ -53,6 +60,17 @@ class DatasetConfig(BaseModel, ABC):
             DataError: a file is missing or damaged, or the cache cannot be written to.
             ScenarioError: the user's own file is wrong.
         """
+
+    def make_ready(self, folder: Path) -> Transform | None:
+        """What makes a batch of images ready; None where they are.
+
+        Args:
+            folder: the run's; the user's own files lie in its ``custom``.
+
+        Raises:
+            ScenarioError: the user's own file is wrong.
+        """
+        return None
 
 
 def user_cache(environment: Mapping[str, str]) -> Path:

@@ -1,7 +1,8 @@
 """CIFAR-10: photographs of ten kinds of things, 32x32 pixels in colour, 50,000 and 10,000.
 
 A. Krizhevsky: Learning multiple layers of features from tiny images, technical report, University
-of Toronto, 2009. Pixels are 0..255, red, green and blue, and standardised per image.
+of Toronto, 2009. Pixels are 0..255, red, green and blue, and standardised per image; with
+``augment`` they stay raw until then, and every training batch is distorted anew.
 
 The archive of the binary version, compressed or not, is looked for in ``$TESTBED_DATA/cifar10``,
 ``$TESTBED_DATA`` and the cache, and downloaded otherwise. A record in it is a label and then 1,024
@@ -12,15 +13,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import Archive, Places
-from testbed.datasets.prepared import Prepared, prepare_once
-from testbed.datasets.standard import standardised
+from testbed.datasets.prepared import Prepared, RawImages, Transform, prepare_once
+from testbed.datasets.standard import distorted, standardised
 
 CLASSES = 10
 SHAPE = (3, 32, 32)
@@ -43,15 +47,28 @@ ARCHIVE = Archive(
 
 
 class Cifar10(DatasetConfig):
-    """Photographs of 32x32 pixels in colour, 50,000 for training and 10,000 for testing."""
+    """Photographs of 32x32 pixels in colour, 50,000 for training and 10,000 for testing.
+
+    Attributes:
+        batches: how many of the archive's five batches of 10,000 are trained on, the first ones.
+        augment: whether training images are flipped, brightened and contrasted at random.
+    """
 
     images = (SHAPE, CLASSES)
 
     name: Literal["cifar10"]
+    batches: Annotated[int, Field(ge=1, le=5, strict=True)] = 5
+    augment: Annotated[bool, Field(strict=True)] = False
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """See the base class. The archive is read once, and not again when it is prepared."""
-        return prepare_cifar10(cache, environment=environment)
+        return prepare_cifar10(
+            cache, environment=environment, batches=self.batches, raw=self.augment
+        )
+
+    def make_ready(self, folder: Path) -> Transform | None:
+        """See the base class."""
+        return distorted if self.augment else None
 
 
 def prepare_cifar10(
@@ -60,25 +77,34 @@ def prepare_cifar10(
     environment: Mapping[str, str],
     archive: Archive = ARCHIVE,
     urls: Sequence[str] = URLS,
+    batches: int = 5,
+    raw: bool = False,
 ) -> Path:
-    """``Cifar10.prepare``, from any archive of its form."""
+    """``Cifar10.prepare``, from any archive of its form; raw images are kept as they are."""
+    *training, test = archive.members.items()
+    archive = replace(archive, members=dict([*training[:batches], test]))
     places = Places.of("cifar10", cache, environment=environment, urls=urls)
     sums = hashlib.sha256("".join(archive.members.values()).encode()).hexdigest()
-    target = cache / "prepared" / f"cifar10-1-{sums[:8]}"
-    return prepare_once(target, lambda: _read(archive, places))
+    target = cache / "prepared" / f"cifar10-{'raw-' if raw else ''}1-{sums[:8]}"
+    return prepare_once(target, lambda: _read(archive, places, raw=raw))
 
 
-def _read(archive: Archive, places: Places) -> Prepared:
+def _read(archive: Archive, places: Places, *, raw: bool) -> Prepared:
     path = places.find(archive)
     members = archive.read(archive.content(path), file=str(path))
     records = [
         np.frombuffer(member, np.uint8).reshape(-1, 1 + np.prod(SHAPE)) for _, member in members
     ]
     train, test = np.concatenate(records[:-1]), records[-1]
+
+    def images(half: NDArray[np.uint8]) -> RawImages:
+        pixels = half[:, 1:].reshape(-1, *SHAPE)
+        return pixels if raw else standardised(pixels)
+
     return Prepared(
-        train_images=standardised(train[:, 1:].reshape(-1, *SHAPE)),
+        train_images=images(train),
         train_labels=train[:, 0].astype(np.int64),
-        test_images=standardised(test[:, 1:].reshape(-1, *SHAPE)),
+        test_images=images(test),
         test_labels=test[:, 0].astype(np.int64),
         classes=CLASSES,
         source={

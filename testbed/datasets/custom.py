@@ -13,21 +13,45 @@ that is none of the data set's own as a keyword: ``load(noise=0.1)``. What it re
 - Images: numbers of shape (n, channels, height, width), or (n, height, width) for one channel. They
   are used as they are, as float32: scale them as the model wants them.
 - Labels: integers of shape (n,), from 0 on and below MOST_CLASSES; the highest of the training set
-  gives the number of classes.
+  gives the number of classes. Or floats of shape (n,): numbers to predict, without classes.
+
+With ``transform: distorted`` the function of that name in the same file makes every batch ready, in
+the nodes. Images of type uint8 are kept so, a quarter of the memory.
+
+    def distorted(images, rng):
+        ready = images.astype("float32") / 255
+        if rng is not None:
+            ready += rng.normal(0, 0.1, ready.shape)
+        return ready
+
+It maps a batch (b, channels, height, width) to float32 of the same shape. All its randomness is to
+come from ``rng``, which is drawn anew for every step, the same live and simulated, so that runs
+repeat; where images are tested, ``rng`` is None.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig
-from testbed.datasets.prepared import PARTS, Images, Labels, Prepared, prepare_once
+from testbed.datasets.prepared import (
+    PARTS,
+    Images,
+    Labels,
+    Prepared,
+    RawImages,
+    Transform,
+    prepare_once,
+)
+from testbed.errors import UserCodeError
 from testbed.user_code import OwnCode, UserCode
 
 MOST_CLASSES = 1_000_000
@@ -37,7 +61,13 @@ CONTRACT = f"({', '.join(PARTS)}), or something with these attributes"
 
 
 class CustomDataset(DatasetConfig, OwnCode):
-    """A data set of the user's own; every other key is a keyword of the user's code."""
+    """A data set of the user's own; every other key is a keyword of the user's code.
+
+    Attributes:
+        transform: the function in the file that makes batches of images ready; by default they are.
+    """
+
+    transform: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")] | None = None
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """See the base class. What the user's code returns, not its text, decides what is new."""
@@ -50,7 +80,9 @@ class CustomDataset(DatasetConfig, OwnCode):
         code = UserCode(folder / self.file, self.class_name, path_in_scenario="dataset")
         make = code.load(f"a class or function that gives {CONTRACT}")
         opened()
-        data = _read(make, code, self.options)
+        data = _read(make, code, self.options, raw=self.transform is not None)
+        if self.transform is not None:
+            OwnTransform.of(code, self.transform).check(data.train_images)
         digest = hashlib.sha256()
         for part in PARTS:
             digest.update(str(getattr(data, part).shape).encode())
@@ -59,8 +91,91 @@ class CustomDataset(DatasetConfig, OwnCode):
             cache / "prepared" / f"custom-1-{digest.hexdigest()[:16]}", lambda: data
         )
 
+    def make_ready(self, folder: Path) -> Transform | None:
+        """See the base class."""
+        if self.transform is None:
+            return None
+        return OwnTransform.of(self.copied(folder, "dataset"), self.transform)
 
-def _read(make: object, code: UserCode, options: Mapping[str, Any]) -> Prepared:
+
+@dataclass(frozen=True)
+class OwnTransform:
+    """A transform of the user's, whose results are looked at.
+
+    Attributes:
+        function: the user's.
+        code: where it stands.
+    """
+
+    function: Callable[[NDArray[Any], np.random.Generator | None], object]
+    code: UserCode
+
+    @classmethod
+    def of(cls, code: UserCode, name: str) -> OwnTransform:
+        """The function called ``name`` in the file of the user's code.
+
+        Raises:
+            ScenarioError: there is none.
+            UserFileError: the file failed.
+        """
+        own = replace(code, name=name)
+        function = own.load("a function (images, rng) that gives images")
+        if not callable(function):
+            raise own.error(f"{name}, a {type(function).__name__}", "a function (images, rng)")
+        return cls(function, own)
+
+    def __call__(self, images: NDArray[Any], rng: np.random.Generator | None) -> Images:
+        """Make a batch ready; it is the function's own to change.
+
+        Raises:
+            UserCodeError: what comes back is something else.
+        """
+        given = images.copy()
+        ready = self.function(given, rng)
+        if flaw := _unready(ready, given.shape):
+            place = f"{self.code.path.name}:{self.code.line()}: {self.code.name}"
+            raise UserCodeError(f"{place} gave {flaw}, expected float32 {given.shape}.")
+        return np.ascontiguousarray(ready, np.float32)
+
+    def check(self, images: NDArray[Any]) -> None:
+        """Try it on two images, as they are trained on and as they are tested.
+
+        Raises:
+            ScenarioError: what comes back is something else, or not the same again.
+            UserFileError: it failed.
+        """
+        doing, two = f"{self.code.name}(images, rng)", images[:2]
+
+        def trained() -> object:
+            return self.function(two.copy(), np.random.default_rng(0))
+
+        expected = f"float32 images of shape {two.shape}"
+        first = self.code.call(trained, doing=doing, expected=expected)
+        again = self.code.call(trained, doing=doing, expected=expected)
+        tested = self.code.call(
+            lambda: self.function(two.copy(), None),
+            doing=f"{self.code.name}(images, None)",
+            expected=expected,
+        )
+        for ready in (first, tested):
+            if flaw := _unready(ready, two.shape):
+                raise self.code.error(flaw, expected, line=self.code.line())
+        if not np.array_equal(np.asarray(first), np.asarray(again), equal_nan=True):
+            found = "other images from the same rng"
+            expected = "all randomness to be drawn from rng, so that a run repeats"
+            raise self.code.error(found, expected, line=self.code.line())
+
+
+def _unready(ready: object, shape: tuple[int, ...]) -> str:
+    """What a transform has given instead of float32 images of this shape; empty if it has not."""
+    if not isinstance(ready, np.ndarray):
+        return f"a {type(ready).__name__}"
+    if ready.shape != shape or ready.dtype != np.float32:
+        return f"{ready.dtype} {ready.shape}"
+    return ""
+
+
+def _read(make: object, code: UserCode, options: Mapping[str, Any], *, raw: bool) -> Prepared:
     if not callable(make):
         raise code.error(f"{code.name}, a {type(make).__name__}", "a class or a function")
     keywords = ", ".join(f"{name}={value!r}" for name, value in options.items())
@@ -74,42 +189,62 @@ def _read(make: object, code: UserCode, options: Mapping[str, Any]) -> Prepared:
         values = {part: getattr(made, part, None) for part in PARTS}
         if missing := [part for part, value in values.items() if value is None]:
             raise code.error(f"no {', '.join(missing)} in what {code.name}() gives", CONTRACT)
-    train_images, train_labels = _half("train", values, code)
-    test_images, test_labels = _half("test", values, code)
+    train_images, train_labels = _half("train", values, code, raw=raw)
+    test_images, test_labels = _half("test", values, code, raw=raw)
     if train_images.shape[1:] != test_images.shape[1:]:
         found = f"test_images of shape {test_images.shape[1:]} each"
         raise code.error(found, f"{train_images.shape[1:]}, as the train_images have")
-    classes = int(train_labels.max()) + 1
-    if test_labels.max() >= classes:
+    if train_labels.dtype != test_labels.dtype:
+        found = f"test_labels of type {test_labels.dtype}"
+        raise code.error(found, f"{train_labels.dtype}, as the train_labels are")
+    classes = int(train_labels.max()) + 1 if train_labels.dtype == np.int64 else 0
+    if classes and test_labels.max() >= classes:
         found = f"label {test_labels.max()} in test_labels"
         raise code.error(found, f"at most {classes - 1}, the highest of train_labels")
     source = {"name": "custom", "of": f"{code.path.name}: {code.name}"}
     return Prepared(train_images, train_labels, test_images, test_labels, classes, source)
 
 
-def _half(which: str, values: Mapping[str, Any], code: UserCode) -> tuple[Images, Labels]:
+def _half(
+    which: str, values: Mapping[str, Any], code: UserCode, *, raw: bool
+) -> tuple[RawImages, Labels]:
     """Images and labels of the training or the test set, checked and of the right types."""
     images = _array(f"{which}_images", values, code)
-    labels = _array(f"{which}_labels", values, code)
     if images.ndim == 3:
         images = images[:, None]
     if images.ndim != 4 or images.dtype.kind not in "uif" or not images.size:
         found = f"{which}_images of shape {images.shape} and type {images.dtype}"
         raise code.error(found, "numbers of shape (n, channels, height, width), n above 0")
-    if labels.shape != (len(images),) or labels.dtype.kind not in "ui":
-        found = f"{which}_labels of shape {labels.shape} and type {labels.dtype}"
-        raise code.error(found, f"integers of shape ({len(images)},), one for each image")
-    for label in (labels.min(), labels.max()):
-        if not 0 <= label < MOST_CLASSES:
-            expected = f"labels from 0 on, below {MOST_CLASSES:,}"
-            raise code.error(f"label {label} in {which}_labels", expected)
+    labels = _labels(which, len(images), values, code)
+    if raw and images.dtype == np.uint8:
+        return np.ascontiguousarray(images), labels
     with np.errstate(over="ignore"):  # too large a number becomes infinite, and is refused below
         images = np.ascontiguousarray(images, np.float32)
     finite = np.isfinite(images).all(axis=(1, 2, 3))
     if not finite.all():
         found = f"NaN or infinity in {which}_images[{int(np.argmin(finite))}]"
         raise code.error(found, "finite numbers that float32 can hold")
-    return images, np.ascontiguousarray(labels, np.int64)
+    return images, labels
+
+
+def _labels(which: str, count: int, values: Mapping[str, Any], code: UserCode) -> Labels:
+    """Labels, or numbers to predict."""
+    labels = _array(f"{which}_labels", values, code)
+    if labels.shape != (count,) or labels.dtype.kind not in "uif":
+        found = f"{which}_labels of shape {labels.shape} and type {labels.dtype}"
+        raise code.error(found, f"integers or floats of shape ({count},), one for each image")
+    if labels.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            numbers = np.ascontiguousarray(labels, np.float32)
+        if not np.isfinite(numbers).all():
+            found = f"NaN or infinity in {which}_labels"
+            raise code.error(found, "finite numbers that float32 can hold")
+        return numbers
+    for label in (labels.min(), labels.max()):
+        if not 0 <= label < MOST_CLASSES:
+            expected = f"labels from 0 on, below {MOST_CLASSES:,}"
+            raise code.error(f"label {label} in {which}_labels", expected)
+    return np.ascontiguousarray(labels, np.int64)
 
 
 def _array(name: str, values: Mapping[str, Any], code: UserCode) -> NDArray[Any]:

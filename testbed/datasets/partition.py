@@ -4,14 +4,17 @@
     by_label    every worker has samples of a few labels only
     by_size     equal mixtures of labels, sizes by a power law
     dirichlet   equal sizes, mixtures of labels drawn from a Dirichlet law
+    by_order    equal parts of the data set as it lies; the remainder is dropped
+    shared      every worker has all samples
 
-Shards never overlap, and every worker has at least one sample or there is an error. Which worker
-has which label or size is drawn too, so that it does not go with its number or device class.
+Shards overlap in the last one alone, and every worker has at least one sample or there is an error.
+Which worker has which label or size is drawn too, so that it does not go with its number or class.
+Where samples have numbers to predict instead of labels, they cannot be dealt by labels.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,14 +77,25 @@ class Dirichlet(_Member):
     alpha: Annotated[float, Field(ge=0.001, le=1e6, strict=True)] = 0.5
 
 
-Partition = Annotated[
-    Annotated[Iid | ByLabel | BySize | Dirichlet, Field(discriminator="name")], Named()
-]
+class ByOrder(_Member):
+    """Equal parts of the data set as it lies, the first one for w0; the remainder is dropped."""
+
+    name: Literal["by_order"]
+
+
+class Shared(_Member):
+    """Every worker has all samples, in an order of its own: nothing is dealt."""
+
+    name: Literal["shared"]
+
+
+AnyPartition = Iid | ByLabel | BySize | ByOrder | Dirichlet | Shared
+Partition = Annotated[Annotated[AnyPartition, Field(discriminator="name")], Named()]
 
 
 def shards(
-    partition: Iid | ByLabel | BySize | Dirichlet,
-    labels: Samples,
+    partition: AnyPartition,
+    labels: NDArray[np.int64] | NDArray[np.float32],
     workers: int,
     *,
     fraction: float,
@@ -90,13 +104,21 @@ def shards(
 ) -> list[Samples]:
     """The samples of each worker, as ascending indices into the training set.
 
-    ``labels`` has that of every training sample, shape (n,), each in [0, classes); what is dealt at
-    all is a ``balanced_subset``. The same state of ``rng`` gives the same shards on every node.
+    ``labels`` has that of every training sample, shape (n,), each in [0, classes), or numbers if
+    there are no classes; what is dealt at all is a ``balanced_subset``. The same state of ``rng``
+    gives the same shards on every node.
 
     Raises:
-        ScenarioError: some worker would have no sample, or not as many labels as asked for.
+        ScenarioError: some worker would have no sample, or not as many labels as asked for, or
+            there are no labels to deal by.
     """
-    chosen = balanced_subset(labels, fraction, classes=classes, rng=rng)
+    if not classes and isinstance(partition, ByLabel | Dirichlet):
+        expected = "iid, by_size, by_order or shared: samples have numbers to predict, no label"
+        raise _refusal("dataset.partition", partition.name, expected)
+    kinds = cast(Samples, labels) if classes else np.zeros(len(labels), np.int64)
+    chosen = balanced_subset(kinds, fraction, classes=max(1, classes), rng=rng)
+    if isinstance(partition, Shared) and len(chosen):
+        return [chosen] * workers
     if len(chosen) < workers:
         raise _too_few(len(chosen), workers, without=workers - len(chosen))
     match partition:
@@ -105,10 +127,12 @@ def shards(
         case BySize(exponent=exponent):
             weights = np.arange(1, workers + 1) ** -exponent
             dealt = _by_size(chosen, rng.permutation(weights), rng=rng)
+        case ByOrder():
+            dealt = list(chosen[: len(chosen) // workers * workers].reshape(workers, -1))
         case ByLabel(labels_per_worker=each):
-            dealt = _by_label(_pools(chosen, labels, rng), workers, each, rng=rng)
+            dealt = _by_label(_pools(chosen, kinds, rng), workers, each, rng=rng)
         case Dirichlet(alpha=alpha):
-            dealt = _dirichlet(_pools(chosen, labels, rng), workers, alpha, rng=rng)
+            dealt = _dirichlet(_pools(chosen, kinds, rng), workers, alpha, rng=rng)
     empty = sum(len(shard) == 0 for shard in dealt)
     if empty:
         raise _too_few(len(chosen), workers, without=empty)

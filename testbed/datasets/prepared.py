@@ -4,6 +4,9 @@ train_images.npy  float32 (n, channels, height, width)      test_images.npy
 train_labels.npy  int64 (n,)                                test_labels.npy
 meta.json         {"format": 1, "classes": .., "image_shape": [..], "source": {..},
                    "sha256": {"train_images.npy": .., ..}}
+
+Images may be raw, uint8, where the data set has a transform that makes them ready. Labels may be
+numbers that are to be predicted, float32; then there are no classes, and 0 stands for them.
 """
 
 from __future__ import annotations
@@ -25,7 +28,12 @@ from numpy.typing import NDArray
 from testbed.errors import DataError
 
 Images = NDArray[np.float32]
-Labels = NDArray[np.int64]
+RawImages = NDArray[np.uint8] | Images
+Labels = NDArray[np.int64] | NDArray[np.float32]
+
+Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
+"""Makes a batch of images ready, of the same shape: at random, or without a generator as they are
+tested."""
 
 FORMAT = 1
 PARTS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -36,17 +44,20 @@ class Prepared:
     """A data set, in memory or mapped from a prepared folder.
 
     Attributes:
-        train_images: shape (n, channels, height, width), as test_images.
-        train_labels: shape (n,), each in [0, classes), as test_labels.
+        train_images: shape (n, channels, height, width), as test_images; raw with a transform.
+        train_labels: shape (n,), each in [0, classes), or numbers; as test_labels.
+        classes: how many labels there are; 0 for numbers.
         source: where it comes from, such as the sums of the files it was made of; for the record.
+        transform: makes images ready; None where they are. It is no part of the folder.
     """
 
-    train_images: Images
+    train_images: RawImages
     train_labels: Labels
-    test_images: Images
+    test_images: RawImages
     test_labels: Labels
     classes: int
     source: Mapping[str, str]
+    transform: Transform | None = None
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -54,9 +65,15 @@ class Prepared:
         _, channels, height, width = self.train_images.shape
         return channels, height, width
 
-    def batch(self, samples: NDArray[np.int64]) -> tuple[Images, Labels]:
-        """Training images (b, channels, height, width) and labels (b,) by their numbers (b,)."""
-        return self.train_images[samples], self.train_labels[samples]
+    def batch(self, samples: NDArray[np.int64], draw: int = 0) -> tuple[Images, Labels]:
+        """Training images (b, channels, height, width) and labels (b,) by their indices (b,).
+
+        A transform's randomness is all from ``draw``.
+        """
+        images: Any = self.train_images[samples]
+        if self.transform is not None:
+            images = self.transform(images, np.random.default_rng(draw))
+        return images, self.train_labels[samples]
 
 
 def prepare_once(target: Path, make: Callable[[], Prepared]) -> Path:
@@ -94,11 +111,15 @@ def load(folder: Path) -> Prepared:
         many = len(arrays[part.replace("images", "labels")])
         images = part.endswith("images")
         shape = (many, *meta["image_shape"]) if images else (many,)
-        dtype = np.dtype(np.float32 if images else np.int64)
-        if array.shape != shape or array.dtype != dtype:
-            found, expected = f"{array.dtype} {array.shape}", f"{dtype} {shape}"
+        label = "int64" if meta["classes"] else "float32"
+        types = ("float32", "uint8") if images else (label,)
+        if array.shape != shape or array.dtype.name not in types:
+            found, expected = f"{array.dtype} {array.shape}", f"{types[0]} {shape}"
             raise _damaged(folder / f"{part}.npy", f"found {found}, expected {expected}")
-    return Prepared(**arrays, classes=meta["classes"], source=meta["source"])
+    train, test = ([arrays[part] for part in PARTS[i : i + 2]] for i in (0, 2))
+    return Prepared(
+        *(train[0], train[1], test[0], test[1]), classes=meta["classes"], source=meta["source"]
+    )
 
 
 @contextmanager

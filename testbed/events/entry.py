@@ -100,7 +100,8 @@ def check_from_ps(entry: Entry) -> None:
         if not all(map(_is_sound, value if isinstance(value, tuple) else (value,))):
             raise ValueError(f"its {name} is out of range")
     if isinstance(event, Evaluated):
-        if not 0 <= event.top1 <= 1 or not 0 <= event.top5 <= 1:
+        shares = [share for share in (event.top1, event.top5) if share is not None]
+        if len(shares) == 1 or not all(0 <= share <= 1 for share in shares):
             raise ValueError("its top1 and top5 are no shares")
         if event.images < 1 or event.time_seconds < 0:
             raise ValueError("its images or time_seconds are out of range")

@@ -242,9 +242,11 @@ class Evaluated(Event):
     time_seconds: Annotated[float, "when the model was taken, emulated"]
     version: Annotated[int, "updates in the model"]
     payload_up_bytes: Annotated[int, "payload of all pushes until then"]
-    loss: Annotated[float | None, "mean cross-entropy"]
-    top1: Annotated[float, "share of images whose class was the first"]
-    top5: Annotated[float, "share of images whose class was among the first five"]
+    loss: Annotated[float | None, "what is minimised: of the images, and the model's penalty"]
+    top1: Annotated[
+        float | None, "share of images whose class was the first; none where targets are numbers"
+    ]
+    top5: Annotated[float | None, "share of images whose class was among the first five; likewise"]
     images: Annotated[int, "test images used"]
     final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
 
@@ -284,6 +286,14 @@ class Omitted(Event):
     node: Annotated[str | None, "whose; null for unknown peers"]
     kind: Annotated[str, "their name"]
     count: Annotated[int, "how many"]
+
+
+@dataclass(frozen=True)
+class Load(Event):
+    """How busy the parameter server is, once a second (real) while it trains."""
+
+    waiting: Annotated[int, "requests that wait for their reply"]
+    cpu_seconds: Annotated[float, "CPU time of its process so far"]
 
 
 @dataclass(frozen=True)
@@ -377,6 +387,7 @@ PS: Mapping[str, type[Event]] = {
     "incomplete": Incomplete,
     "keys_missed": KeysMissed,
     "omitted": Omitted,
+    "load": Load,
     "finished": Finished,
     "drained": Drained,
     "saved": Saved,

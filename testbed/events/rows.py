@@ -25,6 +25,7 @@ REQUIRED = object()
 CLOCK = "the clock of the training"
 PUSH = "the push"
 WORKER = "the worker, in its push"
+STREAM = "the worker's buffer"
 UPDATE_OF = "the algorithm's server half"
 SNAPSHOT = "the parameter server, as the model is taken"
 EVALUATOR = "the evaluator"
@@ -102,13 +103,19 @@ class UpdateRow(NamedTuple):
     ]
     think_seconds: Annotated[float, Column("<f4", "the wait between computing and pushing", WORKER)]
     transfer_seconds: Annotated[
-        float, Column("<f4", "the call that brought the model, without `blocked_seconds`", WORKER)
+        float,
+        Column(
+            "<f4",
+            "the call that brought the model, and those of its `messages`, without "
+            "`blocked_seconds`",
+            WORKER,
+        ),
     ]
     blocked_seconds: Annotated[
         float,
         Column(
             "<f4",
-            "how long the parameter server held the reply of that call back: the algorithm's "
+            "how long the parameter server held the replies of these calls back: the algorithm's "
             "waiting, and the queue where `ps.service` makes one",
             WORKER,
         ),
@@ -136,6 +143,40 @@ class UpdateRow(NamedTuple):
         int,
         Column("<i8", "values beyond float16's range, sent as its largest", WORKER, "values"),
     ] = 0
+    stream_wait_seconds: Annotated[
+        float, Column("<f4", "waiting for samples since its last update", STREAM)
+    ] = 0.0
+    stream_lag_seconds: Annotated[
+        float, Column("<f4", "age of the oldest sample when it was taken", STREAM)
+    ] = 0.0
+    stream_rate: Annotated[
+        float, Column("<f4", "samples that came in a second, measured", STREAM, "samples/s")
+    ] = 0.0
+    stream_produced: Annotated[
+        int, Column("<i8", "came to the device until then, repeated ones too", STREAM, "samples")
+    ] = 0
+    stream_used: Annotated[int, Column("<i8", "of those, taken for steps", STREAM, "samples")] = 0
+    stream_buffered: Annotated[
+        int, Column("<i8", "of those, waiting once the step had its own", STREAM, "samples")
+    ] = 0
+    stream_truncated: Annotated[
+        int, Column("<i8", "of those, discarded by the buffer's policy", STREAM, "samples")
+    ] = 0
+    stream_duplicates: Annotated[
+        int, Column("<i8", "of those, dropped as they had come before", STREAM, "samples")
+    ] = 0
+    injected: Annotated[
+        int, Column("<i4", "of `samples`, those that other workers have shared", PUSH, "samples")
+    ] = 0
+    compressed: Annotated[
+        int, Column("<i4", "1 if the round's vote was to compress it", PUSH, "boolean")
+    ] = 0
+    rho: Annotated[
+        float, Column("<f4", "share of the squared norm that Top-k loses of it", PUSH, "ratio")
+    ] = 0.0
+    rho_mean: Annotated[
+        float, Column("<f4", "moving average of it, which the vote is about", PUSH, "ratio")
+    ] = 0.0
 
 
 class TrafficRow(NamedTuple):

@@ -1,9 +1,10 @@
-"""Whoever is told of a run while it goes on: its folder, the console, later an exporter."""
+"""Whoever is told of a run while it goes on: its folder, the console, an exporter."""
 
 from __future__ import annotations
 
 from testbed.events.entry import Entry
 from testbed.events.rows import Rows, TrafficRow
+from testbed.events.usage import Usage
 
 
 class Sink:
@@ -20,6 +21,9 @@ class Sink:
 
     def traffic(self, row: TrafficRow) -> None:
         """The kernel's counters and the host were read."""
+
+    def usage(self, usage: Usage) -> None:
+        """Queues and containers were read, of a run whose metrics somebody wants."""
 
     def time_passed(self, emulated: float) -> None:
         """So many emulated seconds of the training are over: a moment to show how it goes."""

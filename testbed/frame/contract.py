@@ -7,15 +7,15 @@ milliseconds. `testbed check` and the tests of this package run the same ones.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.base import AlgorithmConfig, ServerHalf, WorkerHalf
+from testbed.algorithms.base import AlgorithmConfig, ServerHalf, Update, WorkerHalf
 from testbed.errors import TestbedError
 from testbed.frame.breach import breach
 from testbed.frame.trial import (
@@ -49,13 +49,21 @@ class Outcome:
     trace: str = ""
 
 
+Subject = TypeVar("Subject")
+
+
 def examine(config: AlgorithmConfig) -> Iterator[Outcome]:
     """Check everything that an algorithm promises, under these options."""
-    for check in CHECKS:
+    return outcomes(CHECKS, config)
+
+
+def outcomes(checks: Iterable[Callable[[Subject], None]], subject: Subject) -> Iterator[Outcome]:
+    """What the checks come to, each of which raises what is wrong."""
+    for check in checks:
         promise = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         try:
             with own_failures(""):
-                check(config)
+                check(subject)
         except TestbedError as error:
             yield Outcome(promise, error.message, getattr(error, "trace", ""))
         except STUMBLES as error:
@@ -86,8 +94,8 @@ def check_training(config: AlgorithmConfig) -> None:
 
 def check_aliases(config: AlgorithmConfig) -> None:
     """An update does not alias the gradient, which is only lent."""
-    _, half = pulled(config)
-    update = next_update(half, seed=0)
+    server, half = pulled(config)
+    update = next_update(half, seed=0, server=server)
     if not update.payload.finite:
         raise breach(half, "step", "what it sends changes with the gradient: copy it")
 
@@ -104,8 +112,8 @@ def check_copy(config: AlgorithmConfig) -> None:
 def check_not_finite(config: AlgorithmConfig) -> None:
     """A gradient that is not finite reaches the server, which ends a training that diverged."""
     for bad in (np.nan, np.inf, -np.inf):
-        _, half = pulled(config)
-        if next_update(half, seed=0, bad=bad).payload.finite:
+        server, half = pulled(config)
+        if next_update(half, seed=0, bad=bad, server=server).payload.finite:
             raise breach(half, "step", f"the gradient held {bad}, and what it sends is finite")
 
 
@@ -140,7 +148,7 @@ def check_repeats(config: AlgorithmConfig) -> None:
         if rest[0] != rest[1] or not _equal(arrays, again.model.arrays):
             raise breach(server, "pull", "asked again, it gave another reply")
         half.receive(again, 0.0)
-        server.push(0, next_update(half, seed=sequence), 0.0)
+        server.push(0, next_update(half, seed=sequence, server=server), 0.0)
 
 
 def check_waits(config: AlgorithmConfig) -> None:
@@ -162,7 +170,7 @@ def check_waits(config: AlgorithmConfig) -> None:
 
 def check_streams(config: AlgorithmConfig) -> None:
     """The same random streams give the same updates."""
-    one, other = (next_update(pulled(config, 2)[1], seed=4) for _ in range(2))
+    one, other = (_first_update(config, 2) for _ in range(2))
     if not _equal(list(one.payload.arrays), other.payload.arrays):
         half = worker_half(config)
         raise breach(half, "step", "a second time it sent another update: draw from `rng` only")
@@ -196,6 +204,12 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
     check_streams,
     check_restored,
 )
+
+
+def _first_update(config: AlgorithmConfig, index: int) -> Update:
+    """What a worker that is alone pushes first."""
+    server, half = pulled(config, index)
+    return next_update(half, seed=4, server=server, index=index)
 
 
 def _hopes(server: ServerHalf[Any]) -> bool:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import floor
+
+ROUNDING = 1e-9
+"""Of an interval: a time so little before a multiple is that multiple, rounded down."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,8 @@ class Schedule:
     def after(self, version: int, time: float) -> Due:
         """The next multiple behind an evaluation; what was missed is not made up."""
         if self.seconds is not None:
-            return Due(time=(time // self.seconds + 1) * self.seconds)
+            passed = floor(time / self.seconds + ROUNDING)
+            return Due(time=(passed + 1) * self.seconds)
         assert self.updates is not None
         return Due(version=(version // self.updates + 1) * self.updates)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from testbed.algorithms.base import Applied, Update
+from testbed.algorithms.base import Applied, Samples, Update
 from testbed.events.rows import UpdateRow
 
 
@@ -20,6 +20,28 @@ class Timing(NamedTuple):
     transfer_seconds: float = 0.0
     blocked_seconds: float = 0.0
     overslept_seconds: float = 0.0
+
+
+class Intake(NamedTuple):
+    """What became of a worker's stream until its last step took samples; see UpdateRow."""
+
+    stream_wait_seconds: float = 0.0
+    stream_lag_seconds: float = 0.0
+    stream_rate: float = 0.0
+    stream_produced: int = 0
+    stream_used: int = 0
+    stream_buffered: int = 0
+    stream_truncated: int = 0
+    stream_duplicates: int = 0
+
+
+NOTED = {"injected": 2**31 - 1, "compressed": 1, "rho": 1e30, "rho_mean": 1e30}
+"""What of an update's note has a column of its own, and the most that it may be."""
+
+
+def shared_bytes(shared: Samples | None, sample_bytes: int) -> int:
+    """Bytes of the samples that go with a message, at so many each."""
+    return 0 if shared is None else len(shared) * sample_bytes
 
 
 @dataclass
@@ -84,8 +106,9 @@ class UpdateRecord:
         payload_bytes: int,
         timing: Timing,
         saturated: int = 0,
+        intake: Intake | None = None,
     ) -> None:
-        """A push was accepted, as the server said."""
+        """A push was accepted, as the server said; ``intake`` is that of a worker with a stream."""
         traffic, pickle9_bytes = self._traffic[worker], update.payload.pickle9_bytes
         if not update.steps:
             traffic.messages += 1
@@ -110,6 +133,10 @@ class UpdateRecord:
                 **timing._asdict(),
             }
         )
+        if intake is not None:
+            self._pending[worker][-1] |= intake._asdict()
+        if update.note:
+            self._pending[worker][-1] |= _noted(update.note)
         if traffic.messages:
             self._traffic[worker] = WorkerTraffic(reply_bytes=traffic.reply_bytes)
 
@@ -130,3 +157,10 @@ class UpdateRecord:
                 **accepted,
             )
         )
+
+
+def _noted(note: Mapping[str, float]) -> dict[str, float]:
+    """What a note says that has a column; a worker may have sent anything, and that is left out."""
+    told = {name: note[name] for name in NOTED if name in note}
+    kinds = {name: type(UpdateRow._field_defaults[name]) for name in told}
+    return {name: kinds[name](value) for name, value in told.items() if 0 <= value <= NOTED[name]}

@@ -264,8 +264,8 @@ class Server:
         self._waiting.pop(worker, None)
         return self.half.leave(worker, now)
 
-    def measured(self, measured: Measured, *, accuracy: float, now: float) -> Effects:
-        """The evaluator has measured the model of a moment."""
+    def measured(self, measured: Measured, *, accuracy: float | None, now: float) -> Effects:
+        """The evaluator has measured the model of a moment; None where it has no accuracy."""
         self._watch_clock(now)
         self.finished = self.finished or self.stop.by_evaluation(measured, accuracy)
         if not self.finished:

@@ -43,11 +43,14 @@ class StopRule:
             return f"{self.time:g} s of emulated time passed"
         return ""
 
-    def by_evaluation(self, measured: Measured, accuracy: float) -> str:
-        """Why the model is good enough, or beyond hope; empty if it is neither."""
+    def by_evaluation(self, measured: Measured, accuracy: float | None) -> str:
+        """Why the model is good enough, or beyond hope; empty if it is neither.
+
+        There is no accuracy where targets are numbers.
+        """
         if not isfinite(measured.loss):
             return f"diverged: loss is {measured.loss} at version {measured.version}"
-        if self.accuracy is not None and accuracy >= self.accuracy:
+        if self.accuracy is not None and accuracy is not None and accuracy >= self.accuracy:
             return f"accuracy {accuracy:.4f} reached {self.accuracy:g}"
         if self.loss is not None and measured.loss <= self.loss:
             return f"loss {measured.loss:.4f} reached {self.loss:g}"

@@ -182,25 +182,53 @@ def gradient(seed: int) -> Vector:
     return np.random.default_rng(seed).standard_normal(LAYOUT.size).astype(np.float32)
 
 
-def next_update(half: WorkerHalf[Any], *, seed: int, bad: float | None = None) -> Update:
+def next_update(
+    half: WorkerHalf[Any],
+    *,
+    seed: int,
+    bad: float | None = None,
+    server: ServerHalf[Any] | None = None,
+    index: int = 0,
+) -> Update:
     """Step until the half pushes; the gradient, which was only lent, is overwritten then.
 
     Args:
         half: has received a reply.
         seed: of the gradients.
         bad: stands at one place of every gradient.
+        server: answers what comes before an update with a step; without one, that is returned.
+        index: the half's worker, the only one that has joined the server.
     """
     for local_step in range(MOST_STEPS):
+        now = float(local_step)
+        samples = np.arange(half.demand(STREAM, now))
+        update = half.taken(samples, now)
+        if update is not None and server is None:
+            return update
+        if update is not None and server is not None:
+            _answered(half, server, update, index)
         lent = gradient(seed + local_step)
         if bad is not None:
             lent[77] = bad
-        update = half.step(lent, half.demand(STREAM, float(local_step)), float(local_step))
+        update = half.step(lent, len(samples), now)
+        while isinstance(update, Update) and not update.steps and server is not None:
+            update = _answered(half, server, update, index)
         if isinstance(update, Update):
             lent[:] = np.nan
             return update
         if update is not None:
             raise breach(half, "step", f"step returned {update!r}, expected an Update or None")
     raise breach(half, "step", f"{MOST_STEPS} steps, and nothing was pushed")
+
+
+def _answered(
+    half: WorkerHalf[Any], server: ServerHalf[Any], message: Update, index: int
+) -> Update | None:
+    """What a half has to say to the reply to its message."""
+    server.push(index, message, 0.0)
+    if not server.ready(index):
+        raise breach(server, "ready", f"nobody but w{index} is there, and it waits for a reply")
+    return half.receive(server.pull(index, 0.0), 0.0)
 
 
 def pulled(config: AlgorithmConfig, index: int = 0) -> tuple[ServerHalf[Any], WorkerHalf[Any]]:

@@ -5,8 +5,8 @@ it over gRPC in real seconds and a simulation on a virtual clock in modelled one
 
     yields                      is sent
     Pull()                      Arrived(now, reply, standing)
-    Take(count)                 Taken(now, samples)
-    Step(samples)               Computed(now, gradient)
+    Take(count)                 Taken(now, samples); none if nothing has come for too long
+    Step(samples, draw)         Computed(now, gradient)
     Think(seconds)              Passed(now)
     Push(sequence, update)      Arrived(now, reply, standing)
 
@@ -44,9 +44,14 @@ class Take:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Compute the gradient of these samples' mean loss at the worker half's parameters."""
+    """Compute the gradient of these samples' mean loss at the worker half's parameters.
+
+    Attributes:
+        draw: a random number, from which the data set transforms them.
+    """
 
     samples: Samples
+    draw: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,9 @@ class Worker:
         stream: what the half is told of its samples.
         source: where they come from; None if the driver is to be asked.
         think: draws the emulated seconds between computing and pushing.
+        look: what its samples' stream is like at a moment, where they come as the training goes.
         encoding: of its pushes; one that rounds has done so before anybody sees them.
+        draws: a number for every step is drawn from it; None where no data set asks for one.
     """
 
     half: WorkerHalf[Any]
@@ -150,11 +157,15 @@ class Worker:
     source: Shard | None
     think: Callable[[], float]
     encoding: Encoding = "raw"
+    look: Callable[[float], Stream] | None = None
+    draws: np.random.Generator | None = None
     _now: float = 0.0
     _sequence: int = 0
     _obeyed: int = 0
     _orders: list[tuple[float, StandingOrders]] = field(default_factory=list)
+    _demanded: int | None = None  # so many are asked for, and have not been taken
     _samples: Samples | None = None  # taken, and no gradient of theirs was used yet
+    _draw: int = 0  # of the step with them
     _stepping: bool = False  # whether that gradient is being computed
 
     def state(self) -> PlainState:
@@ -163,7 +174,7 @@ class Worker:
         Raises:
             AlgorithmError: its half holds something that no checkpoint can hold; names it.
         """
-        given = ("half", "stream", "source", "think")
+        given = ("half", "stream", "source", "think", "look")
         own = {name: value for name, value in vars(self).items() if name not in given}
         whole = {"half": pack_half(self.half), "own": own, "source": self.source}
         return pack(whole, self._given())
@@ -192,20 +203,26 @@ class Worker:
     def loop(self) -> Loop:
         """The life of a worker; see the module's table for what it yields and is sent.
 
-        That of a restored one begins with the step that was not computed, or else with a Pull, and
-        goes on with the reply that was waited for.
+        That of a restored one begins with the step that was not computed, or the samples that were
+        not taken, or else with a Pull, and goes on with the reply that was waited for.
         """
-        going_on = self._stepping or (yield from self._exchange(Pull()))
+        amid = self._stepping or self._demanded is not None
+        going_on = amid or (yield from self._exchange(Pull()))
         while going_on:
             update = None
             while update is None:
                 if self._samples is None:
                     self._samples = yield from self._take()
+                    if self.draws is not None:
+                        self._draw = int(self.draws.integers(2**63))
                     message = self.half.taken(self._samples, self._now)
                     if message is not None and not (yield from self._send(message, "taken")):
                         return
+                if not len(self._samples):  # nothing has come, so there is nothing to compute
+                    self._samples = None
+                    continue
                 self._stepping = True
-                computed = yield from _ask(Step(self._samples), Computed)
+                computed = yield from _ask(Step(self._samples, self._draw), Computed)
                 self._stepping, samples, self._samples = False, len(self._samples), None
                 self._pass_to(computed.now)
                 update = self.half.step(computed.gradient, samples, self._now)
@@ -216,10 +233,15 @@ class Worker:
 
     def _take(self) -> Generator[Action, Outcome, Samples]:
         """The samples of the next step."""
-        count = self.half.demand(self.stream, self._now)
+        if self._demanded is None:
+            stream = self.stream if self.look is None else self.look(self._now)
+            self._demanded = self.half.demand(stream, self._now)
+        count = self._demanded
         if self.source is not None:
+            self._demanded = None
             return self.source.take(count)
         taken = yield from _ask(Take(count), Taken)
+        self._demanded = None
         self._pass_to(taken.now)
         return taken.samples
 
@@ -243,6 +265,8 @@ class Worker:
             return False
         self._pass_to(arrived.now)
         self._obey(arrived.standing, arrived.now)
+        if arrived.reply.shared is not None and self._samples is not None:
+            self._samples = np.concatenate([self._samples, arrived.reply.shared])
         answer = self.half.receive(arrived.reply, arrived.now)
         del arrived  # or the gradient would need its memory beside theirs
         return True if answer is None else (yield from self._send(answer, "receive"))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
-from testbed.host.group import POLL_SECONDS, PROCESSES, Group
+from testbed.events.usage import ContainerUse
+from testbed.host.group import POLL_SECONDS, PROCESSES, Group, use_of
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
@@ -165,6 +166,10 @@ class RunGroups:
     def oom_kills(self, node: str) -> int:
         """How often the kernel has killed in a node because its memory limit was reached."""
         return sum(group.oom_kills() for group in self._of(node, "memory"))
+
+    def use(self, node: str) -> ContainerUse:
+        """What a node has used, where its groups tell."""
+        return use_of(self._of(node, "cpu"), self._of(node, "memory"))
 
     def processes(self, node: str) -> list[int]:
         """The pids of a node, as this pid namespace sees them."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError
+from testbed.events.usage import ContainerUse
 from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
 from testbed.host.limits import Limits, Version, settings
 from testbed.host.process import PROC, describe
@@ -45,6 +46,19 @@ class Group:
         """How often the kernel has killed in it because its memory limit was reached."""
         file = "memory.oom_control" if self.version == 1 else "memory.events"
         return int(self._field(file, "oom_kill") or 0)
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time of all that was ever in it; None where this group does not count it."""
+        if self.version == 1:
+            used = self._read("cpuacct.usage")
+            return int(used) / 1e9 if used else None
+        spent = self._field("cpu.stat", "usage_usec")
+        return None if spent is None else int(spent) / 1e6
+
+    def memory_bytes(self) -> int | None:
+        """Memory that is charged to it; None where this group does not count it."""
+        used = self._read("memory.usage_in_bytes" if self.version == 1 else "memory.current")
+        return int(used) if used else None
 
     def asked_to_freeze(self) -> bool:
         """Whether it was frozen and not thawed since; its processes may still run for a moment."""
@@ -124,6 +138,16 @@ class Group:
         return words[words.index(name) + 1] if name in words else None
 
 
+def use_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
+    """What was used by whatever is in groups with these controllers."""
+    spent = (group.cpu_seconds() for group in cpu)
+    held = (group.memory_bytes() for group in memory)
+    return ContainerUse(
+        next((one for one in spent if one is not None), None),
+        next((one for one in held if one is not None), None),
+    )
+
+
 @dataclass(frozen=True)
 class ContainerGroups:
     """The groups of one container, one in every hierarchy, found by its first process.
@@ -158,6 +182,10 @@ class ContainerGroups:
     def frozen(self) -> bool:
         """Whether the container stands still, or is about to."""
         return any(group.asked_to_freeze() for group in self._serving("freezer"))
+
+    def use(self) -> ContainerUse:
+        """What the container has used, where its groups tell."""
+        return use_of(self._serving("cpu"), self._serving("memory"))
 
     def thaw(self) -> None:
         """Let it go on, whatever the engine believes: in version 1 nothing frozen can end."""

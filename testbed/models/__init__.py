@@ -7,23 +7,33 @@ from typing import Annotated
 from pydantic import Field
 
 from testbed.models.adacomp_cnn import AdaCompCnn
+from testbed.models.adsp_cnn import AdspCnn
 from testbed.models.base import Bound, Evaluation, ImageShape, ModelConfig, Network
 from testbed.models.custom import CustomModel
 from testbed.models.digits_cnn import DigitsCnn
+from testbed.models.linear_svm import LinearSvm
+from testbed.models.lstm import Lstm
 from testbed.models.mlp import Mlp
 from testbed.values.family import Named
 
 Model = Annotated[
-    Annotated[AdaCompCnn | CustomModel | DigitsCnn | Mlp, Field(discriminator="name")], Named()
+    Annotated[
+        AdaCompCnn | AdspCnn | CustomModel | DigitsCnn | LinearSvm | Lstm | Mlp,
+        Field(discriminator="name"),
+    ],
+    Named(),
 ]
 
 __all__ = [
     "AdaCompCnn",
+    "AdspCnn",
     "Bound",
     "CustomModel",
     "DigitsCnn",
     "Evaluation",
     "ImageShape",
+    "LinearSvm",
+    "Lstm",
     "Mlp",
     "Model",
     "ModelConfig",

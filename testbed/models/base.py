@@ -4,6 +4,9 @@
     network.initial(rng)                           -> Vector     first values, drawn from ``rng``
     network.bind(parameters)                       -> Bound      computes at those values
 
+What is minimised is the cross-entropy of labels, unless a network has another objective, and the
+penalty that it may have. The targets of a data set are labels, or numbers: then ``classes`` is 0.
+
 A bound network reads ``parameters`` in place: whoever owns the vector changes it between two calls
 and nothing is copied. Several may live in one process. Nothing here chooses a number of threads.
 """
@@ -11,9 +14,11 @@ and nothing is copied. Several may live in one process. Nothing here chooses a n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +33,11 @@ ImageShape = tuple[int, int, int]
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
+Targets = Labels | NDArray[np.float32]
+"""Labels, each in [0, classes), or numbers; shape (b,)."""
+
+Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
+"""A data set's: raw images to ready ones, at random, or without a generator as they are tested."""
 
 EVALUATION_BATCH = 50
 """Images evaluated at once: more need more memory and, out of the caches, more time for each."""
@@ -38,14 +48,14 @@ class Evaluation:
     """How good a model is on so many images.
 
     Attributes:
-        loss: mean cross-entropy, in nats.
-        top1: share of images whose label has the highest score.
-        top5: share of images whose label is among the five highest scores.
+        loss: what is minimised: the mean over the images and the model's penalty.
+        top1: share of images whose label has the highest score; None where targets are numbers.
+        top5: share of images whose label is among the five highest scores; None likewise.
     """
 
     loss: float
-    top1: float
-    top5: float
+    top1: float | None
+    top5: float | None
     images: int
 
 
@@ -53,33 +63,53 @@ class Bound(ABC):
     """A network that computes at the values of one parameter vector."""
 
     @abstractmethod
-    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
-        """The mean cross-entropy of a mini-batch and its gradient.
+    def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
+        """The mean loss of a mini-batch and the penalty, and the gradient of their sum.
 
-        Images have the shape (b, channels, height, width), labels (b,), each in [0, classes). The
-        gradient, shape (N,), is in a buffer that the next call overwrites.
+        Images have the shape (b, channels, height, width), targets (b,). The gradient, shape (N,),
+        is in a buffer that the next call overwrites.
         """
 
     @abstractmethod
     def scores(self, images: Images) -> NDArray[np.float32]:
-        """The network's outputs before the softmax, shape (b, classes)."""
+        """The network's outputs: scores before the softmax, shape (b, classes), or predictions."""
 
-    def evaluate(self, images: Images, labels: Labels) -> Evaluation:
+    def penalty(self) -> float:
+        """What is minimised beside the loss of the images, such as a norm of the weights."""
+        return 0.0
+
+    def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        """The sum of the losses of some images, of which these are the outputs."""
+        return cross_entropy(outputs, cast(Labels, targets))
+
+    def evaluate(
+        self, images: NDArray[Any], targets: Targets, *, transform: Transform | None = None
+    ) -> Evaluation:
         """Loss and accuracy on any number of images, at most ``EVALUATION_BATCH`` at a time.
 
         Equal scores are ranked by class, lower first, and a score that is not a number is wrong, so
         that a model that diverged, or gives every class the same, is not counted as right.
+
+        Args:
+            images: ready to be trained on, or raw if there is a transform that makes them so.
+            targets: labels, or numbers.
+            transform: the data set's.
         """
-        loss, top1, top5, count = 0.0, 0, 0, len(images)
+        loss, count = 0.0, len(images)
+        ranks: list[NDArray[np.int64]] = []
         batches = -(-count // EVALUATION_BATCH)
         for i in range(batches):  # of equal size, so that no batch statistics are of one image
             part = slice(i * count // batches, (i + 1) * count // batches)
-            scores = self.scores(images[part]).astype(np.float64)
-            ranks = _ranks(scores, labels[part])
-            loss += _cross_entropy(scores, labels[part])
-            top1 += int(np.count_nonzero(ranks < 1))
-            top5 += int(np.count_nonzero(ranks < 5))
-        return Evaluation(loss=loss / count, top1=top1 / count, top5=top5 / count, images=count)
+            batch = images[part] if transform is None else transform(images[part], None)
+            outputs = self.scores(batch).astype(np.float64)
+            loss += self.total_loss(outputs, targets[part])
+            if targets.dtype.kind == "i":
+                ranks.append(_ranks(outputs, cast(Labels, targets[part])))
+        loss = loss / count + self.penalty()
+        if not ranks:
+            return Evaluation(loss, top1=None, top5=None, images=count)
+        first, fifth = (np.count_nonzero(np.concatenate(ranks) < n) / count for n in (1, 5))
+        return Evaluation(loss, top1=first, top5=fifth, images=count)
 
 
 class Network(ABC):
@@ -97,13 +127,24 @@ class Network(ABC):
 
 
 class ModelConfig(BaseModel, ABC):
-    """Base of every model's options in a scenario; ``name`` selects the member."""
+    """Base of every model's options in a scenario; ``name`` selects the member.
+
+    Attributes:
+        predicts: ``labels`` or ``numbers``: which targets it is made for; None for any.
+        substitute: what it stands for, where it takes the place of a model that cannot be had;
+            told with everything that comes of it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    predicts: ClassVar[Literal["labels", "numbers"] | None] = "labels"
+    substitute: ClassVar[str] = ""
 
     @abstractmethod
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         """The network for images of this shape; the user's files lie in the folder's ``custom``.
+
+        ``classes`` is 0 where targets are numbers.
 
         Raises:
             ScenarioError: this model cannot be built for such images, or the user's file is wrong.
@@ -114,9 +155,9 @@ class ModelConfig(BaseModel, ABC):
         return None
 
 
-def convolution(inputs: int, outputs: int) -> int:
-    """Parameters of a 3x3 convolution with biases."""
-    return (9 * inputs + 1) * outputs
+def convolution(inputs: int, outputs: int, *, side: int = 3) -> int:
+    """Parameters of a convolution with biases, whose filters have so many pixels on a side."""
+    return (side**2 * inputs + 1) * outputs
 
 
 def dense(*widths: int) -> int:
@@ -148,7 +189,7 @@ def _ranks(scores: NDArray[np.float64], labels: Labels) -> NDArray[np.int64]:
     return ranks
 
 
-def _cross_entropy(scores: NDArray[np.float64], labels: Labels) -> float:
+def cross_entropy(scores: NDArray[np.float64], labels: Labels) -> float:
     """Sum over the images of -log softmax(scores)[label]; NaN where a score is not finite."""
     highest = scores.max(axis=1, keepdims=True)
     own = np.take_along_axis(scores, labels[:, None], axis=1)

@@ -16,6 +16,16 @@ channels, height, width) to scores (b, classes), before any softmax.
         def forward(self, images):
             return self.score(self.hidden(images.flatten(1)).relu())
 
+What is minimised is the mean cross-entropy of the scores. Where a data set has numbers to predict
+instead of labels, ``classes`` is 0, outputs are predictions of shape (b,), and it is their mean
+squared error. A module with a method ``loss`` has an objective of its own instead, which may well
+hold a penalty on its parameters:
+
+    def loss(self, outputs, targets):
+        return torch.nn.functional.huber_loss(outputs, targets) + 1e-3 * self.score.weight.norm()
+
+It gives the mean over the batch. Labels still have accuracies beside it; numbers have none.
+
 - The file is copied into the run's folder; it may import installed packages, but no other file.
 - Parameters must be float32; all of them are trained and travel. The class's own initialisation
   decides where training starts, from a seed that derives from the scenario's.
@@ -34,6 +44,8 @@ from testbed.user_code import OwnCode, UserCode
 
 class CustomModel(ModelConfig, OwnCode):
     """A network of the user's own; every other key is a keyword of the user's class."""
+
+    predicts = None
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         """See the base class; the file is read from the run's ``custom`` folder."""

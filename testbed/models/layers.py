@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.models.base import Bound, Images, Labels, Network
+from testbed.models.base import Bound, Images, Network, Targets
+from testbed.models.objectives import CrossEntropy, Objective
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 
@@ -48,6 +49,7 @@ class Layer(ABC):
         deviation: standard deviation of the normal law the first weights are drawn from; the law is
             cut off at two of them.
         bias: first value of every bias.
+        decay: what is minimised has this times half the squared norm of the weight beside the loss.
     """
 
     name: str
@@ -55,11 +57,17 @@ class Layer(ABC):
     outputs: int
     deviation: float
     bias: float = 0.0
+    decay: float = 0.0
 
     @property
     @abstractmethod
     def weight_shape(self) -> tuple[int, ...]:
         """Shape of the weight in the layout, output first."""
+
+    @property
+    def bias_size(self) -> int:
+        """Values of the bias."""
+        return self.outputs
 
     @abstractmethod
     def forward(self, at: Pair, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -88,8 +96,8 @@ class Convolution(Layer):
         return (self.outputs, 3, 3, self.inputs)
 
     def forward(self, at: Pair, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        image = _planes(x)
-        full = functional.conv2d(image, _planes(at.weight), at.bias, padding=1)
+        image = planes(x)
+        full = functional.conv2d(image, planes(at.weight), at.bias, padding=1)
         highest, where = _aten.max_pool2d_with_indices.default(full, [2, 2], [2, 2])
         out = highest.relu_()
         return out.permute(0, 2, 3, 1), (image, full, where, out)
@@ -99,17 +107,17 @@ class Convolution(Layer):
     ) -> Tensor | None:
         image, full, where, out = kept
         batch, _, height, width = out.shape
-        slope = _planes(slope.view(batch, height, width, self.outputs))
+        slope = planes(slope.view(batch, height, width, self.outputs))
         slope = _aten.threshold_backward.default(slope, out, 0)
         slope = _aten.max_pool2d_with_indices_backward.default(
             slope, full, [2, 2], [2, 2], [0, 0], [1, 1], False, where
         )
         wanted = [not first, True, True]
         by_image, by_weight, by_bias = _aten.convolution_backward.default(
-            *(slope, image, _planes(at.weight), [self.outputs]),
+            *(slope, image, planes(at.weight), [self.outputs]),
             *([1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted),
         )
-        _planes(into.weight).copy_(by_weight)
+        planes(into.weight).copy_(by_weight)
         into.bias.copy_(by_bias)
         return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
 
@@ -143,12 +151,13 @@ class Linear(Layer):
 
 
 class LayeredNetwork(Network):
-    """A row of layers, the last of which gives the scores."""
+    """A row of layers, the last of which gives the outputs, and what is minimised."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[Layer], objective: Objective | None = None) -> None:
         self.layers = tuple(layers)
+        self.objective = objective or CrossEntropy()
         names = [f"{layer.name}.{part}" for layer in layers for part in ("weight", "bias")]
-        shapes = [shape for layer in layers for shape in (layer.weight_shape, (layer.outputs,))]
+        shapes = [shape for layer in layers for shape in (layer.weight_shape, (layer.bias_size,))]
         self.layout = Layout(tuple(names), tuple(shapes))
 
     def initial(self, rng: np.random.Generator) -> Vector:
@@ -156,7 +165,7 @@ class LayeredNetwork(Network):
         for layer in self.layers:
             size = int(np.prod(layer.weight_shape))
             parts.append(layer.deviation * truncated_normal(rng, size))
-            parts.append(np.full(layer.outputs, layer.bias))
+            parts.append(np.full(layer.bias_size, layer.bias))
         return np.concatenate(parts).astype(np.float32)
 
     def bind(self, parameters: Vector) -> Bound:
@@ -172,23 +181,27 @@ class LayeredNetwork(Network):
 
 class _LayeredBound(Bound):
     def __init__(self, network: LayeredNetwork, parameters: Vector) -> None:
+        self._objective = network.objective
         self._gradient = np.zeros(network.layout.size, np.float32)
         pairs = network.cut(parameters), network.cut(self._gradient)
         self._rows = list(zip(network.layers, *pairs, strict=True))
+        self._decayed = [(at, into, one.decay) for one, at, into in self._rows if one.decay]
 
     @torch.inference_mode()
-    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
+    def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         x = _activations(images)
         kept = []
         for layer, at, _ in self._rows:
             x, keep = layer.forward(at, x)
             kept.append(keep)
-        loss, slope = _cross_entropy(x, torch.tensor(labels))
+        loss, slope = self._objective.slope(x, torch.tensor(targets))
         for i in range(len(kept) - 1, -1, -1):
             layer, at, into = self._rows[i]
             back = layer.backward(at, kept.pop(), slope, into=into, first=i == 0)
             slope = slope if back is None else back
-        return loss, self._gradient
+        for at, into, decay in self._decayed:
+            into.weight.add_(at.weight, alpha=decay)
+        return loss + self.penalty(), self._gradient
 
     @torch.inference_mode()
     def scores(self, images: Images) -> NDArray[np.float32]:
@@ -196,6 +209,13 @@ class _LayeredBound(Bound):
         for layer, at, _ in self._rows:
             x, _ = layer.forward(at, x)
         return cast("NDArray[np.float32]", x.numpy())
+
+    def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        return self._objective.total(outputs, targets)
+
+    @torch.inference_mode()
+    def penalty(self) -> float:
+        return sum(decay / 2 * at.weight.square().sum().item() for at, _, decay in self._decayed)
 
 
 def truncated_normal(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
@@ -206,7 +226,7 @@ def truncated_normal(rng: np.random.Generator, size: int) -> NDArray[np.float64]
     return values
 
 
-def _planes(tensor: Tensor) -> Tensor:
+def planes(tensor: Tensor) -> Tensor:
     """(n, height, width, channels) as PyTorch counts it, (n, channels, height, width); a view."""
     return tensor.permute(0, 3, 1, 2)
 
@@ -218,12 +238,3 @@ def _activations(images: Images) -> Tensor:
     PyTorch warns of such memory.
     """
     return torch.from_numpy(np.array(images.transpose(0, 2, 3, 1), order="C"))
-
-
-def _cross_entropy(scores: Tensor, labels: Tensor) -> tuple[float, Tensor]:
-    """Mean loss of a batch and its gradient by the scores: (softmax - one hot) / b."""
-    logs = torch.log_softmax(scores, 1)
-    own = labels[:, None]
-    loss = -logs.gather(1, own).mean().item()
-    slope = logs.exp_().scatter_add_(1, own, torch.full_like(own, -1, dtype=logs.dtype))
-    return loss, slope.div_(len(labels))

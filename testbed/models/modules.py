@@ -6,7 +6,7 @@ Each bound network has a module of its own, whose parameters are views into the 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.errors import TestbedError, UserCodeError
-from testbed.models.base import Bound, Images, ImageShape, Labels, Network
+from testbed.models.base import Bound, Images, ImageShape, Network, Targets
+from testbed.models.objectives import CrossEntropy, SquaredError
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.user_code import UserCode, is_asked_for, own_place
+
+OwnLoss = Callable[[Tensor, Tensor], Any]
+"""Outputs and targets of a batch to its mean loss."""
 
 STRUCTURE_SEED = 0
 """From which every node builds the network, so that buffers drawn at random agree."""
@@ -75,18 +79,32 @@ class ModuleNetwork(Network):
             )
             module = _without_running_statistics(cast(nn.Module, made))
             self._check_types(module)
-            blank = torch.zeros(2, *self._image_shape)
-            expected = f"scores, a float32 tensor of shape (2, {self._classes}), from two images"
+            blank, shape = torch.zeros(2, *self._image_shape), _shape(2, self._classes)
+            what = "scores" if self._classes else "predictions"
+            expected = f"{what}, a float32 tensor of shape {shape}, from two images"
             doing = f"{name} on images of shape {tuple(blank.shape)}"
             out = self._code.call(lambda: module(blank), doing=doing, expected=expected)
-        self._check_scores(out, expected)
+            self._check_outputs(out, expected)
+            if own := _own_loss(module):
+                self._check_loss(own, out)
         return module
 
-    def _check_scores(self, out: object, expected: str) -> None:
+    def _check_loss(self, own: OwnLoss, outputs: Tensor) -> None:
+        """The module's own loss is a number with a gradient."""
+        name = self._code.name
+        targets = torch.zeros(2, dtype=torch.int64 if self._classes else torch.float32)
+        doing = f"{name}.loss on outputs of shape {tuple(outputs.shape)}"
+        expected = "the mean loss, a tensor with a single number, that depends on the outputs"
+        loss = self._code.call(lambda: own(outputs, targets), doing=doing, expected=expected)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            found = f"{tuple(loss.shape)}" if isinstance(loss, Tensor) else _kind(loss)
+            raise self._code.error(f"{name}.loss gives {found}", expected)
+
+    def _check_outputs(self, out: object, expected: str) -> None:
         name = self._code.name
         if not isinstance(out, Tensor):
             raise self._code.error(f"{name}'s output is {_kind(out)}", expected)
-        if out.shape != (2, self._classes) or out.dtype != torch.float32:
+        if out.shape != _shape(2, self._classes) or out.dtype != torch.float32:
             found = f"{name}'s output has shape {tuple(out.shape)} and is {out.dtype}"
             raise self._code.error(found, expected)
         if not out.requires_grad:
@@ -119,14 +137,30 @@ class _ModuleBound(Bound):
             parameter.data = values[part].view(shape)
             parameter.grad = gradients[part].view(shape)
 
-    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
+    def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         self._module.train()
         self._gradient.fill(0)
         with _faults(self._code):
-            scores = self._scores(images)
-            loss = nn.functional.cross_entropy(scores, torch.tensor(labels))
+            loss = self._loss(self._scores(images), torch.tensor(targets))
             loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
             return loss.item(), self._gradient
+
+    @torch.no_grad()
+    def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        if _own_loss(self._module) is None:
+            objective = CrossEntropy() if self._classes else SquaredError()
+            return objective.total(outputs, targets)
+        self._module.eval()
+        with _faults(self._code):
+            given = torch.from_numpy(outputs.astype(np.float32))
+            return self._loss(given, torch.tensor(targets)).item() * len(targets)
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of a batch: the module's own, or the usual one of its targets."""
+        if own := _own_loss(self._module):
+            return cast(Tensor, own(outputs, targets))
+        usual = nn.functional.cross_entropy if self._classes else nn.functional.mse_loss
+        return usual(outputs, targets)
 
     @torch.no_grad()
     def scores(self, images: Images) -> NDArray[np.float32]:
@@ -141,7 +175,7 @@ class _ModuleBound(Bound):
             UserCodeError: it is no tensor, or has another shape or type.
         """
         out = self._module(torch.tensor(images))
-        shape = (len(images), self._classes)
+        shape = _shape(len(images), self._classes)
         if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
             found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
             place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
@@ -162,6 +196,17 @@ def _faults(code: UserCode) -> Iterator[None]:
         trace = "".join(traceback.format_exception(error))
         told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
         raise UserCodeError(told, trace=trace) from error
+
+
+def _shape(count: int, classes: int) -> tuple[int, ...]:
+    """That of the outputs for so many images: scores, or predictions where there are no classes."""
+    return (count, classes) if classes else (count,)
+
+
+def _own_loss(module: nn.Module) -> OwnLoss | None:
+    """The ``loss`` of the user's module, if it has one."""
+    own = getattr(module, "loss", None)
+    return own if callable(own) else None
 
 
 def _layout(module: nn.Module) -> Layout:

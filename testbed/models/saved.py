@@ -4,9 +4,9 @@ A file holds the model's tensors under the names and shapes of its layout, and u
 ``testbed`` of its metadata, as JSON, where in the training it was taken and how good it was found.
 Safetensors hold numbers and text only: reading one executes nothing.
 
-The best model is the one with the highest top-1 accuracy of all evaluations during the training, of
-equal ones that with the lowest loss. The final one is evaluated on other images, all of them, so it
-is not compared with these.
+The best model is the one with the highest top-1 accuracy of all evaluations during the training; of
+equal ones, and where there is no accuracy, that with the lowest loss. The final one is evaluated on
+other images, all of them, so it is not compared with these.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ModelWriter:
         folder: where the files go.
         layout: of the model.
         image_shape: channels, height, width of the images it was made for.
-        classes: number of labels it was made for.
+        classes: number of labels it was made for; 0 for numbers.
         best: accuracy and negative loss of the best model so far.
     """
 
@@ -88,7 +88,7 @@ class ModelWriter:
             self._write("final", parameters, taken)
             return
         loss = taken.evaluation.loss
-        goodness = (taken.evaluation.top1, -loss if isfinite(loss) else -inf)
+        goodness = (taken.evaluation.top1 or 0.0, -loss if isfinite(loss) else -inf)
         if goodness > self.best:
             self._write("best", parameters, taken)
             self.best = goodness
@@ -115,7 +115,7 @@ class SavedModel:
         path: the file.
         taken: see Measurement.
         image_shape: channels, height, width of the images it was made for.
-        classes: number of labels it was made for.
+        classes: number of labels it was made for; 0 for numbers.
     """
 
     path: Path

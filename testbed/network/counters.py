@@ -105,6 +105,11 @@ class TrafficMeter:
                 meter.read()
                 meter.release()
 
+    @property
+    def round_trips(self) -> Mapping[str, float]:
+        """Smoothed round trips (s) at the PS's sockets by the peer's address, when last read."""
+        return self._server.round_trips
+
     def read(self) -> Traffic:
         """Read every watched node now; one that has gone keeps what it had.
 
@@ -190,6 +195,7 @@ class _ServerMeter(_Meter):
     def __init__(self) -> None:
         super().__init__()
         self.connected = 0
+        self.round_trips: Mapping[str, float] = {}
         self._interfaces: list[InterfaceCounters] = []
 
     def watch(self, name: str, pid: int) -> None:
@@ -209,6 +215,7 @@ class _ServerMeter(_Meter):
         self.ledger.count(sockets)
         self._interfaces[-1] = read_interface(pid)
         self.connected = len(sockets)
+        self.round_trips = {one.peer: one.round_trip_seconds for one in sockets}
 
 
 class _WorkerMeter(_Meter):

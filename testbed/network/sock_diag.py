@@ -36,6 +36,12 @@ LOOPBACKS = (b"\x7f", bytes(10) + b"\xff\xff\x7f", bytes(15) + b"\x01")
 TCP_INFO = struct.Struct("=16xI80xI16xQQII64xQ")
 """What is read of struct tcp_info (linux/tcp.h), which only ever grew at its end."""
 
+ROUND_TRIP = struct.Struct("=68xI")
+"""Likewise: tcpi_rtt."""
+
+MAPPED = bytes(10) + b"\xff\xff"
+"""IPv6 addresses that stand for IPv4 ones begin so."""
+
 
 class TcpCounters(NamedTuple):
     """Of one socket, or the sum of several.
@@ -60,6 +66,8 @@ class TcpSocket(NamedTuple):
 
     cookie: int
     counters: TcpCounters
+    peer: str = ""  # IPv4 address of the other end
+    round_trip_seconds: float = 0.0  # smoothed
 
 
 def read_sockets(pid: int) -> list[TcpSocket]:
@@ -101,7 +109,7 @@ def _dump(control: socket.socket, family: int) -> Iterator[TcpSocket]:
     control.send(HEADER.pack(length, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, family, 0) + body)
     while True:
         received = control.recv(RECEIVE_BYTES)
-        for kind, message in _messages(received):
+        for kind, message in messages_of(received):
             if kind == NLMSG_DONE:
                 return
             if kind == NLMSG_ERROR:
@@ -115,7 +123,7 @@ def _dump(control: socket.socket, family: int) -> Iterator[TcpSocket]:
                 yield found
 
 
-def _messages(received: bytes) -> Iterator[tuple[int, bytes]]:
+def messages_of(received: bytes) -> Iterator[tuple[int, bytes]]:
     """(type, body) of each netlink message in what one call received."""
     position = 0
     while position < len(received):
@@ -124,19 +132,28 @@ def _messages(received: bytes) -> Iterator[tuple[int, bytes]]:
         position += _aligned(length)
 
 
+def attributes_of(message: bytes, position: int) -> Iterator[tuple[int, bytes]]:
+    """(type, value) of each attribute in a message, from a position on."""
+    while position < len(message):
+        length, kind = ATTRIBUTE.unpack_from(message, position)
+        yield kind, message[position + ATTRIBUTE.size : position + length]
+        position += _aligned(length)
+
+
 def _socket(message: bytes) -> TcpSocket | None:
     """A struct inet_diag_msg with its attributes; None for a connection that uses no link."""
     source, target, cookie = MESSAGE.unpack_from(message)
     if source == target or source.startswith(LOOPBACKS):
         return None
-    position = MESSAGE.size
-    info = b""
-    while position < len(message):
-        length, kind = ATTRIBUTE.unpack_from(message, position)
-        if kind == INET_DIAG_INFO:
-            info = message[position + ATTRIBUTE.size : position + length]
-        position += _aligned(length)
-    return TcpSocket(cookie, decode_tcp_info(info))
+    found = (info for kind, info in attributes_of(message, MESSAGE.size) if kind == INET_DIAG_INFO)
+    info = next(found, b"")
+    peer = target[12:] if target.startswith(MAPPED) else target[:4]
+    return TcpSocket(cookie, decode_tcp_info(info), socket.inet_ntoa(peer), _round_trip(info))
+
+
+def _round_trip(info: bytes) -> float:
+    """Seconds of tcpi_rtt, which the kernel counts in microseconds; 0 before the first."""
+    return ROUND_TRIP.unpack_from(info)[0] / 1e6 if len(info) >= ROUND_TRIP.size else 0.0
 
 
 def _aligned(length: int) -> int:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.reports.verdict import Pace
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -65,6 +67,15 @@ def host_share(
     explained += float(_transfers(later, scenario).sum())
     overslept = float(later["overslept_seconds"].sum())
     return HostShare(max(0.0, 1 - explained / total), overslept / drawn)
+
+
+def slept(updates: pd.DataFrame, time_scale: float) -> Pace | None:
+    """Thinking alone, as it was drawn and as it was slept, in real seconds; None if nobody does."""
+    thinking = updates[updates["think_seconds"] > 0]
+    if thinking.empty:
+        return None
+    taken = float(thinking["think_seconds"].mean()) / time_scale
+    return Pace(taken - float(thinking["overslept_seconds"].mean()) / time_scale, taken)
 
 
 def _transfers(updates: pd.DataFrame, scenario: Scenario) -> Seconds:

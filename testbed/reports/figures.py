@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,29 @@ LIGHT = "#9cc4e4"
 ORANGE = "#e07a1f"
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What of the evaluations is drawn: a column, times a scale, and the form of a value."""
+
+    column: str
+    scale: float
+    label: str
+    form: str
+
+
+ACCURACY = Shown("top1", 100.0, "top-1 accuracy (%)", "{:.2f} %")
+LOSS = Shown("loss", 1.0, "loss", "{:.5g}")
+
+
 def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
-    """Draw accuracy against ingress into the run's folder; False if nothing was ever evaluated."""
+    """Draw accuracy against ingress into the run's folder; False if nothing was ever evaluated.
+
+    Where targets are numbers it is the loss.
+    """
     if run.evaluations.empty:
         return False
-    write_picture(run.folder.figure, accuracy_against_ingress(run.evaluations, summary))
+    show = LOSS if run.evaluations["top1"].isna().all() else ACCURACY
+    write_picture(run.folder.figure, against_ingress(run.evaluations, summary, show))
     return True
 
 
@@ -53,8 +72,10 @@ def dress(axes: Axes) -> None:
     axes.tick_params(colors=INK, length=3)
 
 
-def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, Any]) -> Figure:
-    """Top-1 accuracy of a run against the payload that its workers had pushed until then.
+def against_ingress(
+    evaluations: pd.DataFrame, summary: Mapping[str, Any], show: Shown = ACCURACY
+) -> Figure:
+    """Accuracy or loss of a run against the payload that its workers had pushed until then.
 
     Dots are single evaluations, the line is their moving average, the diamond is the evaluation on
     all test images after the end.
@@ -67,20 +88,21 @@ def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, An
     axes = figure.add_axes((0.095, 0.195, 0.875, 0.685))
     scale, unit = _unit(float(evaluations["payload_up_bytes"].max()))
     during = evaluations[~evaluations["final"]]
-    ingress, percent = during["payload_up_bytes"] / scale, during["top1"] * 100
+    ingress, values = during["payload_up_bytes"] / scale, during[show.column] * show.scale
     axes.plot(
-        ingress, percent, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
+        ingress, values, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
     )
-    if len(percent) >= WINDOW:
-        smooth, label = moving_average(percent), f"mean of the last {WINDOW}"
+    if len(values) >= WINDOW:
+        smooth, label = moving_average(values), f"mean of the last {WINDOW}"
         axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=label)
     last = evaluations[evaluations["final"]]
     if len(last):
-        _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last["top1"].iloc[-1] * 100)
+        _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last.iloc[-1], show)
     axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
-    axes.set_ylabel("top-1 accuracy (%)", color=INK)
+    axes.set_ylabel(show.label, color=INK)
     axes.set_xlim(left=0)
-    axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
+    if show is ACCURACY:
+        axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
     axes.legend(loc="best", frameon=False, labelcolor=INK)
     dress(axes)
     figure.text(0.095, 0.925, _title(summary), color=INK, size=14, weight="bold")
@@ -88,16 +110,19 @@ def accuracy_against_ingress(evaluations: pd.DataFrame, summary: Mapping[str, An
     return figure
 
 
-def _draw_final(axes: Axes, ingress: float, percent: float) -> None:
+def _draw_final(axes: Axes, ingress: float, last: pd.Series[Any], show: Shown) -> None:
+    value = float(last[show.column]) * show.scale
     axes.plot(
-        [ingress], [percent], "D", color=ORANGE, markersize=8, mec="white", mew=1.2, zorder=5,
-        label=f"all test images, after the end: {percent:.2f} %",
+        [ingress], [value], "D", color=ORANGE, markersize=8, mec="white", mew=1.2, zorder=5,
+        label=f"all test images, after the end: {show.form.format(value)}",
     )  # fmt: skip
 
 
 def _title(summary: Mapping[str, Any]) -> str:
     """The scenario, and plainly so if it was simulated or did not reach its end."""
     notes = ["simulated"] if summary["runtime"] == "simulated" else []
+    if summary.get("substitutes"):
+        notes.append("SUBSTITUTE")
     if summary["state"] != "finished":
         notes.append("not finished" if summary["ended"] is None else summary["state"])
     if not summary["verdict"]["valid"]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +26,7 @@ from testbed.events.kinds import (
     Restored,
     StateChanged,
 )
-from testbed.reports.verdict import BUSY_LIMIT_RATIO, LATE_FAULT_LIMIT_SECONDS, Flow, Pace
+from testbed.reports.verdict import BUSY_LIMIT_RATIO, Flow, Pace
 from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 WINDOW = 10
 """Evaluations in a moving average."""
 
-HOLDING = ("freeze", "partition", "link", "slow")
-"""Faults that make a worker's cycle longer, and can be undone."""
 
 UNAUTHENTICATED = "UNAUTHENTICATED"
 """What a call without the run's token is answered with."""
@@ -55,13 +52,22 @@ def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Seri
 
 def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
     """Top-1 shares: of the evaluation after the end (all test images), the best, the last, and the
-    best mean of ten evaluations in a row during the training."""
+    best mean of ten evaluations in a row during the training. None where targets are numbers."""
     during = evaluations.loc[~evaluations["final"], "top1"]
     return {
         "best": number(evaluations["top1"].max()),
         "final": final(evaluations, "top1"),
         "last": number(evaluations["top1"].iloc[-1]) if len(evaluations) else None,
         "best_moving_average": number(moving_average(during).max()),
+    }
+
+
+def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
+    """Of the evaluation after the end, the lowest, and the last."""
+    return {
+        "lowest": number(evaluations["loss"].min()),
+        "final": final(evaluations, "loss"),
+        "last": number(evaluations["loss"].iloc[-1]) if len(evaluations) else None,
     }
 
 
@@ -138,6 +144,12 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
     scale = scenario.time_scale
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
+
+
+def late_steps(updates: pd.DataFrame, scenario: Scenario) -> int | None:
+    """Updates whose steps took longer than the speed of their class; None if none has one."""
+    late = _late_steps(updates, scenario)
+    return None if late.empty else int((late["late_seconds"] > 0).sum())
 
 
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
@@ -322,58 +334,6 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
                 how = lost.get("ps", "ended")
                 lost["ps"] = f"{how}; {went_on}, and {updates:,} updates were lost"
     return list(lost.items())
-
-
-def undisturbed(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
-    """The updates of cycles into which no fault fell that holds a worker up.
-
-    The others say nothing of how fast device and links are: from the first after a fault came to
-    the first after its end.
-    """
-    held = updates["worker"] < 0
-    ends: dict[tuple[str, str], float] = {}  # of faults that are gone through backwards
-    for event in reversed(only(events, FaultApplied)):
-        for node in event.nodes if event.kind in HOLDING else ():
-            if not event.begins:
-                ends[event.kind, node] = event.actual_seconds
-                continue
-            own = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
-            after = own & (updates["time_seconds"] > ends.pop((event.kind, node), inf))
-            held |= own & ~(after & (after.cumsum() > 1))
-    return updates[~held]
-
-
-def planned_gaps(events: Sequence[Entry], time_scale: float) -> dict[str, float]:
-    """The longest (real seconds) that faults let each node stand still, for ``gaps``."""
-    since: dict[str, float] = {}
-    planned: dict[str, float] = {}
-    for event in only(events, FaultApplied):
-        for node in event.nodes if event.kind in ("freeze", "crash") else ():
-            if event.begins:
-                since[node] = event.actual_seconds
-            else:
-                lasted = (event.actual_seconds - since.pop(node, event.actual_seconds)) / time_scale
-                planned[node] = max(lasted, planned.get(node, 0.0))
-    return planned | dict.fromkeys(since, inf)
-
-
-def faults(events: Sequence[Entry]) -> dict[str, int]:
-    """How many workers each kind of fault has struck; one that is struck twice counts twice."""
-    struck = Counter[str]()
-    for event in only(events, FaultApplied):
-        struck[event.kind] += len(event.nodes) if event.begins else 0
-    return dict(struck)
-
-
-def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, float]]:
-    """Faults that came, or were undone, too late, and by how many real seconds."""
-    late = []
-    for event in only(events, FaultApplied):
-        seconds = (event.actual_seconds - event.planned_seconds) / time_scale
-        if seconds > LATE_FAULT_LIMIT_SECONDS:
-            what = event.kind if event.begins else f"the end of {event.kind}"
-            late.append((f"{what} of {', '.join(event.nodes) or 'nobody'}", seconds))
-    return late
 
 
 def number(value: Any) -> float | None:

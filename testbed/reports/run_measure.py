@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from testbed.errors import Unfit
 from testbed.reports.measures import final, moving_average
+from testbed.reports.missed import missed_evaluations
+from testbed.reports.stability import loss_period, verge_period
 from testbed.reports.table import NOTHING, describe_bytes
 from testbed.reports.waiting import (
+    convergence_steps,
     convergence_time,
     heterogeneity,
+    implicit_momentum_of,
     settling_time,
     time_to_loss,
     workers_times,
@@ -33,6 +37,12 @@ def _pickled(run: Run, count: int | None) -> float:
     return float(pickled.sum()) if pickled.any() else nan
 
 
+def _sigma_ratio(updates: pd.DataFrame) -> float:
+    """Mean of what the learning rate was divided by, over the mean staleness; NaN without any."""
+    staleness = float(updates["staleness"].mean())
+    return float(updates["sigma_mean"].mean()) / staleness if staleness else nan
+
+
 Whole = Callable[["Run"], float | None]
 
 _WHOLE_RUN: Mapping[str, Whole] = {
@@ -41,9 +51,15 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     "updates": lambda run: len(run.updates),
     "ingress": lambda run: run.updates["payload_up_bytes"].sum(),
     "pickle9": lambda run: _pickled(run, None),
+    "update_bytes": lambda run: run.updates["payload_up_bytes"].mean(),
+    "pickle9_update_bytes": lambda run: _pickled(run, None) / len(run.updates),
     "egress": lambda run: run.updates["payload_down_bytes"].sum(),
     "time": lambda run: run.updates["time_seconds"].max(),
     "staleness": lambda run: run.updates["staleness"].mean(),
+    "missed_evaluations": lambda run: missed_evaluations(run.evaluations, run.scenario),
+    "crashes": lambda run: run.summary.get("faults", {}).get("crash", 0),
+    "sigma": lambda run: run.updates["sigma_mean"].mean(),
+    "sigma_ratio": lambda run: _sigma_ratio(run.updates),
     "damping": lambda run: (1 / run.updates["staleness"].clip(lower=1)).mean(),
     "steps": lambda run: run.updates["steps"].sum(),
     "waiting": lambda run: workers_times(run.updates)["waiting_ratio"].mean(),
@@ -51,6 +67,9 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     "communication": lambda run: workers_times(run.updates)["communication_seconds"].mean(),
     "blocked": lambda run: workers_times(run.updates)["blocked_seconds"].mean(),
     "heterogeneity": lambda run: heterogeneity(workers_times(run.updates)),
+    "implicit_momentum": lambda run: implicit_momentum_of(
+        run.updates, check_period=getattr(run.scenario.algorithm, "check_period", None)
+    ),
     "ingress_rate": lambda run: _rate(run, "payload_up_bytes"),
     "egress_rate": lambda run: _rate(run, "payload_down_bytes"),
 }
@@ -66,12 +85,23 @@ _COLUMNS = {
 
 _TO_LOSS: Mapping[str, Callable[..., float]] = {
     "convergence_time": convergence_time,
+    "convergence_steps": convergence_steps,
     "settling_time": settling_time,
     "time_to_loss": time_to_loss,
 }
 """What is known of a loss that is to be reached."""
 
-_SECONDS = {"time", "time_to", "computation", "communication", "blocked", *_TO_LOSS}
+_SWING: Mapping[str, Callable[[Run, int], float]] = {
+    "loss_period": lambda run, first: loss_period(run.evaluations, first=first),
+    "verge_period": lambda run, first: verge_period(run.updates, first=first),
+}
+"""What is known of a loss that swings, from an update on."""
+
+_SECONDS = (
+    *("time", "time_to", "computation", "communication", "blocked"),
+    *("convergence_time", "settling_time", "time_to_loss"),
+)
+_COUNTS = ("updates", "updates_to", "steps", "steps_to", "convergence_steps", *_SWING)
 
 _WORDS = {
     "final_accuracy": "final accuracy, all test images",
@@ -82,6 +112,11 @@ _WORDS = {
     "time": "emulated time",
     "damping": "mean of 1/max(1, staleness)",
     "staleness": "mean staleness",
+    "missed_evaluations": "missed evaluations",
+    "sigma": "mean sigma of the values sent",
+    "sigma_ratio": "mean sigma over mean staleness",
+    "update_bytes": "payload of an update",
+    "pickle9_update_bytes": "payload of an update as pickle9",
     "best_accuracy": "best accuracy",
     "lowest_loss": "lowest loss",
     "updates_to": "updates to",
@@ -94,22 +129,27 @@ _WORDS = {
     "computation": "computation of a worker",
     "communication": "communication of a worker",
     "blocked": "blocked time of a worker",
+    "implicit_momentum": "implicit momentum",
     "ingress_rate": "ingress a second",
     "egress_rate": "egress a second",
     "convergence_time": "convergence: tenth evaluation with a loss below",
+    "convergence_steps": "training steps to the tenth evaluation with a loss below",
     "settling_time": "convergence: variance of ten losses below 1e-5 near",
     "time_to_loss": "emulated time to a loss below",
+    "loss_period": "updates between two maxima of the loss, from update",
+    "verge_period": "the same on the verge of instability, from update",
 }
 _BYTES = (
     *("ingress", "egress", "ingress_to", "pickle9", "pickle9_to"),
-    *("ingress_rate", "egress_rate"),
+    *("ingress_rate", "egress_rate", "update_bytes", "pickle9_update_bytes"),
 )
 _NUMBER = r"\s*[0-9]*\.?[0-9]+\s*"
 _MEASURE = re.compile(
     rf"\s*(?:({'|'.join(_WHOLE_RUN)})"
     rf"|({'|'.join(_BEST)})(?:\((\s*[0-9]+\s*)\))?"
     rf"|({'|'.join(_COLUMNS)})\(({_NUMBER})(?:,(\s*[0-9]+\s*))?\)"
-    rf"|({'|'.join(_TO_LOSS)})\(({_NUMBER})\))\s*"
+    rf"|({'|'.join(_TO_LOSS)})\(({_NUMBER})\)"
+    rf"|({'|'.join(_SWING)})\((\s*[0-9]+\s*)\))\s*"
 )
 
 
@@ -122,13 +162,16 @@ class Measure(Written):
         accuracy: of ``updates_to``, ``ingress_to``, ``time_to`` and ``steps_to``: the top-1 share
             to be reached.
         window: so many evaluations in a row are averaged before they are looked at.
-        loss: of ``convergence_time``, ``settling_time`` and ``time_to_loss``: that to be reached.
+        loss: of ``convergence_time``, ``convergence_steps``, ``settling_time`` and
+            ``time_to_loss``: that to be reached.
+        first: of ``loss_period`` and ``verge_period``: the update from which on is looked.
     """
 
     WANTED: ClassVar[str] = (
         f"a measure: {', '.join((*_WHOLE_RUN, *_BEST))}, best_accuracy(10), "
         "updates_to(0.9), ingress_to(0.9), time_to(0.9) or steps_to(0.9), updates_to(0.9,10), "
-        "convergence_time(0.5), settling_time(0.5) or time_to_loss(0.5)"
+        "convergence_time(0.5), convergence_steps(0.5), settling_time(0.5) or time_to_loss(0.5), "
+        "loss_period(1000) or verge_period(1000)"
     )
     PATTERN: ClassVar[str] = f"^{_MEASURE.pattern}$"
     DESCRIPTION: ClassVar[str] = f"One number of a run: {WANTED.removeprefix('a measure: ')}."
@@ -137,6 +180,7 @@ class Measure(Written):
     accuracy: float | None = None
     window: int = 1
     loss: float | None = None
+    first: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -148,7 +192,9 @@ class Measure(Written):
         found = _MEASURE.fullmatch(text)
         if found is None:
             raise Unfit(shortened(text), cls.WANTED)
-        whole, best, best_window, to, accuracy, window, to_loss, loss = found.groups()
+        whole, best, best_window, to, accuracy, window, to_loss, loss, swing, first = found.groups()
+        if swing is not None:
+            return cls(swing, first=int(first))
         if to_loss is not None:
             if not float(loss) > 0:
                 raise Unfit(shortened(text), "a loss above 0, like convergence_time(0.5)")
@@ -161,7 +207,8 @@ class Measure(Written):
         return cls(whole or best or to, None if accuracy is None else float(accuracy), count)
 
     def __str__(self) -> str:
-        parts = [f"{given:g}" for given in (self.accuracy, self.loss) if given is not None]
+        given = [one for one in (self.accuracy, self.loss, self.first) if one is not None]
+        parts = [f"{one:.10g}" for one in given]
         if self.window > 1:
             parts.append(str(self.window))
         return f"{self.name}({','.join(parts)})" if parts else self.name
@@ -173,6 +220,8 @@ class Measure(Written):
         reached = "" if self.accuracy is None else f" {100 * self.accuracy:g} %"
         if self.loss is not None:
             reached = f" {self.loss:g}"
+        if self.first is not None:
+            reached = f" {self.first:,}"
         averaged = f", mean of {self.window}" if self.window > 1 else ""
         return f"{words}{reached}{averaged}"
 
@@ -181,15 +230,19 @@ class Measure(Written):
         if self.name in _WHOLE_RUN:
             value = _WHOLE_RUN[self.name](run)
             return nan if value is None else float(value)
+        if self.first is not None:
+            return _SWING[self.name](run, self.first)
         during = run.evaluations[~run.evaluations["final"]]
-        if during.empty:
-            return nan
+        return nan if during.empty else self._of_evaluations(run, during)
+
+    def _of_evaluations(self, run: Run, during: pd.DataFrame) -> float:
+        """The number, of one that the evaluations during the training tell."""
         if self.name in _TO_LOSS:
             return _TO_LOSS[self.name](run.evaluations, loss=self.loss)
         if self.name == "lowest_loss":
             return float(moving_average(during["loss"], window=self.window).min())
         accuracies = moving_average(during["top1"], window=self.window)
-        if self.accuracy is None:
+        if self.accuracy is None or during["top1"].isna().all():  # as where targets are numbers
             return float(accuracies.max())
         reached = during[_COLUMNS[self.name]][accuracies >= self.accuracy]
         return self._first(run, reached)
@@ -204,7 +257,7 @@ class Measure(Written):
     @property
     def is_encoded(self) -> bool:
         """Whether it is an amount of bytes that depends on the encoding of the pushes."""
-        return self.name in ("ingress", "ingress_to")
+        return self.name in ("ingress", "ingress_to", "update_bytes")
 
     @property
     def is_share(self) -> bool:
@@ -222,7 +275,7 @@ class Measure(Written):
                 return describe_bytes(value) + ("/s" if self.name.endswith("_rate") else "")
             case name if name in _SECONDS:
                 return f"{value:,.1f} s"
-            case "updates" | "updates_to" | "steps" | "steps_to":
+            case name if name in _COUNTS:
                 return f"{value:,.0f}"
             case _:
                 return f"{value:.4g}"

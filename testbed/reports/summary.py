@@ -7,21 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from testbed.events.entry import Entry, only, plain
+from testbed.events.entry import NAMES, Entry, only, plain
 from testbed.events.kinds import (
     BroughtUp,
     Finished,
     LinksRead,
+    Omitted,
     RateMeasured,
+    Rejected,
     Restored,
     RoundTripMeasured,
     StateChanged,
     TornDown,
 )
-from testbed.reports import measures
-from testbed.reports.cycle import HostShare, host_share
+from testbed.reports import fault_measures, measures
+from testbed.reports.cycle import HostShare, host_share, slept
+from testbed.reports.missed import missed_evaluations
+from testbed.reports.streams import streams
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
+from testbed.scenario.targets import substitutes
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
@@ -44,7 +49,7 @@ def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
     seconds = measures.training_seconds(run.updates, events)
-    going = measures.undisturbed(run.updates, events)
+    going = fault_measures.undisturbed(run.updates, events)
     share = host_share(run.updates, run.scenario, going=going)
     measured = _measurements(run, events, seconds=seconds, share=share, going=going)
     verdict = judge(measured)
@@ -58,19 +63,22 @@ def summarise(run: Run) -> dict[str, Any]:
         "emulated_seconds": None if seconds is None else seconds * run.scenario.time_scale,
         "bring_up_seconds": _last_seconds(only(events, BroughtUp)),
         "tear_down_seconds": _last_seconds(only(events, TornDown)),
-        "updates": _updates(run, seconds=seconds),
+        "updates": _updates(run, seconds=seconds) | {"rejected": _rejected(events)},
         "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
+        "missed_evaluations": missed_evaluations(run.evaluations, run.scenario),
         "accuracy": measures.accuracy(run.evaluations),
-        "loss": {"final": measures.final(run.evaluations, "loss")},
+        "loss": measures.loss(run.evaluations),
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
         "payload_per_second": _payload_rates(run, seconds=seconds),
         "staleness": measures.staleness(run.updates),
-        "faults": measures.faults(events),
+        "streams": streams(run.updates, run.scenario),
+        "faults": fault_measures.faults(events),
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),
         "lateness": {
+            "late_steps": measures.late_steps(run.updates, run.scenario),
             "late_steps_ratio": measured.late_steps_ratio,
             "late_requests_ratio": measured.late_requests_ratio,
             "pace_excess_ratio": None if measured.pace is None else measured.pace.excess_ratio,
@@ -92,6 +100,7 @@ def _conditions(run: Run) -> dict[str, Any]:
         "algorithm": scenario.algorithm.model_dump(mode="json", by_alias=True),
         "model": scenario.model.name,
         "dataset": scenario.dataset.name,
+        "substitutes": list(substitutes(scenario)),
         "workers": scenario.workers.count,
         "think": _law(scenario.workers.think),
         "think_by_class": {name: _law(think) for name, think in own.items()},
@@ -116,6 +125,13 @@ def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
         "per_real_second": rate,
         "by_class": {str(name): int(count) for name, count in by_class.items()},
     }
+
+
+def _rejected(events: Sequence[Entry]) -> int:
+    """How many calls of nodes were refused; those without a valid token are nobody's."""
+    own = sum(event.code != measures.UNAUTHENTICATED for event in only(events, Rejected))
+    omitted = [one for one in only(events, Omitted) if one.kind == NAMES[Rejected]]
+    return own + sum(event.count for event in omitted)
 
 
 def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
@@ -159,13 +175,13 @@ def _measurements(
     share: HostShare,
     going: pd.DataFrame,
 ) -> Measurements:
-    """What the verdict looks at."""
+    """What the verdict looks at; ``going`` are the updates of workers that no fault held up."""
     reading = measures.last_reading(run.traffic)
     links = only(events, LinksRead)
     left_out = [*run.environment.get("left_out", ())]
     left_out += [what for event in links for what in event.left_out]
     looked = measures.largest_gap_seconds(events) is not None
-    planned = measures.planned_gaps(events, run.scenario.time_scale)
+    planned = fault_measures.planned_gaps(events, run.scenario.time_scale)
     return Measurements(
         state=run.state.state,
         alive=run.alive,
@@ -181,12 +197,13 @@ def _measurements(
         late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
         latest_class=measures.latest_class(going, run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
+        slept=None if run.scenario.simulated else slept(going, run.scenario.time_scale),
         unexplained_ratio=share.unexplained_ratio,
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),
         lost=measures.lost_nodes(events),
-        late_faults=measures.late_faults(events, run.scenario.time_scale),
+        late_faults=fault_measures.late_faults(events, run.scenario.time_scale),
         rejected=measures.rejected_pushes(events),
         left_out=list(dict.fromkeys(left_out)),
         ingress=measures.flow(run.updates, reading, side="in"),

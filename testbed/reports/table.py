@@ -27,7 +27,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("verdict", _verdict(summary))
-    for name, text in _rows(summary):
+    for name, text in summary_rows(summary):
         table.add_row(name, text)
     return table
 
@@ -49,8 +49,11 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
     return text
 
 
-def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a summary says, by topic, without the verdict."""
     updates, accuracy, age = summary["updates"], summary["accuracy"], summary["staleness"]
+    for one in summary.get("substitutes", ()):
+        yield "SUBSTITUTE", one
     yield "ended", describe_ending(summary)
     yield "algorithm", describe_algorithm(summary["algorithm"])
     yield "workers", f"{summary['workers']}, {describe_think(summary)}"
@@ -58,7 +61,11 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "encoding" in summary:
         yield "a push", _encoding(summary["encoding"])
     yield "by class", ", ".join(f"{name} {count:,}" for name, count in updates["by_class"].items())
-    yield "accuracy", _accuracy(accuracy, evaluations=summary["evaluations"])
+    count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
+    if accuracy["best"] is not None or not count:
+        yield "accuracy", _accuracy(accuracy, evaluations=count, missed=missed)
+    else:  # targets are numbers
+        yield "loss", _loss(summary["loss"], evaluations=count, missed=missed)
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
     yield (
@@ -83,12 +90,21 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", _times(summary)
 
 
-def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int) -> str:
-    """Without the mean of ten evaluations where there were fewer."""
+def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int, missed: int) -> str:
+    """Without the mean of ten evaluations where there were fewer; a mean skips those missed."""
     parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
     if accuracy["best_moving_average"] is not None:
         parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
-    return f"{', '.join(parts)} ({evaluations} evaluations)"
+    return f"{', '.join(parts)} ({_evaluations(evaluations, missed)})"
+
+
+def _loss(loss: Mapping[str, Any], *, evaluations: int, missed: int) -> str:
+    parts = [f"{name} {_number(loss[name], '.5g')}" for name in ("final", "lowest")]
+    return f"{', '.join(parts)} ({_evaluations(evaluations, missed)})"
+
+
+def _evaluations(count: int, missed: int) -> str:
+    return f"{count} evaluations, {missed} missed" if missed else f"{count} evaluations"
 
 
 def _encoding(encoding: Mapping[str, Any]) -> str:

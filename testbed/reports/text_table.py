@@ -11,7 +11,7 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table. No cell is ever cut; columns of numbers stand to the right."""
     cells = [[_escaped(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
-    right = [_is_numeric(column[1:]) for column in zip(*cells, strict=True)]
+    right = numeric_columns(cells[1:], columns=len(headings))
     rule = [
         "-" * (width - 1) + (":" if flush else "-")
         for width, flush in zip(widths, right, strict=True)
@@ -33,6 +33,11 @@ def csv_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     writer.writerow(headings)
     writer.writerows(rows)
     return out.getvalue()
+
+
+def numeric_columns(rows: Sequence[Sequence[str]], *, columns: int) -> list[bool]:
+    """Which columns hold numbers alone, but for cells that say that there is none."""
+    return [_is_numeric([row[index] for row in rows]) for index in range(columns)]
 
 
 def _escaped(cell: str) -> str:

@@ -7,7 +7,7 @@ and why they are what they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.events.kinds import RateMeasured, RoundTripMeasured
@@ -69,6 +69,7 @@ class Measurements:
     pressure_ratio: float | None = None  # of the training, with a process that waited for a CPU
     gaps: Mapping[str, float] | None = None  # seconds for which nodes stood still, unplanned
     pace: Pace | None = None  # of the workers; None if nothing paces them
+    slept: Pace | None = None  # of thinking alone; asked is what was drawn
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
     latest_class: str = ""  # the one with the largest share of them
     late_requests_ratio: float | None = None  # of the requests that the PS served late
@@ -96,8 +97,7 @@ class Verdict:
 
 def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
-    rules = (_end, _nodes, _gaps, _links, _lateness, _cycle, _pressure, _traffic)
-    reasons = tuple(sentence for rule in rules for sentence in rule(measured))
+    reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
     warnings = () if tuple(_pressure(measured)) else tuple(_busy(measured))
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
 
@@ -230,18 +230,22 @@ def _lateness(measured: Measurements) -> Iterator[str]:
 
 def _slower(measured: Measurements) -> Iterator[str]:
     """Workers went through their cycles more slowly than the scenario says."""
-    pace = measured.pace
-    if pace is None or not measured.paced:
-        return
-    beyond = pace.measured_seconds - pace.asked_seconds
-    limit = max(PACE_LIMIT_RATIO * pace.asked_seconds, PACE_LIMIT_SECONDS)
-    if beyond > limit + STANDARD_ERRORS * pace.error_seconds:
-        yield (
-            f"Computing and thinking took {pace.measured_seconds * 1e3:.1f} ms an update, "
-            f"{pace.excess_ratio:.2%} more than the {pace.asked_seconds * 1e3:.1f} ms asked for "
-            f"({limit * 1e3:.1f} ms more and what the law of thinking explains are allowed). Lower "
-            "time_scale, raise the classes' speed or workers.think.mean, or take fewer workers."
-        )
+    mend = "Lower time_scale, raise {}, or take fewer workers."
+    for what, pace, cure in (
+        ("Computing and thinking", measured.pace, "the classes' speed or workers.think.mean"),
+        ("Thinking", measured.slept, "workers.think.mean"),
+    ):
+        if pace is None or not measured.paced:
+            continue
+        beyond = pace.measured_seconds - pace.asked_seconds
+        limit = max(PACE_LIMIT_RATIO * pace.asked_seconds, PACE_LIMIT_SECONDS)
+        if beyond > limit + STANDARD_ERRORS * pace.error_seconds:
+            law = " and what the law of thinking explains are" if what != "Thinking" else " are"
+            yield (
+                f"{what} took {pace.measured_seconds * 1e3:.1f} ms an update, "
+                f"{pace.excess_ratio:.2%} more than the {pace.asked_seconds * 1e3:.1f} ms asked "
+                f"for ({limit * 1e3:.1f} ms more{law} allowed). {mend.format(cure)}"
+            )
 
 
 def _crowded(measured: Measurements) -> bool:
@@ -347,3 +351,16 @@ def _unchecked(measured: Measurements) -> Iterator[str]:
 
 def _bits(rate: float) -> str:
     return f"{rate / 1e6:.3g} mbit/s"
+
+
+RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {
+    "end": _end,
+    "nodes": _nodes,
+    "gaps": _gaps,
+    "links": _links,
+    "lateness": _lateness,
+    "cycle": _cycle,
+    "pressure": _pressure,
+    "traffic": _traffic,
+}
+"""What can speak against a run, in the order in which it is told."""

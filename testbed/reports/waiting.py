@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from testbed.algorithms.parts.implicit_momentum import implicit_momentum
 from testbed.reports.measures import number
 
 if TYPE_CHECKING:
@@ -28,14 +29,15 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
 
     Columns: ``computation_seconds`` (training, waits that set the speed of a class included),
     ``think_seconds``, ``communication_seconds`` (pushes and pulls), ``blocked_seconds`` (held by
-    the parameter server), ``total_seconds``, ``waiting_ratio`` (1 - computation / total), ``steps``
-    and ``commits``.
+    the parameter server), ``stream_wait_seconds`` (for samples), ``total_seconds``,
+    ``waiting_ratio`` (1 - computation / total), ``steps`` and ``commits``.
     """
     columns = {
         "compute_seconds": "computation_seconds",
         "think_seconds": "think_seconds",
         "transfer_seconds": "communication_seconds",
         "blocked_seconds": "blocked_seconds",
+        "stream_wait_seconds": "stream_wait_seconds",
     }
     seconds = updates[[*columns]].astype("float64").groupby(updates["worker"]).sum()
     table = seconds.rename(columns=columns)
@@ -73,14 +75,36 @@ def heterogeneity(table: pd.DataFrame, *, communication: bool = False) -> float 
     return number((speeds.mean() / speeds.min()) if len(speeds) else None)
 
 
+def implicit_momentum_of(updates: pd.DataFrame, *, check_period: float | None) -> float | None:
+    """The implicit momentum of commits as often as they were made, at the speeds that were had.
+
+    None where there is no check period, which its unit of time is.
+    """
+    if check_period is None:
+        return None
+    table = workers_times(updates)
+    rates = table["commits"] / table["total_seconds"] * check_period
+    speeds = table["steps"] / table["computation_seconds"] * check_period
+    return number(implicit_momentum(rates.tolist(), steps=speeds.tolist()))
+
+
 def convergence_time(evaluations: pd.DataFrame, *, loss: float) -> float:
     """When the tenth evaluation during the training had a loss below ``loss``; infinite for never.
 
     They need not be ten in a row.
     """
+    return _converged(evaluations, "time_seconds", loss)
+
+
+def convergence_steps(evaluations: pd.DataFrame, *, loss: float) -> float:
+    """The training steps of all workers up to then."""
+    return _converged(evaluations, "steps", loss)
+
+
+def _converged(evaluations: pd.DataFrame, column: str, loss: float) -> float:
     during = evaluations[~evaluations["final"]]
-    times = during.loc[during["loss"] < loss, "time_seconds"]
-    return float(times.iloc[EVALUATIONS - 1]) if len(times) >= EVALUATIONS else inf
+    below = during.loc[during["loss"] < loss, column]
+    return float(below.iloc[EVALUATIONS - 1]) if len(below) >= EVALUATIONS else inf
 
 
 def settling_time(evaluations: pd.DataFrame, *, loss: float) -> float:

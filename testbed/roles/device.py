@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.errors import NodeError, RejectedError
 from testbed.frame.record import Timing
@@ -70,9 +69,9 @@ class Device:
     gap: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
-        # Since the last push went out, emulated.
+        # Since the last update went out, emulated.
         self._compute = self._late = self._think = self._overslept = 0.0
-        self._transfer = self._blocked = 0.0  # of the call that brought the model
+        self._transfer = self._blocked = 0.0
         self._since = self.clock.steady()  # when what is counted next has begun
         self._stepping = False
         self._pace = 0.0  # what the step under way is to take, emulated
@@ -119,8 +118,8 @@ class Device:
                 return self._fetch(methods.PULL, message)
             case Take():
                 raise AssertionError("a worker's samples come from its shard")
-            case Step(samples):
-                return self._step(samples)
+            case Step():
+                return self._step(action)
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
                 slept = self._lap()
@@ -137,12 +136,14 @@ class Device:
                     gap_seconds=self.gap(),
                     saturated=saturated,
                 )
-                self._compute = self._late = self._think = self._overslept = 0.0
+                if update.steps:
+                    self._compute = self._late = self._think = self._overslept = 0.0
+                    self._transfer = self._blocked = 0.0
                 if self.keys is not None:
                     return self._exchange(push, self.keys)
                 return self._fetch(methods.EXCHANGE, encode_push(push, self.encoding).data)
 
-    def _step(self, samples: Samples) -> Computed:
+    def _step(self, action: Step) -> Computed:
         """A gradient. The step ends when the loop asks for something else: selection is part of it.
 
         What the loop is told of the time is the end of the step as the device class has it.
@@ -150,7 +151,7 @@ class Device:
         self._stepping = True
         self._slow = self.slow()
         self._pace = 0.0 if self.step is None else self.step() * self._slow
-        _, gradient = self.bound.loss_and_gradient(*self.data.batch(samples))
+        _, gradient = self.bound.loss_and_gradient(*self.data.batch(action.samples, action.draw))
         if self.paced_first:
             self._finish_step()
             return Computed(self.clock.now, gradient)
@@ -198,12 +199,14 @@ class Device:
         return self._call(methods.EXCHANGE, message)
 
     def _call(self, method: str, message: bytes) -> messages.Delivery:
-        return decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
+        """Call, and note how long it took."""
+        delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
+        self._blocked += delivery.blocked
+        self._transfer += max(0.0, self._lap() - delivery.blocked)
+        return delivery
 
     def _arrived(self, delivery: messages.Delivery) -> Arrived:
-        """Note how long it took, and check that what came fits the model."""
-        self._blocked = delivery.blocked
-        self._transfer = max(0.0, self._lap() - delivery.blocked)
+        """Begin the clock at the first reply, and check that what came fits the model."""
         if not self.clock.started:
             self.clock.start(delivery.time)
             self.gap()  # what was before the training is nobody's loss

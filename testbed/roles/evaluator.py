@@ -48,7 +48,8 @@ def _main(arguments: Arguments) -> None:
             parameters[:] = snapshot.model.values
             final = snapshot.final
             samples, data = slice(None) if final else chosen, experiment.data
-            measured = bound.evaluate(data.test_images[samples], data.test_labels[samples])
+            tested = data.test_images[samples], data.test_labels[samples]
+            measured = bound.evaluate(*tested, transform=data.transform)
             _save(writer, parameters, Measurement(snapshot.version, snapshot.time, measured, final))
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from testbed.events.kinds import Drained, Listening
+from testbed.events.kinds import Drained, Listening, Load
 from testbed.experiment import Experiment
 from testbed.payloads.encodings import Encoding
 from testbed.roles.arguments import Arguments, limits
@@ -31,6 +32,9 @@ from testbed.telemetry.spool import SpoolWriter
 
 FLUSH_SECONDS = 0.1
 """How often new rows are handed to the kernel."""
+
+LOAD_SECONDS = 1.0
+"""Between two events that tell how busy it is."""
 
 MOST_EVENTS = 200
 """Of one kind and one node, written down one by one: a node cannot fill the disk with them."""
@@ -143,7 +147,7 @@ class ParameterServer:
             self.training.log.write(Listening(port))
             stack.enter_context(self.heartbeat.beating())
             duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]
-            duties += [self._shrink(), self._conclude()]
+            duties += [self._tell_load(), self._shrink(), self._conclude()]
             if self.checkpoints is not None:
                 duties.append(self.checkpoints.keep(self.training))
             tasks = [asyncio.create_task(duty) for duty in duties]
@@ -186,6 +190,13 @@ class ParameterServer:
         while not await wait(training.ended, BEAT_SECONDS):
             training.stood_still("ps", self.heartbeat.take())
         training.stood_still("ps", self.heartbeat.take())
+
+    async def _tell_load(self) -> None:
+        """Write down how busy this process is, from the training's start to its end."""
+        training = self.training
+        await training.started.wait()
+        while not await wait(training.ended, LOAD_SECONDS):
+            training.log.write(Load(training.waiting, time.process_time()))
 
     async def _conclude(self) -> None:
         """See the run to its end: the workers know, and the final model is evaluated."""

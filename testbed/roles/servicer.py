@@ -109,8 +109,7 @@ class Servicer:
     async def _report(self, message: bytes, call: Call) -> bytes:
         _is(call, EVALUATOR)
         report = parse(ps_pb2.ReportRequest, message)
-        if not (0 <= report.top1 <= 1 and 0 <= report.top5 <= 1):
-            raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected shares")
+        top1, top5 = _shares(report)
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
@@ -121,8 +120,8 @@ class Servicer:
                 version=report.version,
                 payload_up_bytes=taken.payload_up_bytes,
                 loss=report.loss,
-                top1=report.top1,
-                top5=report.top5,
+                top1=top1,
+                top5=top5,
                 images=report.images,
                 final=report.final,
             )
@@ -131,7 +130,7 @@ class Servicer:
                 snapshots.concluded.set()
             else:
                 measured = Measured(taken.time, report.version, report.loss)
-                self.training.measured(measured, accuracy=report.top1)
+                self.training.measured(measured, accuracy=top1)
         return ps_pb2.ReportReply().SerializeToString()
 
     async def _remove(self, message: bytes, call: Call) -> bytes:
@@ -155,6 +154,15 @@ class Servicer:
         reason, peer = _printable(refusal.reason), _printable(call.peer)
         method = _printable(call.method.rpartition("/")[2])
         self.training.log.write(kind(call.node, reason, peer, method, refusal.code))
+
+
+def _shares(report: ps_pb2.ReportRequest) -> tuple[float, float] | tuple[None, None]:
+    """The accuracies of a report; both are there, or none where targets are numbers."""
+    if not report.HasField("top1") and not report.HasField("top5"):
+        return None, None
+    if not (report.HasField("top1") and 0 <= report.top1 <= report.top5 <= 1):
+        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected shares, or neither")
+    return report.top1, report.top5
 
 
 def _speaks_for(call: Call, worker: int) -> None:

@@ -110,6 +110,11 @@ class Training:
         return {"clock": (self.clock, ("_start",)), **parts, **records}
 
     @property
+    def waiting(self) -> int:
+        """Calls that wait for their reply."""
+        return len(self._waiting)
+
+    @property
     def untold(self) -> list[int]:
         """Workers that could be told that the training has ended, and were not."""
         left = self._present - self._told
@@ -246,8 +251,8 @@ class Training:
         if seconds >= TOLD_SECONDS:
             self.log.write(Gap(node, seconds))
 
-    def measured(self, measured: Measured, *, accuracy: float) -> None:
-        """The evaluator has measured a snapshot."""
+    def measured(self, measured: Measured, *, accuracy: float | None) -> None:
+        """The evaluator has measured a snapshot; None where it has no accuracy."""
         if self.started.is_set():
             self._catch_up()
             now = self.clock.now

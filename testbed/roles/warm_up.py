@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from testbed.algorithms import Asgd, CustomAlgorithm
 from testbed.algorithms.base import Reply
 from testbed.datasets import load
@@ -40,7 +42,8 @@ def main(arguments: Mapping[str, str]) -> int:
     half.receive(Reply(Dense(network.initial(rng)), version=0), 0.0)
     bound = network.bind(half.parameters)
     batch = slice(0, scenario.workers.batch_size)
+    images = data.train_images[batch].astype(np.float32)  # raw ones will do as they are
     for _ in range(2):
-        _, gradient = bound.loss_and_gradient(data.train_images[batch], data.train_labels[batch])
+        _, gradient = bound.loss_and_gradient(images, data.train_labels[batch])
         half.step(gradient, len(data.train_labels[batch]), 0.0)
     return 0

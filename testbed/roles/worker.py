@@ -70,9 +70,11 @@ def _main(arguments: Arguments) -> None:
 
 def factor(file: Path) -> float:
     """How many times as long a step takes, as the controller has it in a file; 1 without one."""
+    if not file.exists():  # asked at every step, so without the cost of an exception
+        return 1.0
     try:
         return float(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except FileNotFoundError:  # it has gone in between
         return 1.0
 
 

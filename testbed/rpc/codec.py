@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from testbed.algorithms.base import Orders, Reply, Update
+from testbed.algorithms.base import Orders, Reply, Samples, Update
+from testbed.errors import AlgorithmError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Timing
 from testbed.payloads import KINDS, Array, Dense, Packable, Payload
@@ -57,6 +58,7 @@ def parse(kind: type[M], data: bytes) -> M:
 
 def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
     """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
+    _refuse_shared(push.update.shared)
     head = ps_pb2.ExchangeRequest(
         worker=push.worker,
         sequence=push.sequence,
@@ -140,6 +142,7 @@ def encode_delivery(delivery: Delivery) -> Encoded:
     if reply is None:
         return Encoded(head.SerializeToString(), 0)
     head.version = reply.version
+    _refuse_shared(reply.shared)
     if reply.note:
         head.note.update(reply.note)
     if delivery.standing.number:
@@ -195,6 +198,17 @@ def _standing(message: ps_pb2.Orders) -> StandingOrders:
         batch_size=given("batch_size"),
     )
     return StandingOrders(message.number, orders)
+
+
+def _refuse_shared(shared: Samples | None) -> None:
+    """Samples that go with a message are carried by simulations only.
+
+    Raises:
+        AlgorithmError: there are some.
+    """
+    if shared is not None and len(shared):
+        found = f"{len(shared)} samples go with a message, which only a simulation carries."
+        raise AlgorithmError(found, hint="Take runtime: simulated, or share none.")
 
 
 def _note(field: Mapping[str, float]) -> dict[str, float]:

@@ -171,7 +171,7 @@ class Faults(Sink):
                 self._crashed.append((_worker(node), time_seconds))
             case Finished():
                 self._over = True
-            case Evaluated(top1=top1, final=False):
+            case Evaluated(top1=float(top1), final=False):
                 self.timeline.evaluated(top1, now=self.now)
             case Exited(node) if node in {one.name for one in self.nodes.setup.plan.workers}:
                 self.timeline.population.gone(_worker(node))

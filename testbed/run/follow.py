@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from testbed.events.entry import Entry
 from testbed.host.process import Process
+from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
 
@@ -44,6 +46,21 @@ def follow_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
 def _lines(node: str, log: LineReader, *, whole: bool) -> Iterator[Line]:
     for line in log.read(whole=whole):
         yield Line(node, line.decode(errors="replace"))
+
+
+def follow_events(folder: RunFolder) -> Iterator[Entry]:
+    """The events of a run so far, and those to come until it ends.
+
+    Raises:
+        TestbedError: a line is damaged; names it.
+    """
+    reader = EventReader(folder.events)
+    going_on = True
+    while going_on:
+        going_on = folder.alive()
+        yield from reader.read()
+        if going_on:
+            time.sleep(LOOK_SECONDS)  # as with logs
 
 
 def wait_for_end(

@@ -30,6 +30,7 @@ from testbed.scenario.links import changed_links
 from testbed.scenario.own_code import own_code
 from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
+from testbed.scenario.targets import ill_fitting
 from testbed.scenario.traces import places
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder
@@ -59,11 +60,15 @@ def prepare_data(request: RunRequest) -> Path:
 
     Raises:
         DataError: the data set is missing or damaged.
-        ScenarioError: it has too few samples for the workers, or for a batch.
+        ScenarioError: it has too few samples for the workers, or for a batch, or targets that the
+            model does not predict.
         UserFileError, UserCodeError: the user's own code failed.
     """
     folder = _prepared(request.scenario.dataset, request.environment, request.beside)
-    deal(request.scenario, datasets.load(folder))
+    data = datasets.load(folder)
+    if unfit := list(ill_fitting(request.scenario, data.classes)):
+        raise ScenarioError([Problem("scenario", 0, dotted(path), *told) for path, *told in unfit])
+    deal(request.scenario, data)
     return folder
 
 

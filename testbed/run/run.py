@@ -28,6 +28,7 @@ from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
+from testbed.run.metering import Metering
 from testbed.run.removals import Removals
 from testbed.run.revival import Revival
 from testbed.run.setup import Setup
@@ -67,6 +68,7 @@ class Execution:
     keep: bool = False  # nodes of a run that was not interrupted stay until `testbed down`
     # called when the training has started, of a run that outlives this process from then on
     in_training: Callable[[], None] | None = None
+    metering: Metering | None = None  # shows its metrics
     clock: Callable[[], float] = time.monotonic  # monotonic seconds
     _followed: Watch | None = field(default=None, init=False)
 
@@ -125,6 +127,9 @@ class Execution:
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
             watch.own_files = own_files(setup.scenario)
             self._followed = watch
+            if self.metering is not None:
+                watch.metered = True
+                self.metering.begin()
             timeline = timeline_of(setup.scenario)
             absent = names(timeline.population.absent)
             deployment = Deployment(self.setup, self.driver, agent, watch, self.clock, absent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 from testbed.events.kinds import RuntimeChosen
@@ -11,6 +12,7 @@ from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
 from testbed.run.audience import Audience, concluded
 from testbed.run.interrupts import Interrupts
+from testbed.run.metering import Metering
 from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data
 from testbed.run.run import Execution
 from testbed.run.runtime import Settled, settle
@@ -26,6 +28,7 @@ def up(
     *,
     keep: bool = False,
     leave: Callable[[RunFolder], None] | None = None,
+    metering: Metering | None = None,
 ) -> bool:
     """Carry out a run that makes containers; returns whether what it measured is valid.
 
@@ -34,6 +37,7 @@ def up(
         audience: is told of it.
         keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
         leave: called when the training has started, of a run that goes on in the background.
+        metering: shows the metrics of the run until its summary is written.
 
     Raises:
         TestbedError: it could not be begun, or failed; then its folder says so too.
@@ -52,15 +56,23 @@ def up(
             size = model_size(request, data)
         require_memory(settled.scenario, planned, available=available_bytes(), parameters=size)
         setup = prepare(request, planned, data, driver=settled.driver, users=users)
-        with concluded(setup.folder, audience, now=request.now) as valid:
+        with (
+            metering or nullcontext(),
+            concluded(setup.folder, audience, now=request.now) as valid,
+        ):
             audience.phase(f"run {setup.folder.name}")
+            recorder = _recorder(setup.folder, settled, audience.sink)
+            if metering is not None:
+                metering.attach(setup, recorder)
+                audience.say(f"metrics: {metering.exporter.url}")
             Execution(
                 setup=setup,
                 driver=settled.driver,
-                recorder=_recorder(setup.folder, settled, audience.sink),
+                recorder=recorder,
                 interrupts=interrupts,
                 keep=keep,
                 in_training=None if leave is None else lambda: leave(setup.folder),
+                metering=metering,
             ).carry_out()
     return valid()
 

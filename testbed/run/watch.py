@@ -58,6 +58,7 @@ FIRST_OF_SIGNALS = 128
 """From this status on a role was asked to end: the number of the signal is added to it."""
 
 COUNT_INTERVAL_SECONDS = 1.0
+USAGE_INTERVAL_SECONDS = 5.0
 
 
 @dataclass
@@ -97,6 +98,8 @@ class Watch:
     _revived: bool = False  # whether a PS was started again and has not said from where it goes on
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
+    metered: bool = False  # whether somebody wants to know what queues hold and containers use
+    _used: float = -USAGE_INTERVAL_SECONDS
 
     def __post_init__(self) -> None:
         self._events = follow_ps_events(self.folder.ps_events)
@@ -118,6 +121,9 @@ class Watch:
         self.removals.tell()
         if Started in self.seen and self.clock() - self._counted >= COUNT_INTERVAL_SECONDS:
             self.count()
+            if self.metered and self.clock() - self._used >= USAGE_INTERVAL_SECONDS:
+                self._used = self.clock()
+                self.recorder.usage(self.agent.usage())
         self.recorder.time_passed()
 
     def catch_up(self) -> None:

@@ -15,10 +15,13 @@ from testbed.rpc.limits import LARGEST_MODEL
 from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.direction import Link
 from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.fault_checks import check_faults
 from testbed.scenario.links import link_spec
 from testbed.scenario.scalars import display
-from testbed.scenario.schema import LEAST_INTERVAL, DeviceClass, PsSettings, Scenario
+from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
+from testbed.scenario.stream_checks import check_streams
+from testbed.scenario.targets import ill_fitting
 from testbed.values.family import full_form
 from testbed.values.units import Duration
 
@@ -70,7 +73,11 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
             yield problem_at(document, (part, "every"), found=str(every), expected=expected)
     yield from _check_algorithm(scenario, document)
+    yield from check_streams(scenario, document)
+    yield from _check_measured(scenario, document)
     images = scenario.dataset.images
+    for path, found, expected in ill_fitting(scenario, None if images is None else images[1]):
+        yield problem_at(document, path, found=found, expected=expected)
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
         yield problem_at(document, ("model",), found=unfit[0], expected=unfit[1])
@@ -97,6 +104,21 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
     size = parameters * PARAMETER_BYTES / 2**20
     found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
     return found, f"at most {most:,}, {LARGEST_MODEL}"
+
+
+def _check_measured(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """What ends the run by a measurement is measured before it ends otherwise."""
+    stop, every = scenario.stop, scenario.evaluate.every
+    end = stop.time if isinstance(every, Duration) else stop.updates
+    if every is None or end is None or every < end:
+        return
+    for field in ("accuracy", "loss"):
+        wanted = getattr(stop, field)
+        if wanted is not None:
+            unit = "" if isinstance(every, Duration) else " updates"
+            found = f"{wanted:g}, and an evaluation every {every}{unit}"
+            expected = f"evaluations before the end at {end}{unit}: a smaller evaluate.every"
+            yield problem_at(document, ("stop", field), found=found, expected=expected)
 
 
 def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -89,6 +89,12 @@ def problem_at(
     return Problem(origin.file, origin.line, dotted(path), found, expected, hint)
 
 
+def options_path(document: Document, path: Keys) -> Keys:
+    """The path of a member's options, in whichever form it was written."""
+    value = document.at(path)
+    return (*path, *value) if isinstance(value, dict) and "name" not in value else path
+
+
 def parse_document(text: str, file: str) -> Document:
     """Read YAML text; what stands aside, under a key such as ``x-links``, is left out.
 

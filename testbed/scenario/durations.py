@@ -6,6 +6,10 @@ from pydantic import BaseModel, ConfigDict
 
 from testbed.scenario.fields import PositiveDuration
 from testbed.values.laws import Law
+from testbed.values.units import Duration
+
+LEAST_INTERVAL = Duration(0.001)
+"""Between two evaluations, which take no emulated time."""
 
 
 class RandomDuration(BaseModel):

@@ -9,7 +9,7 @@ from testbed.faults import ChangedLink
 from testbed.faults.check import contradictions, rejoining
 from testbed.network.offloads import needs_packets
 from testbed.network.qdiscs import qdiscs_of
-from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.document import Document, Keys, options_path, problem_at
 from testbed.scenario.links import links_after
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import Scenario
@@ -21,7 +21,7 @@ def check_faults(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """They strike workers that are there, and can be beside one another."""
     classes, missing = scenario.workers.dealt(), False
     for place, fault in enumerate(scenario.faults):
-        path = _inside(document, ("faults", place))
+        path = options_path(document, ("faults", place))
         for selector in fault.nobody(classes):
             expected = (
                 f"a worker (w0 to w{len(classes) - 1}), a pattern like 'w[0-9]', or class=NAME "
@@ -50,7 +50,7 @@ def check_faults(scenario: Scenario, document: Document) -> Iterator[Problem]:
 
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, ChangedLink):
-            path = _inside(document, ("faults", place))
+            path = options_path(document, ("faults", place))
             struck = {
                 classes[one] for one in fault.struck(classes, seed=scenario.seed, place=place)
             }
@@ -82,9 +82,3 @@ def _check_link(
         direction, _, reason = str(error).partition(": ")
         hint = f"class {device_class}: {reason}"
         yield problem_at(document, (*path, direction), hint=hint)
-
-
-def _inside(document: Document, path: Keys) -> Keys:
-    """The path of a member's options, in whichever form it was written."""
-    value = document.at(path)
-    return (*path, *value) if isinstance(value, dict) and "name" not in value else path

@@ -25,7 +25,7 @@ from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.direction import Link
-from testbed.scenario.durations import RandomDuration
+from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration
 from testbed.scenario.fields import (
     Count,
     Cpus,
@@ -40,6 +40,7 @@ from testbed.scenario.fields import (
     some,
     whole,
 )
+from testbed.scenario.streams import StreamSettings
 from testbed.topology import End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Duration
@@ -250,10 +251,6 @@ class ProgramSettings(Part):
     end: End = "fatal"
 
 
-LEAST_INTERVAL = Duration(0.001)
-"""Between two evaluations, which take no emulated time."""
-
-
 class Evaluate(Part):
     """The evaluator. At the end of the run it evaluates all test images.
 
@@ -290,6 +287,7 @@ class Scenario(Part):
         dataset: what it is trained on, and how that is dealt to the workers.
         ps: the parameter server.
         workers: the devices.
+        streams: how samples come to them; none: all are there from the beginning.
         programs: commands that run beside them as nodes of their own, by the node's name.
         network: what the links need of the kernel.
         faults: what is to go wrong during the training, when, and with whom.
@@ -314,6 +312,7 @@ class Scenario(Part):
     dataset: Dataset
     ps: PsSettings = PsSettings()
     workers: Workers
+    streams: StreamSettings | None = None
     programs: dict[Key, ProgramSettings] = {}
     network: NetworkSettings = NetworkSettings()
     faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()

@@ -10,10 +10,11 @@ import numpy as np
 
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
+from testbed.frame.record import Timing
 from testbed.simulation.agenda import Happening
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.model import Path
-from testbed.simulation.worker import Coming, Paused
+from testbed.simulation.worker import Coming, Cycle, Paused
 
 
 @dataclass
@@ -27,7 +28,8 @@ class DeviceModel:
         began: when it called the PS.
         asked: when the call had arrived there.
         blocked: how long the PS held the reply back.
-        transfer: how long the call took beside that.
+        transfers: how long its calls since its last update took beside that.
+        blocks: how long the PS held the replies to these calls back.
         think: the draw for its next push; None if that was used.
         computing: whether it has a reply and has not pushed.
         horizon: how far it may be computed meanwhile.
@@ -51,7 +53,8 @@ class DeviceModel:
     began: float = 0.0
     asked: float = 0.0
     blocked: float = 0.0
-    transfer: float = 0.0
+    transfers: float = 0.0
+    blocks: float = 0.0
     think: float | None = None
     computing: bool = False
     horizon: float = inf
@@ -94,7 +97,24 @@ class DeviceModel:
     def begin(self, now: float) -> None:
         """Its process has begun, and calls the PS."""
         self.began = self.asked = now
-        self.transfer = 0.0
+        self.transfers = self.blocks = 0.0
+
+    def called(self, now: float) -> None:
+        """Its call to the PS is over."""
+        self.transfers += now - self.began - self.blocked
+        self.blocks += self.blocked
+
+    def timing(self, cycle: Cycle) -> Timing:
+        """The times of a cycle that ended with a push; the next one's begin after an update."""
+        timing = Timing(
+            compute_seconds=cycle.compute_seconds,
+            think_seconds=cycle.think_seconds,
+            transfer_seconds=self.transfers,
+            blocked_seconds=self.blocks,
+        )
+        if cycle.update.steps:
+            self.transfers = self.blocks = 0.0
+        return timing
 
     def order(self, worker: int, standing: StandingOrders, arrival: float) -> None:
         """Orders reach the worker at ``arrival``.

@@ -21,7 +21,7 @@ from testbed.events.rows import UPDATE, UpdateRow
 from testbed.faults.timeline import Timeline
 from testbed.frame.effects import Effects, Release
 from testbed.frame.evaluation import Due, Schedule
-from testbed.frame.record import Timing, UpdateRecord
+from testbed.frame.record import UpdateRecord, shared_bytes
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import unheard
@@ -38,22 +38,8 @@ from testbed.simulation.pool import Pool
 from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
-from testbed.values.state import PlainState, pack, unpack
 
 BUFFERED_ROWS = 200
-CHANGING = {
-    "engine": ("_due", "_tick_at", "_tick", "_save_at"),
-    "agenda": ("now", "_heap", "_made"),
-    "queue": ("_free_at",),
-    "uplink": ("_groups", "_settled", "_started", "_next"),
-    "downlink": ("_groups", "_settled", "_started", "_next"),
-    "record": ("applied", "applied_bytes", "_traffic", "_pending"),
-    "faults": ("_next", "horizon"),
-    "traces": (),
-    "timeline": ("_due", "_waiting"),
-    "population": ("absent", "held", "crashed"),
-}
-"""What a checkpoint holds of each part of a simulation."""
 
 
 @dataclass
@@ -65,6 +51,7 @@ class Engine:
         uplink: the PS's link, towards it.
         downlink: the PS's link, from it.
         images: indices of the test images looked at during the run.
+        sample_bytes: of a training sample that a worker shares.
         recorder: is told everything.
         timeline: the faults that are to come.
         followings: the recordings that links follow.
@@ -82,6 +69,7 @@ class Engine:
     schedule: Schedule
     images: Samples
     recorder: Recorder
+    sample_bytes: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     followings: Sequence[Following] = ()
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
@@ -111,6 +99,7 @@ class Engine:
             self.server.join(worker)
         self.server.begin(0.0)
         self._traces.begin()
+        self._plan_tick(0.0)  # a reply may take no time, and a worker be computed at once
         for worker in there:
             self.call(worker)
         self.faults.plan()
@@ -127,40 +116,8 @@ class Engine:
         self._flush()
         self._evaluate(None)
 
-    def state(self) -> PlainState:
-        """All of it, between two events: what is to happen, and what the parts are at.
-
-        Raises:
-            AlgorithmError: a half holds something that no checkpoint can hold; names it.
-        """
-        parts = {
-            name: {one: getattr(part, one) for one in CHANGING[name]}
-            for name, part in self._parts.items()
-        }
-        whole = {
-            "parts": parts,
-            "devices": [vars(device) for device in self.devices],
-            "server": self.server.state(),
-            "workers": self.workers.state(),
-        }
-        return pack(whole, self._parts)
-
-    def restore(self, packed: PlainState) -> None:
-        """Be where another engine of the same scenario was, before ``go_on``.
-
-        Raises:
-            TestbedError: this is another scenario's state.
-        """
-        whole = unpack(packed, self._parts)
-        self.server.restore(whole["server"])
-        self.workers.restore(whole["workers"])
-        for name, part in self._parts.items():
-            vars(part).update(whole["parts"][name])
-        for device, its in zip(self.devices, whole["devices"], strict=True):
-            vars(device).update(its)
-
     @property
-    def _parts(self) -> dict[str, object]:
+    def parts(self) -> dict[str, object]:
         """The parts with a state of their own, to which others refer."""
         return {
             "engine": self,
@@ -239,7 +196,8 @@ class Engine:
         device.blocked = now - device.asked
         self.workers.lend(worker, reply, release.standing)
         keys = device.keys
-        self.send_down(worker, reply.model.size if keys is None else keys.reply(reply.model))
+        size = reply.model.size if keys is None else keys.reply(reply.model)
+        self.send_down(worker, size + shared_bytes(reply.shared, self.sample_bytes))
 
     def send_down(self, worker: int, payload_bytes: int) -> None:
         """Send the reply that a worker was lent, or send it again."""
@@ -255,7 +213,8 @@ class Engine:
         if device.keys is not None and not device.keys.takes_reply():
             Misses(self).reply(worker)
             return
-        device.transfer, device.stood = now - device.began - device.blocked, 0.0
+        device.called(now)
+        device.stood = 0.0
         if device.think is None:
             device.think = device.draw_think()
         coming, device.horizon = device.take_coming(), self._horizon()
@@ -330,12 +289,8 @@ class Engine:
                 update=cycle.update,
                 payload_bytes=cycle.payload_bytes,
                 saturated=cycle.saturated,
-                timing=Timing(
-                    compute_seconds=cycle.compute_seconds,
-                    think_seconds=cycle.think_seconds,
-                    transfer_seconds=device.transfer,
-                    blocked_seconds=device.blocked,
-                ),
+                intake=cycle.intake,
+                timing=device.timing(cycle),
             )
         if effects.crashed:
             self.recorder.event(Crashed(f"w{worker}", cycle.sequence, now))

@@ -45,9 +45,9 @@ class Faults:
         if self.timeline.reached(version, now=self.engine.agenda.now):
             self.plan()
 
-    def evaluated(self, accuracy: float) -> None:
-        """An evaluation during training has found this."""
-        if self.timeline.evaluated(accuracy, now=self.engine.agenda.now):
+    def evaluated(self, accuracy: float | None) -> None:
+        """An evaluation during training has found this; None where there is no accuracy."""
+        if accuracy is not None and self.timeline.evaluated(accuracy, now=self.engine.agenda.now):
             self.plan()
 
     def _act(self, now: float) -> None:

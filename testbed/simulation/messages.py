@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import Reply, Update
 from testbed.errors import TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.frame.record import Intake
 from testbed.models import Evaluation
 from testbed.payloads import KINDS, Payload, Vector
 from testbed.simulation.worker import Coming, Cycle, Paused
@@ -139,6 +140,7 @@ class Result(NamedTuple):
     next_step: float
     packed: Packed
     apart: Update | None = None
+    intake: Intake | None = None
 
 
 Task = Begin | Resume | Restart
@@ -171,7 +173,7 @@ def tasks_of(data: bytes) -> Sequence[Task] | Special:
 def answers_bytes(answers: Sequence[Answer] | Evaluation | Saved | TestbedError) -> bytes:
     """Answers as they go through the pipe, or the error that there is instead."""
     if isinstance(answers, Evaluation | Saved | TestbedError) or not all(
-        isinstance(one, Result) and one.apart is None for one in answers
+        isinstance(one, Result) and one.apart is None and one.intake is None for one in answers
     ):
         return PICKLED + pickle.dumps(answers)
     return b"".join(
@@ -191,7 +193,7 @@ def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
             raise answers
         return answers
     return [
-        Result._make((*numbers[:11], Packed._make(numbers[11:]), None))
+        Result._make((*numbers[:11], Packed._make(numbers[11:]), None, None))
         for numbers in _RESULT.iter_unpack(data)
     ]
 
@@ -205,7 +207,8 @@ def _is_plain(task: Task) -> bool:
 def lend(reply: Reply, row: Vector, number: int, standing: StandingOrders) -> Loan:
     """The reply as it goes to a worker; its payload goes through row ``number``."""
     packed = _pack(reply.model, row)
-    apart = None if packed is not None and not reply.note else reply
+    plain = packed is not None and not reply.note and reply.shared is None
+    apart = None if plain else reply
     return Loan(number, reply.version, packed or NOT_PACKED, apart, standing)
 
 
@@ -218,13 +221,15 @@ def pack(cycle: Cycle, row: Vector) -> Result:
     """The cycle as it goes through the pipe; its payload goes through the row."""
     update = cycle.update
     packed = _pack(update.payload, row)
+    plain = packed is not None and not update.note and update.shared is None
     return Result(
         *cycle[:5],
         *(update.version, update.samples, update.steps),
         *(cycle.payload_bytes, cycle.saturated),
         next_step=cycle.next_step,
         packed=packed or NOT_PACKED,
-        apart=None if packed is not None and not update.note else update,
+        apart=None if plain else update,
+        intake=cycle.intake,
     )
 
 
@@ -235,7 +240,7 @@ def unpack(result: Result, row: Vector) -> Cycle:
         payload = _unpack(result.packed, row)
         own = payload.of([array.copy() for array in payload.arrays])
         update = Update(own, result.version, samples=result.samples, steps=result.steps)
-    return Cycle(*result[:5], update, *result[8:11])
+    return Cycle(*result[:5], update, *result[8:11], result.intake)
 
 
 def fills_row(result: Result, row: Vector) -> bool:

@@ -22,6 +22,7 @@ LEFT_OUT = (
     "queues that overflow",
     "losses that come in bursts",
     "the PS's own token bucket",
+    "the samples of streams on their way to the devices",
     "jitter within a message: it is drawn once for each",
     "the host's speed",
 )

@@ -13,6 +13,7 @@ from testbed.events.kinds import Finished, Resumed, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
 from testbed.faults import ChangedLink, Partition
+from testbed.frame.worker import Worker
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
@@ -27,7 +28,9 @@ from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
 from testbed.simulation.outline import require_memory
 from testbed.simulation.pool import Pool
+from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
+from testbed.streams import Arrivals
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
@@ -225,6 +228,7 @@ def _engine(
         queue=experiment.service_queue(),
         schedule=experiment.schedule(),
         images=experiment.test_samples(),
+        sample_bytes=experiment.sample_bytes,
         recorder=recorder,
         timeline=experiment.timeline(),
         followings=followings(scenario, partial(own_copy, folder)),
@@ -242,11 +246,30 @@ def build(
     torch.set_num_threads(1)
     vector = parameters[: experiment.network.layout.size]
     learner = Learner(experiment.data, vector, experiment.network.bind(vector))
-    simulated, shards = {}, experiment.shards()
+    simulated, shards, arrivals = {}, experiment.shards(), experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
         anew = partial(experiment.worker, index, shards=shards)
-        simulated[index] = SimulatedWorker(index, anew(), _draw_step(experiment, index), anew)
+        worker = anew()
+        simulated[index] = SimulatedWorker(
+            *(index, worker, _draw_step(experiment, index), anew),
+            stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
+            sample_bytes=experiment.sample_bytes,
+        )
     return simulated, learner
+
+
+def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> SimulatedStream:
+    """The stream that brings a worker the samples of its shard."""
+    settings = experiment.scenario.streams
+    assert settings is not None, "it has arrivals"
+    assert worker.source is not None, "it is new"
+    return SimulatedStream(
+        arrivals,
+        settings.policy.buffer(),
+        worker.source,
+        batch_size=experiment.scenario.workers.batch_size,
+        patience=settings.patience,
+    )
 
 
 def device_model(experiment: Experiment, index: int) -> DeviceModel:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import Reply, Update
 from testbed.datasets import Prepared
 from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.frame.record import Intake, shared_bytes
 from testbed.frame.worker import (
     Action,
     Arrived,
@@ -28,11 +29,13 @@ from testbed.frame.worker import (
     Push,
     Step,
     Take,
+    Taken,
     Think,
     Worker,
 )
 from testbed.models import Bound, Evaluation
 from testbed.payloads import Vector, encodings
+from testbed.simulation.streams import SimulatedStream
 from testbed.values.state import PlainState, pack, unpack
 
 Coming = tuple[float, StandingOrders]
@@ -48,6 +51,7 @@ class Cycle(NamedTuple):
         payload_bytes: of the update, in the scenario's encoding.
         saturated: values that the encoding has brought back into its range.
         next_step: emulated seconds of the step that comes next.
+        intake: what became of the worker's stream; None without one, and of messages.
     """
 
     worker: int
@@ -59,10 +63,14 @@ class Cycle(NamedTuple):
     payload_bytes: int
     saturated: int
     next_step: float
+    intake: Intake | None = None
 
 
 class Paused(NamedTuple):
-    """A worker at its horizon; the step that it did not begin would end at ``step_ends``."""
+    """A worker at its horizon; what it did not begin would end at ``step_ends``.
+
+    That is a step, or its waiting for samples.
+    """
 
     worker: int
     step_ends: float
@@ -82,13 +90,14 @@ class Learner:
     def gradient(self, at: Vector, step: Step) -> Vector:
         """The gradient at the parameters ``at``; lent until the next call."""
         self.parameters[:] = at
-        return self.bound.loss_and_gradient(*self.data.batch(step.samples))[1]
+        return self.bound.loss_and_gradient(*self.data.batch(step.samples, step.draw))[1]
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
         self.parameters[:] = at[: self.parameters.size]
-        chosen = slice(None) if images is None else images
-        return self.bound.evaluate(self.data.test_images[chosen], self.data.test_labels[chosen])
+        data, chosen = self.data, slice(None) if images is None else images
+        tested = data.test_images[chosen], data.test_labels[chosen]
+        return self.bound.evaluate(*tested, transform=data.transform)
 
 
 @dataclass
@@ -98,27 +107,38 @@ class SimulatedWorker:
     Attributes:
         draw_step: draws the emulated seconds of a training step, one step ahead.
         anew: makes the worker as it was at its beginning.
+        stream: where its samples come from; None if they are all there. It goes on while the worker
+            begins anew.
+        sample_bytes: of a sample that it shares.
     """
 
     index: int
     worker: Worker
     draw_step: Callable[[], float]
     anew: Callable[[], Worker] | None = None
+    stream: SimulatedStream | None = None
+    sample_bytes: int = 0
     next_think: float = 0.0
     _loop: Loop | None = None
-    _paused: Step | None = None
+    _paused: Step | Take | None = None
     _now: float = 0.0
     _compute: float = 0.0
 
     def __post_init__(self) -> None:
-        self.worker.think = lambda: self.next_think
+        self._attach()
         self._step = self.draw_step()
+
+    def _attach(self) -> None:
+        """What the worker asks for is this one's to say."""
+        self.worker.think = lambda: self.next_think
+        if self.stream is not None:
+            self.worker.source, self.worker.look = None, self.stream.look
 
     def restart(self) -> None:
         """Its process has ended: begin from the beginning."""
         assert self.anew is not None, "whoever ends workers can make them"
         self.worker = self.anew()
-        self.worker.think = lambda: self.next_think
+        self._attach()
         self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
 
     def state(self) -> PlainState:
@@ -132,19 +152,30 @@ class SimulatedWorker:
             "draw_step": self.draw_step,
             "step": self._step,
         }
-        return pack({"worker": self.worker.state(), "own": own})
+        stream = None if self.stream is None else vars(self.stream)
+        whole = {"worker": self.worker.state(), "own": own, "stream": stream}
+        return pack(whole, self._given())
 
     def restore(self, packed: PlainState) -> None:
         """Be where another one was, of the same scenario."""
-        whole = unpack(packed)
+        whole = unpack(packed, self._given())
         self.worker.restore(whole["worker"])
+        if self.stream is not None:
+            vars(self.stream).update(whole["stream"])
         own = whole["own"]
         self.next_think, self._now, self._compute = own["next_think"], own["now"], own["compute"]
         self.draw_step, self._step = own["draw_step"], own["step"]
         if own["begun"]:
             self._loop = self.worker.loop()
             action = next(self._loop)
-            self._paused = action if own["paused"] and isinstance(action, Step) else None
+            if own["paused"] and isinstance(action, Step | Take):
+                self._paused = action
+
+    def _given(self) -> dict[str, object]:
+        """What is not the state's, of a worker with a stream."""
+        if self.stream is None:
+            return {}
+        return {"samples": self.stream.source.samples, "arrivals": self.stream.arrivals}
 
     def advance(
         self,
@@ -184,8 +215,11 @@ class SimulatedWorker:
         The step at which it was has begun, and takes what it would have taken.
         """
         self._hear(coming)
-        step, self._paused = self._paused, None
-        return None if step is None else self._go_on(step, learner, horizon, slow, factor=1.0)
+        action, self._paused = self._paused, None
+        if action is None:
+            return None
+        factor = 1.0 if isinstance(action, Step) else None
+        return self._go_on(action, learner, horizon, slow, factor=factor)
 
     def _hear(self, coming: Sequence[Coming]) -> None:
         for at, standing in coming:
@@ -219,14 +253,31 @@ class SimulatedWorker:
                     think += seconds
                     self._now += seconds
                     action = self._loop.send(Passed(self._now))
-                case Pull() | Take():
-                    raise AssertionError("pulls once, at the beginning; samples are in its shard")
+                case Take(count):
+                    assert self.stream is not None, "it has a shard, or a stream"
+                    ends = self.stream.ready(count, self._now)
+                    if ends >= horizon:
+                        self._paused = action
+                        return Paused(self.index, ends)
+                    samples = self.stream.take(count, ends, since=self._now)
+                    self._now = ends
+                    action = self._loop.send(Taken(ends, samples))
+                case Pull():
+                    raise AssertionError("pulls once, at the beginning")
+        return self._pushed(action, think)
+
+    def _pushed(self, action: Push, think: float) -> Cycle:
+        """What it has done until this push."""
         compute, update = self._compute, action.update
+        intake = None
         if update.steps:
             self._compute = 0.0
+            intake = None if self.stream is None else self.stream.told()
+        shared = shared_bytes(update.shared, self.sample_bytes)
         return Cycle(
             *(self.index, action.sequence, self._now, compute, think, update),
-            payload_bytes=encodings.size(update.payload, self.worker.encoding),
+            payload_bytes=encodings.size(update.payload, self.worker.encoding) + shared,
             saturated=action.saturated,
             next_step=self._step,
+            intake=intake,
         )

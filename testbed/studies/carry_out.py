@@ -44,6 +44,7 @@ class Errand:
         home: the user's home.
         cpus: which CPUs it may use.
         sweep: pid of the process that began this one.
+        resumes: whether it goes on from its checkpoint.
     """
 
     scenario: str
@@ -54,6 +55,7 @@ class Errand:
     home: str
     cpus: tuple[int, ...]
     sweep: int
+    resumes: bool = False
 
     @classmethod
     def of(
@@ -65,6 +67,7 @@ class Errand:
         argv: Sequence[str],
         home: Path,
         cpus: Sequence[int],
+        resumes: bool = False,
     ) -> Errand:
         """What has to be done for a run of a study."""
         return cls(
@@ -76,6 +79,7 @@ class Errand:
             home=str(home),
             cpus=tuple(cpus),
             sweep=os.getpid(),
+            resumes=resumes,
         )
 
     def text(self) -> str:
@@ -117,7 +121,7 @@ class Quiet:
 
 def main() -> int:
     """Do what the standard input says; returns the exit status of ``testbed up``."""
-    from testbed.run.simulated import up_simulated
+    from testbed.run.simulated import resume, up_simulated
     from testbed.run.up import up
 
     errand = Errand(**json.load(sys.stdin))
@@ -126,6 +130,9 @@ def main() -> int:
         return INTERRUPTED
     os.sched_setaffinity(0, errand.cpus)
     try:
+        if errand.resumes:
+            folder = RunFolder(Path(errand.runs) / errand.name)
+            return 0 if resume(folder, Quiet(), environment=os.environ) else 6
         request = errand.request()
         carry_out = up_simulated if request.scenario.simulated else up
         return 0 if carry_out(request, Quiet()) else 6

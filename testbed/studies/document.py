@@ -43,6 +43,7 @@ Settings = str | tuple[str, ...]
 Factor = tuple[str, ...] | dict[LevelName, Settings]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
+TwoCases = Annotated[tuple[Selection, ...], Field(min_length=2, max_length=2)]
 Tolerance = Annotated[float, Field(ge=0, lt=10, allow_inf_nan=False)]
 
 
@@ -56,6 +57,7 @@ class Curves(Part):
         panels: factors of which each combination of levels has a panel of its own.
         mean_of: so many evaluations in a row are averaged.
         range: the ends of the vertical axis; accuracies are shares.
+        between: what is drawn: from here to there on the horizontal axis; all by default.
         mark: where a horizontal line is drawn.
     """
 
@@ -65,6 +67,7 @@ class Curves(Part):
     panels: tuple[str, ...] = ()
     mean_of: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
     range: Annotated[tuple[Real, ...], Field(min_length=2, max_length=2)] | None = None
+    between: Annotated[tuple[Real, ...], Field(min_length=2, max_length=2)] | None = None
     mark: Real | None = None
 
 
@@ -128,16 +131,19 @@ class Paper(Part):
 
 
 class Expectation(Part):
-    """Something that is expected of the results: an ordering, a ratio or a value.
+    """Something that is expected of the results: an order, or a value, of one case or of two.
 
     Attributes:
         measure: of what.
         source: who says so, and where.
         where: levels that all cases in it have.
         order: cases, from that with the greatest measure to that with the least.
-        ratio: two cases: the measure of the first over that of the second is `value`.
-        value: the expected value; without `ratio`, of the one case that `where` names.
-        tolerance: how far off it may be, as a share of the value. Of an ordering: how far the
+        ratio: two cases: what is meant is the measure of the first over that of the second.
+        difference: two cases: what is meant is the measure of the first without that of the second.
+        value: what is expected of the one case that `where` names, or of the two; `never` of what
+            is never reached.
+        at_most: instead of a value: it is this, or less.
+        tolerance: how far off it may be, as a share of the value. Of an order: how far the
             next may be ahead after all.
     """
 
@@ -145,19 +151,28 @@ class Expectation(Part):
     source: Words
     where: Selection = Field(default={})
     order: Annotated[tuple[Selection, ...], Field(min_length=2)] | None = None
-    ratio: Annotated[tuple[Selection, ...], Field(min_length=2, max_length=2)] | None = None
-    value: Real | None = None
+    ratio: TwoCases | None = None
+    difference: TwoCases | None = None
+    value: Real | Literal["never"] | None = None
+    at_most: Real | None = None
     tolerance: Tolerance | None = None
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Expectation:
-        if (self.order is None) == (self.value is None):
-            found = "neither an order nor a value" if self.order is None else "an order and a value"
-            raise Unfit(found, "one of `order`, `value`, or `ratio` with its `value`")
-        if self.order is not None and self.ratio is not None:
-            raise Unfit("an order and a ratio", "one of the two")
-        if self.value is not None and self.tolerance is None:
-            raise Unfit("a value without a tolerance", "a tolerance, such as 0.1 for 10 %")
+        given = [name for name in ("order", "value", "at_most") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "neither an order nor a value"
+            raise Unfit(found, "one of `order`, `value` and `at_most`")
+        of_two = [name for name in ("ratio", "difference") if getattr(self, name) is not None]
+        if len(of_two) > 1 or (of_two and self.order is not None):
+            raise Unfit(" and ".join([*given, *of_two]), "one of order, ratio and difference")
+        if self.value == "never" and of_two:
+            raise Unfit(f"a {of_two[0]} of never", "`never` of one case")
+        if (self.tolerance is None) == isinstance(self.value, float):
+            if self.tolerance is None:
+                raise Unfit("a value without a tolerance", "a tolerance, such as 0.1 for 10 %")
+            if self.order is None:
+                raise Unfit(f"a tolerance of {given[0]}", "a tolerance only of a value or an order")
         return self
 
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from testbed.reports.figures import BLUE, INK, ORANGE, SOFT, dress
 from testbed.reports.measures import moving_average
 from testbed.reports.text_table import csv_text
+from testbed.scenario.targets import substitutes
 from testbed.studies.document import Curves
+from testbed.studies.kept import KeptRun
 from testbed.studies.results import Results
 from testbed.studies.study import Case, spelled
 
@@ -67,7 +69,8 @@ def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
     Seeds are evaluated at moments of their own: between two evaluations a run is taken to go
     straight. The curve has a point at every evaluation of any seed.
     """
-    lines = [_line(results.run(run), wanted) for run in results.valid(case)]
+    between = wanted.between if results.study.scale == 1 else None  # shorter runs end before it
+    lines = [_line(results.run(run), wanted, between) for run in results.valid(case)]
     lines = [(x, y) for x, y in lines if len(x)]
     if not lines:
         return None
@@ -80,15 +83,20 @@ def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
     return Curve(case, len(lines), grid, values.mean(0), values.min(0), values.max(0))
 
 
-def _line(run: Run, wanted: Curves) -> tuple[Numbers, Numbers]:
+def _line(
+    run: Run | KeptRun, wanted: Curves, between: Sequence[float] | None
+) -> tuple[Numbers, Numbers]:
+    """Horizontal and vertical positions of a run's evaluations during training."""
     during = run.evaluations[~run.evaluations["final"]]
     x_column, x_scale, _ = X[wanted.against]
     y_column, y_scale, _ = Y[wanted.show]
     smooth = moving_average(during[y_column], window=wanted.mean_of)
     there = smooth.notna()
     x = during.loc[there, x_column].to_numpy(np.float64) / x_scale
-    distinct = np.append(np.diff(x) > 0, True)[: len(x)]
-    return x[distinct], smooth[there].to_numpy(np.float64)[distinct] * y_scale
+    drawn = np.append(np.diff(x) > 0, True)[: len(x)]
+    if between is not None:
+        drawn &= (x >= between[0]) & (x <= between[-1])
+    return x[drawn], smooth[there].to_numpy(np.float64)[drawn] * y_scale
 
 
 def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -> Figure:
@@ -107,7 +115,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     figure = Figure(figsize=size, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-    labels = {curve.case: _label(curve.case, wanted, curves) for curve in curves}
+    labels = {curve.case: label_of(curve.case, wanted, curves) for curve in curves}
     styles = _styles(list(dict.fromkeys(labels.values())))
     for axes, (combination, inside) in zip(grid, panels.items(), strict=False):
         title = ", ".join(
@@ -129,7 +137,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     return figure
 
 
-def _label(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
+def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
     """The levels that tell a curve from the others, without those that its panel says."""
     others = [dict(curve.case.levels) for curve in curves]
     words = [
@@ -164,7 +172,8 @@ def _finish(axes: Axes, wanted: Curves, *, is_scaled: bool) -> None:
         axes.axhline(scale * wanted.mark, color=SOFT, linewidth=0.8, linestyle="--")
     if wanted.range is not None and not is_scaled:  # shorter runs may never come there
         axes.set_ylim(*(scale * end for end in wanted.range))
-    axes.set_xlim(left=0)
+    if wanted.between is None or is_scaled:
+        axes.set_xlim(left=0)
     dress(axes)
 
 
@@ -187,7 +196,8 @@ def _title(name: str, curves: Sequence[Curve], results: Results) -> str:
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     over = "1 seed" if counts == [1] else f"mean, least and greatest of {seeds} seeds"
     scaled = "" if results.study.scale == 1 else f", SCALED by {results.study.scale:g}"
-    return f"{results.study.name}: {name} ({over}{scaled})"
+    replaced = any(substitutes(run.scenario) for run in results.study.runs)
+    return f"{results.study.name}: {name} ({over}{scaled}{', SUBSTITUTE' if replaced else ''})"
 
 
 def curves_csv(curves: Sequence[Curve], results: Results, wanted: Curves) -> str:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.errors import HostError, Problem, ScenarioError, TestbedError
 from testbed.reports.frames import Run
 from testbed.scenario import load
+from testbed.studies.kept import ENDING, FOLDER, kept_runs
 from testbed.studies.study import Study, StudyRun, identity
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import RunFolder
@@ -31,10 +32,10 @@ MARKER = "study.json"
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run of a study that has a folder.
+    """A run of a study that has a folder, or of which a file was kept.
 
     Attributes:
-        path: the folder.
+        path: the folder, or the file.
         condition: ``valid`` and ``invalid`` runs have come to their end; one that failed or was
             interrupted, or whose process died, is ``broken off``.
         reason: of an invalid one, the verdict's reasons; of another, why it ended.
@@ -44,28 +45,61 @@ class FoundRun:
     condition: Condition
     reason: str
 
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.path.name.removesuffix(ENDING)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is no more of it than the file."""
+        return self.path.name.endswith(ENDING)
+
 
 Found = Mapping[StudyRun, FoundRun]
 
 
 def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
-    """The runs of a study that are in a folder of runs, whatever they are called there.
+    """The runs of a study that are in a folder of runs, or are kept, whatever they are called.
 
-    Where several have one identity, that which has come furthest is taken.
+    Where several have one identity, that which has come furthest is taken, and of two that have
+    come as far, the folder.
+
+    Raises:
+        TestbedError: what was kept beside the study is damaged.
     """
-    by_identity: dict[str, FoundRun] = {}
-    order: tuple[Condition, ...] = ("broken off", "goes on", "invalid", "valid")
+
+    def rank(one: FoundRun) -> tuple[int, bool]:
+        order: tuple[Condition, ...] = ("broken off", "goes on", "invalid", "valid")
+        return order.index(one.condition), not one.is_kept
+
+    by_identity = dict(_kept_beside(study))
     for path in sorted(runs.iterdir()) if runs.is_dir() else ():
         if not (path / "run.json").is_file():
             continue
         with suppress(TestbedError, OSError):  # damaged, or another version's: no run of ours
             known_as, found = _identity_of(path), examine(path)
             before = by_identity.get(known_as)
-            if before is None or order.index(found.condition) > order.index(before.condition):
+            if before is None or rank(found) > rank(before):
                 by_identity[known_as] = found
     return {
         run: by_identity[one] for run in study.runs for one in run.identities if one in by_identity
     }
+
+
+def _kept_beside(study: Study) -> Iterator[tuple[str, FoundRun]]:
+    """What was kept of runs, by identity; a scenario that is none any more is no run of ours."""
+    for kept in kept_runs(study.file.parent / FOLDER):
+        with suppress(ScenarioError):
+            yield identity(kept.scenario, ()), _ended(kept.path, kept.content)
+
+
+def _ended(path: Path, told: Mapping[str, Any]) -> FoundRun:
+    """How a run stands that has come to its end, by its ``verdict`` and ``reason``."""
+    verdict = told["verdict"]
+    if verdict["valid"]:
+        return FoundRun(path, "valid", told["reason"])
+    return FoundRun(path, "invalid", " ".join(verdict["reasons"]))
 
 
 def _identity_of(path: Path) -> str:
@@ -85,10 +119,19 @@ def examine(path: Path) -> FoundRun:
         return FoundRun(path, "goes on", "")
     if ended != "finished":
         return FoundRun(path, "broken off", run.state.reason)
-    verdict = run.summary["verdict"]
-    if verdict["valid"]:
-        return FoundRun(path, "valid", run.state.reason)
-    return FoundRun(path, "invalid", " ".join(verdict["reasons"]))
+    return _ended(path, {"verdict": run.summary["verdict"], "reason": run.state.reason})
+
+
+def left_off(run: StudyRun, runs: Path) -> str | None:
+    """The name of a simulation that was broken off, and can go on from its checkpoint."""
+    path = runs / run.base_name
+    if run.scenario.simulated and run.scenario.checkpoint and _was_broken_off(path, run):
+        from testbed.run.simulated import resumable
+
+        with suppress(TestbedError):  # it had not come to its first, or that is damaged
+            resumable(RunFolder(path))
+            return run.base_name
+    return None
 
 
 def begin_anew(run: StudyRun, runs: Path, registry: Registry) -> str:

@@ -25,6 +25,9 @@ from testbed.studies.study import Case, Study, StudyRun, all_cases, levels_of, r
 from testbed.values.units import Duration
 
 MOST_RUNS = 10_000
+LEAST_IMAGES = 100
+"""So many a scaled study evaluates at least, where the study itself does."""
+
 OF_THE_STUDY = {"name": "the study names its runs", "seed": "seeds are listed under `seeds`"}
 """What no setting may set, and why."""
 
@@ -55,7 +58,8 @@ def load_study(path: Path | str, *, scale: float = 1.0) -> Study:
     Args:
         path: its file.
         scale: what the length of every run (``stop.updates``, ``steps`` and ``time``) and the
-            distance of its evaluations (``evaluate.every``) are multiplied by.
+            distance of its evaluations (``evaluate.every``) are multiplied by; a shorter one has
+            fewer images in each, so that they take no larger share of its time.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
@@ -224,8 +228,9 @@ class _Reading:
             self._check_some(number.where, where, cases, levels)
         for name, expectation in model.expects.items():
             path = ("expects", name)
-            key = "order" if expectation.order is not None else "ratio"
-            several = expectation.order or expectation.ratio
+            kinds = [one for one in ("order", "ratio", "difference") if getattr(expectation, one)]
+            key = kinds[0] if kinds else "where"
+            several = getattr(expectation, key) if kinds else None
             for index, selection in enumerate(several or ()):
                 whole = {**expectation.where, **selection}
                 self._check_one(whole, (*path, key, index), cases, levels)
@@ -304,18 +309,25 @@ def _inside(document: Document, key: str) -> Document:
 
 
 def scaled(scenario: Scenario, scale: float) -> Scenario:
-    """The scenario with runs of another length; workers, laws and links stay as they are."""
+    """The scenario with runs of another length; workers, laws and links stay as they are.
+
+    Evaluations are as many as before. Those of shorter runs are of fewer images in proportion.
+    """
     if scale == 1:
         return scenario
     stop = {
         field: _times(getattr(scenario.stop, field), scale)
         for field in ("updates", "steps", "time")
     }
-    every = {"every": _times(scenario.evaluate.every, scale)}
+    images = scenario.evaluate.images
+    evaluate = {
+        "every": _times(scenario.evaluate.every, scale),
+        "images": min(images, max(LEAST_IMAGES, _times(images, scale))),
+    }
     return scenario.model_copy(
         update={
             "stop": scenario.stop.model_copy(update=stop),
-            "evaluate": scenario.evaluate.model_copy(update=every),
+            "evaluate": scenario.evaluate.model_copy(update=evaluate),
         }
     )
 

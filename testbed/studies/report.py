@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.reports.figures import DPI
+from testbed.reports.frames import Run
+from testbed.reports.run_measure import SIDE_BY_SIDE
 from testbed.studies.figures import curve_of, curves_csv, draw
 from testbed.studies.found import find_runs, results_folder
+from testbed.studies.kept import FOLDER, keep
 from testbed.studies.results import Results
 from testbed.studies.study import Study, slug
 from testbed.studies.tables import (
+    MISSED,
     StudyTable,
     result_table,
     run_table,
-    scale_note,
+    study_notes,
     verdict_table,
 )
 from testbed.studies.verdicts import Judged, judge
@@ -83,7 +87,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     shown = [
         result_table(name, table, results)
         for name, table in wanted.tables.items()
-        if _belongs(name, study)
+        if belongs(name, study)
     ]
     if judged:
         shown.insert(0, verdict_table(judged, study))
@@ -91,7 +95,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     files = [_written(folder / f"{table.name}.csv", table.csv()) for table in tables]
     pictures: list[str] = []
     for name in wanted.figures:
-        if _belongs(name, study):
+        if belongs(name, study):
             made, told = _figure(name, results, folder)
             files += made
             pictures.append(told)
@@ -100,7 +104,32 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     return StudyReport(results, judged, tables, folder, text, tuple(files))
 
 
-def _belongs(name: str, study: Study) -> bool:
+def verdicts_of(study: Study, *, runs: Path) -> str:
+    """What was expected of a study, what came out, and whether that is the same, as Markdown."""
+    results = Results(study, study, find_runs(study, runs))
+    table = verdict_table(judge(results), study)
+    return replace(table, name=study.name).markdown()
+
+
+def keep_runs(study: Study, *, runs: Path) -> list[Path]:
+    """Keep the numbers of a study's runs that have ended, beside its file; returns the files.
+
+    Whatever the study asks of a run is kept, and what runs are compared by; not of a run with files
+    of the user's own, as these belong to what it is known by.
+
+    Raises:
+        TestbedError: a file is there already that is another run's, or damaged.
+    """
+    kept = []
+    for found in find_runs(study, runs).values():
+        ended = found.condition in ("valid", "invalid") and not found.is_kept
+        if ended and not (found.path / "custom").is_dir():
+            measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
+            kept.append(keep(Run(found.path), measures, study.file.parent / FOLDER))
+    return kept
+
+
+def belongs(name: str, study: Study) -> bool:
     """Whether a figure or table is wanted, where only a part of the study is."""
     report = study.document.report
     whole = study.part not in (*report.figures, *report.tables)
@@ -109,8 +138,8 @@ def _belongs(name: str, study: Study) -> bool:
 
 def _text(study: Study, tables: list[str], pictures: list[str]) -> str:
     heading = f"# {study.name}\n"
-    scaled = [f"{note}\n" for note in scale_note(study)]
-    return "\n".join([heading, *scaled, *tables, *pictures])
+    labels = [f"{note}\n" for note in study_notes(study)]
+    return "\n".join([heading, *labels, *tables, *pictures])
 
 
 def _figure(name: str, results: Results, folder: Path) -> tuple[list[Path], str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from testbed.reports.frames import Run
 from testbed.reports.run_measure import Measure
 from testbed.studies.found import Found
+from testbed.studies.kept import KeptRun
 from testbed.studies.study import Case, Study, StudyRun, spelled
 
 
@@ -20,13 +21,13 @@ class Results:
     Attributes:
         study: the study, or a part of it.
         whole: all of it.
-        found: its runs that have a folder.
+        found: its runs that have a folder, or of which a file was kept.
     """
 
     study: Study
     whole: Study
     found: Found
-    _opened: dict[Path, Run] = field(default_factory=dict)
+    _opened: dict[Path, Run | KeptRun] = field(default_factory=dict)
     _values: dict[tuple[Path, Measure], float] = field(default_factory=dict)
 
     @cached_property
@@ -37,10 +38,12 @@ class Results:
             cases.setdefault(run.case, []).append(run)
         return cases
 
-    def run(self, run: StudyRun) -> Run:
-        """The records of a run that has a folder; its tables are read once."""
-        path = self.found[run].path
-        return self._opened.setdefault(path, Run(path))
+    def run(self, run: StudyRun) -> Run | KeptRun:
+        """The records of a run, or what was kept of them; its tables are read once."""
+        found = self.found[run]
+        if found.path not in self._opened:
+            self._opened[found.path] = (KeptRun.open if found.is_kept else Run)(found.path)
+        return self._opened[found.path]
 
     def valid(self, case: Case) -> list[StudyRun]:
         """The runs of a case that have ended, and that may be believed."""
@@ -61,10 +64,14 @@ class Results:
         return [self.value(by_seed[seed], measure) for seed in seeds]
 
     def value(self, run: StudyRun, measure: Measure) -> float:
-        """A measure of a run that has a folder."""
+        """A measure of a run that was found."""
         key = (self.found[run].path, measure)
         if key not in self._values:
-            self._values[key] = measure.of(self.run(run))
+            opened = self.run(run)
+            if isinstance(opened, KeptRun):
+                self._values[key] = opened.value(measure)
+            else:
+                self._values[key] = measure.of(opened)
         return self._values[key]
 
     def short_name(self, case: Case) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import Problem, ScenarioError
+from testbed.reports.run_measure import Measure
 from testbed.runtimes import Auto, Docker, Native
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
@@ -154,6 +155,13 @@ class Study:
     def factors(self) -> list[str]:
         """The names of what is varied."""
         return list(self.document.vary)
+
+    @property
+    def measures(self) -> list[Measure]:
+        """What its tables and expectations ask of a run, each once."""
+        tables = self.document.report.tables.values()
+        asked = [measure for table in tables for measure in table.measures]
+        return list(dict.fromkeys(asked + [one.measure for one in self.document.expects.values()]))
 
     def select(self, where: Selection) -> list[Case]:
         """The cases that a selection fits."""

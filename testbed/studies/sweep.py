@@ -24,6 +24,7 @@ from testbed.studies.found import (
     begin_anew,
     examine,
     find_runs,
+    left_off,
     results_folder,
 )
 from testbed.studies.study import Study, StudyRun
@@ -90,7 +91,7 @@ def sweep(
     """Run what a study needs and is not there yet.
 
     A run is known by its resolved scenario. One that has come to its end is not repeated, be it
-    valid or not; one that was broken off, or failed, begins anew.
+    valid or not; one that was broken off, or failed, goes on from its checkpoint or begins anew.
 
     Args:
         study: see ``load_study``; ``study.only(name)`` for a part of it.
@@ -203,14 +204,21 @@ class Crew:
         self._begun += 1
         registry = Registry.of_user(self.environment, self.home)
         try:
-            name = begin_anew(run, self.runs, registry)
+            resumed = left_off(run, self.runs)
+            name = resumed or begin_anew(run, self.runs, registry)
         except TestbedError as error:
             self._fail(run, run.base_name, Failure(str(error), error.exit_code))
             return
-        self.tell(f"[{self._begun}/{self.total}] {name} begins")
+        self.tell(f"[{self._begun}/{self.total}] {name} {'goes on' if resumed else 'begins'}")
         slot = slots.pop()
         errand = Errand.of(
-            run, name=name, runs=self.runs, argv=self.argv, home=self.home, cpus=slot
+            run,
+            name=name,
+            runs=self.runs,
+            argv=self.argv,
+            home=self.home,
+            cpus=slot,
+            resumes=resumed is not None,
         )
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its process has ended
         process = subprocess.Popen(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, isinf
 
 from testbed.reports.run_measure import Measure
 from testbed.reports.text_table import csv_text, markdown
+from testbed.scenario.targets import substitutes
 from testbed.studies.document import PaperNumber, TableOf
 from testbed.studies.results import Results, spread
 from testbed.studies.study import Case, Study
 from testbed.studies.verdicts import Judged
 
 INVALID_MARK = "†"
+MISSED = Measure("missed_evaluations")
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,16 @@ class StudyTable:
         return csv_text(*self.data)
 
 
-def scale_note(study: Study) -> tuple[str, ...]:
-    """What every table of a scaled study says."""
-    if study.scale == 1:
-        return ()
-    return (
-        f"**SCALED**: every run is {study.scale:g} times as long as in the study, "
-        "and evaluated in the same proportion.",
-    )
+def study_notes(study: Study) -> tuple[str, ...]:
+    """What every table says of a study that is scaled, or has substitutes."""
+    told = [one for run in study.runs for one in substitutes(run.scenario)]
+    labels = [f"**SUBSTITUTE**: {one}." for one in dict.fromkeys(told)]
+    if study.scale != 1:
+        labels.append(
+            f"**SCALED**: every run is {study.scale:g} times as long as in the study, "
+            "and evaluated in the same proportion."
+        )
+    return tuple(labels)
 
 
 def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
@@ -82,7 +86,7 @@ def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
         for part in ("mean", "least", "greatest", "paper")
     ]
     data = [_data(case, wanted.measures, numbers, results) for case in cases]
-    notes = [*scale_note(study), *_notes(cases, results)]
+    notes = [*study_notes(study), *_notes(cases, results)]
     if published and paper is not None:
         notes.append(f"Paper: {paper.source}.")
     return StudyTable(name, tuple(notes), (headings, rows), (data_headings, data))
@@ -144,15 +148,20 @@ def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
             f"{INVALID_MARK} {len(invalid)} of {len(runs)} runs are not valid, are kept, and are "
             "in no number here; to run one again, remove its folder:"
         )
-        yield from (
-            f"- {results.found[run].path.name}: {results.found[run].reason}" for run in invalid
-        )
+        yield from (f"- {results.found[run].name}: {results.found[run].reason}" for run in invalid)
     missing = sum(results.condition(run) not in ("valid", "invalid") for run in runs)
     if missing:
         yield f"{missing} of {len(runs)} runs are not there."
     for run in runs:
+        missed = results.value(run, MISSED) if results.condition(run) == "valid" else 0
+        if missed > 0:
+            yield (
+                f"- {results.found[run].name} missed {missed:.0f} evaluations: means of several in "
+                "a row reach back further there."
+            )
+    for run in runs:
         if results.condition(run) == "valid" and results.found[run].reason.startswith("diverged"):
-            yield f"- {results.found[run].path.name} {results.found[run].reason}"
+            yield f"- {results.found[run].name} {results.found[run].reason}"
 
 
 def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
@@ -164,24 +173,20 @@ def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
     ]
     data = [[*row, study.scale] for row in rows]
     return StudyTable(
-        "expectations", scale_note(study), (headings, rows), ([*headings, "scale"], data)
+        *("expectations", study_notes(study)), (headings, rows), ([*headings, "scale"], data)
     )
 
 
 def run_table(results: Results) -> StudyTable:
     """A row for every run: where it is, how it stands, and all that the tables ask of it."""
     study = results.study
-    asked: Mapping[Measure, None] = {
-        measure: None
-        for table in study.document.report.tables.values()
-        for measure in table.measures
-    }
+    asked = study.measures
     headings = [*study.factors, "seed", "run", "condition", "reason", "scale", *map(str, asked)]
     rows: list[list[object]] = []
     for run in study.runs:
         row: list[object] = [*(level for _, level in run.case.levels), run.seed]
         found = results.found.get(run)
-        row += [found.path.name, found.condition, found.reason] if found else ["", "not run", ""]
+        row += [found.name, found.condition, found.reason] if found else ["", "not run", ""]
         has_ended = found is not None and found.condition in ("valid", "invalid")
         values = [plain_number(results.value(run, one)) if has_ended else "" for one in asked]
         rows.append([*row, study.scale, *values])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import Literal
 
 from testbed.studies.document import Expectation, Selection
@@ -41,15 +41,15 @@ def judge(results: Results) -> list[Judged]:
 
     Of a part of a study, those that are about its cases alone.
 
-    A value or ratio is reproduced if it is within the tolerance with every seed, and not if the
-    least and the greatest of the seeds lie on one side of it. An ordering is reproduced if it
-    holds with every seed, and not if two neighbours are the other way round with every seed.
+    A value, ratio or difference is reproduced if it is within the tolerance with every seed, and
+    not if the least and the greatest of the seeds lie on one side of it. An ordering is reproduced
+    if it holds with every seed, and not if two neighbours are the other way round with every seed.
     Whatever else the seeds show is not resolved: they cannot tell.
     """
     part = set(results.study.cases)
     found = []
     for name, expectation in results.study.document.expects.items():
-        several = expectation.order or expectation.ratio or ({},)
+        several = expectation.order or expectation.ratio or expectation.difference or ({},)
         cases = [_case(results, {**expectation.where, **selection}) for selection in several]
         if part.issuperset(cases):
             found.append(_judge(name, expectation, cases, results))
@@ -64,16 +64,33 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
     columns = [results.values(case, expectation.measure, seeds) for case in cases]
     if expectation.order is not None:
         verdict = _order(columns, expectation.tolerance or 0.0)
-        found = " > ".join(_span(expectation, column) for column in columns)
+        show = expectation.measure.show
+        found = " > ".join(spread(column, show) for column in columns)
     else:
-        values = columns[0]
-        if expectation.ratio is not None:
-            values = [_over(one, other) for one, other in zip(*columns, strict=True)]
-        assert expectation.value is not None
-        reach = abs(expectation.value) * (expectation.tolerance or 0.0)
-        verdict = _within(values, expectation.value - reach, expectation.value + reach)
-        found = _span(expectation, values)
+        values = _meant(expectation, columns)
+        verdict = _within(values, *_bounds(expectation))
+        found = spread(values, lambda value: _shown(expectation, value))
     return Judged(name, expected, found, verdict, len(seeds), expectation.source)
+
+
+def _meant(expectation: Expectation, columns: Sequence[Sequence[float]]) -> Sequence[float]:
+    """What the expectation is about, seed by seed."""
+    if expectation.ratio is not None:
+        return [_over(one, other) for one, other in zip(*columns, strict=True)]
+    if expectation.difference is not None:
+        return [one - other for one, other in zip(*columns, strict=True)]
+    return columns[0]
+
+
+def _bounds(expectation: Expectation) -> tuple[float, float]:
+    """The least and the greatest that is as expected."""
+    if expectation.at_most is not None:
+        return -inf, expectation.at_most
+    if expectation.value == "never":
+        return inf, inf
+    assert expectation.value is not None
+    reach = abs(expectation.value) * (expectation.tolerance or 0.0)
+    return expectation.value - reach, expectation.value + reach
 
 
 def _case(results: Results, where: Selection) -> Case:
@@ -114,27 +131,31 @@ def _over(one: float, other: float) -> float:
 
 
 def _expected(expectation: Expectation, cases: Sequence[Case], results: Results) -> str:
-    measure = expectation.measure.title
+    measure = expectation.measure
     names = [results.short_name(case) for case in cases]
     within = "" if not expectation.tolerance else f" within {100 * expectation.tolerance:g} %"
     if expectation.order is not None:
-        return f"{measure}: {' > '.join(names)}{within}"
-    assert expectation.value is not None
+        return f"{measure.title}: {' > '.join(names)}{within}"
+    value = expectation.value if expectation.at_most is None else expectation.at_most
+    assert value is not None
+    said = value if isinstance(value, str) else _shown(expectation, value)
+    if expectation.ratio is None and expectation.difference is None:
+        most = "" if expectation.at_most is None else "at most "
+        return f"{measure.title} of {names[0]}: {most}{said}{within}"
+    if expectation.ratio is not None and measure.is_encoded:
+        names = [  # bytes are comparable only where it is said which
+            f"{name} ({results.by_case[case][0].scenario.encoding})"
+            for name, case in zip(names, cases, strict=True)
+        ]
+    sign = "/" if expectation.ratio is not None else "-"
+    equals = "=" if expectation.at_most is None else "<="
+    return f"{measure.title}: {names[0]} {sign} {names[1]} {equals} {said}{within}"
+
+
+def _shown(expectation: Expectation, value: float) -> str:
+    """A value, a ratio without a unit, or a difference in points where it is one of shares."""
     if expectation.ratio is not None:
-        if expectation.measure.is_encoded:  # bytes are comparable only where it is said which
-            names = [
-                f"{name} ({results.by_case[case][0].scenario.encoding})"
-                for name, case in zip(names, cases, strict=True)
-            ]
-        return f"{measure}: {names[0]} / {names[1]} = {expectation.value:g}{within}"
-    return f"{measure} of {names[0]}: {expectation.measure.show(expectation.value)}{within}"
-
-
-def _span(expectation: Expectation, values: Sequence[float]) -> str:
-    """The mean, with the least and the greatest where they differ."""
-    is_ratio = expectation.ratio is not None
-
-    def show(value: float) -> str:
-        return f"{value:.4g}" if is_ratio else expectation.measure.show(value)
-
-    return spread(values, show)
+        return f"{value:.4g}"
+    if expectation.difference is not None and expectation.measure.is_share:
+        return f"{100 * value:.2f} points"
+    return expectation.measure.show(value)

@@ -49,6 +49,7 @@ class RunState:
     reason: str = ""
     exit_code: int | None = None
     classes: tuple[str, ...] = ()
+    metrics: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,10 @@ class RunFolder:
         if state in ENDED:
             changes |= {"ended": moment(now), "reason": reason, "exit_code": exit_code}
         self._write(replace(self.state(), **changes))
+
+    def show_metrics(self, url: str) -> None:
+        """Write down where the run answers scrapes while it goes on."""
+        self._write(replace(self.state(), metrics=url))
 
     def reopen(self) -> None:
         """Write down that a run that was broken off trains again."""

@@ -12,6 +12,7 @@ from testbed.events.entry import FROM_PS, Entry
 from testbed.events.kinds import PS, Evaluated, Event, Restored, Started, StateChanged
 from testbed.events.rows import EVALUATIONS, TRAFFIC, Rows, TrafficRow
 from testbed.events.sink import Sink
+from testbed.events.usage import Usage
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
@@ -149,6 +150,11 @@ class Recorder:
         )
         for sink in self._sinks:
             sink.traffic(row)
+
+    def usage(self, usage: Usage) -> None:
+        """Queues and containers were read."""
+        for sink in self._sinks:
+            sink.usage(usage)
 
     def time_passed(self) -> None:
         """A moment for the sinks to show how it goes; before the training there is nothing."""

@@ -233,6 +233,17 @@ def test_adsp_at_its_checkpoints_by_hand(group_of: GroupOf) -> None:
     assert not group.server.wants_loss()
 
 
+def test_adsp_with_momentum_by_hand(group_of: GroupOf) -> None:
+    """μ = 1/2, M = 2: V = (1, 2) / 2 after the first commit of (2, 4), and half of that and (1, 2)
+    after the second: (8, 16) - (0.5, 1) - (0.75, 1.5).
+    """
+    server = group_of(Adsp(name="adsp", momentum=0.5), 2).server
+    for worker in (0, 1):
+        server.push(worker, Update(Dense(np.array([2, 4], np.float32)), 0, samples=10), 1.0)
+    assert server.parameters.tolist() == [6.75, 13.5]
+    assert server.parameters.dtype == np.float32
+
+
 def test_adsp_asks_for_the_losses_of_its_trials(group_of: GroupOf) -> None:
     """At the start, the middle and the end; at the end the next rate waits for the loss."""
     group = group_of(Adsp(name="adsp"), 1)

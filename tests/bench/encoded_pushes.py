@@ -31,7 +31,7 @@ from testbed.scenario import load
 from testbed.scenario.schema import Scenario
 from testbed.seeds import stream
 
-SCENARIO = Path(__file__).parents[2] / "scenarios/adacomp/waiting-law.yaml"
+SCENARIO = Path(__file__).parents[2] / "scenarios/adacomp/simulated.yaml"
 CONFIGS: Mapping[str, AlgorithmConfig] = {
     "asgd": Asgd(name="asgd"),
     **{f"adacomp {c:g}": AdaComp(name="adacomp", ratio=c) for c in (0.1, 0.01, 0.001)},

@@ -39,7 +39,7 @@ from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 
-PAPER = Path(__file__).parents[2] / "scenarios/adacomp/waiting-law.yaml"
+PAPER = Path(__file__).parents[2] / "scenarios/adacomp/simulated.yaml"
 CROWD = """
 name: crowd
 runtime: simulated

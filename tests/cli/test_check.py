@@ -16,7 +16,9 @@ def test_one_that_keeps_everything(file: str, capsys: pytest.CaptureFixture[str]
     assert main(["check", str(SHIPPED / file)]) == 0
     first, *rest = capsys.readouterr().out.splitlines()
     assert first == "DcAsgd (learning_rate=0.1 compensation=0.04)"
-    assert {line[:9] for line in rest} == {"  kept   "}
+    titles = {line for line in rest if not line.startswith(" ")}
+    assert titles == (set() if file.endswith(".py") else {"Net in ./net.py"})
+    assert {line[:9] for line in rest if line not in titles} == {"  kept   "}
 
 
 def test_options_are_set_in_either_kind_of_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,3 +62,74 @@ def test_a_file_without_an_algorithm(
 def test_a_scenario_without_an_algorithm_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(SHIPPED.parent / "quickstart.yaml")]) == 2
     assert "algorithm: found adacomp, expected an algorithm of one's own" in capsys.readouterr().err
+
+
+DATA = """
+import numpy as np
+
+def load():
+    images = np.arange(80, dtype="uint8").reshape(5, 1, 4, 4)
+    return images, np.linspace(0, 1, 5), images, np.linspace(0, 1, 5)
+
+def noisy(images, rng):
+    ready = images.astype("float32") / 255
+    return ready if rng is None else ready + rng.random(ready.shape, "float32")
+"""
+NET = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, image_shape, classes):
+        super().__init__()
+        assert classes == 0
+        self.layers = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(16, 1))
+
+    def forward(self, images):
+        return self.layers(images)[:, 0]
+
+    def loss(self, outputs, targets):
+        return (outputs - targets).square().mean() + self.layers[2].weight.square().sum()
+"""
+OWN = """
+name: own
+algorithm: bsp
+model: {custom: {file: net.py, class: Net}}
+dataset: {custom: {file: data.py, class: load, transform: noisy}}
+workers: {count: 2, batch_size: 2}
+stop: {updates: 10}
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "broken"),
+    [
+        ("", "", {}),
+        (
+            "rng.random(ready",
+            "np.random.random(ready",
+            {"It gives images": "data.py:10: dataset: found noisy(images, rng) raised TypeError"},
+        ),
+        (
+            "(outputs - targets).square().mean()",
+            "(outputs - targets.mean()).detach().mean()",
+            {"Its gradient is finite": "Net: along its gradient the loss has a slope of"},
+        ),
+    ],
+)
+def test_a_model_and_a_data_set_of_ones_own(
+    was: str,
+    becomes: str,
+    broken: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, text in (("net.py", NET), ("data.py", DATA), ("own.yaml", OWN)):
+        (tmp_path / name).write_text(text.replace(was, becomes) if was else text, encoding="utf-8")
+    assert main(["check", str(tmp_path / "own.yaml")]) == (10 if broken else 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "load in data.py"
+    found = [line for line in lines if line.startswith("  BROKEN")]
+    assert len(found) == len(broken)
+    for promise, reason in broken.items():
+        assert promise in found[0]
+        assert reason in "\n".join(lines)

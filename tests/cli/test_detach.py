@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -53,9 +54,16 @@ def test_a_signal_during_the_bring_up_is_passed_on(bed: Any, name: str) -> None:
 
 
 def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: str) -> None:
-    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=120")
+    longer = ("--set", "stop.updates=120")
+    up = bed("up", bed.scenario, "--detach", "--name", name, *longer, "--metrics")
+    url = json.loads((bed.runs / name / "run.json").read_text())["metrics"]
+    assert f"metrics: {url}\n" in up.stderr
+    with urlopen(url) as answer:
+        assert f'testbed_version{{algorithm="asgd",run="{name}"}}'.encode() in answer.read()
     os.kill(bed.controller(name), signal.SIGKILL)
+    (registered,) = (bed.folder / "state" / "testbed" / "metrics").iterdir()
     assert "testbed report" in bed("wait", name, status=6).stderr
+    assert not registered.exists()  # the controller did not live to withdraw it
     assert bed.leftovers(name) == []
     report = json.loads(bed("report", name, "--json").stdout)
     assert report["updates"]["total"] == 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.cli.live import Progress
+from testbed.cli.live import Progress, describe
 from testbed.events.rows import UPDATE, Rows
 
 
@@ -61,7 +61,14 @@ def test_the_rule_that_ends_the_run_first_gives_the_eta() -> None:
 
 def test_the_last_accuracy() -> None:
     progress = Progress(stop_updates=None, stop_seconds=None)
-    progress.add_evaluation(0.9)
-    progress.add_evaluation(0.8)
+    progress.add_evaluation(0.9, 0.5)
+    progress.add_evaluation(0.8, 0.6)
     status = progress.status(1.0, emulated=1.0)
     assert status.accuracy == 0.8
+    assert "  accuracy 0.8000  " in describe(status)
+
+
+def test_a_loss_where_there_is_no_accuracy() -> None:
+    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress.add_evaluation(None, 0.25)
+    assert "  loss 0.25  " in describe(progress.status(1.0, emulated=1.0))

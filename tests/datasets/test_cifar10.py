@@ -46,9 +46,13 @@ def packed(content: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def prepare(folder: Path, data: Path) -> Path:
+def prepare(folder: Path, data: Path, *, batches: int = 5) -> Path:
     return prepare_cifar10(
-        folder / "cache", environment={"TESTBED_DATA": str(data)}, archive=SMALL, urls=NOWHERE
+        folder / "cache",
+        environment={"TESTBED_DATA": str(data)},
+        archive=SMALL,
+        urls=NOWHERE,
+        batches=batches,
     )
 
 
@@ -69,6 +73,17 @@ def test_found_where_testbed_data_leads(tmp_path: Path, below: str, compressed: 
     raw = np.frombuffer(CONTENT["test.bin"], np.uint8)[1:3073].astype(float)
     expected = ((raw - raw.mean()) / raw.std()).reshape(3, 32, 32)  # red, green, blue, by rows
     np.testing.assert_allclose(data.test_images[0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_first_batches_alone(tmp_path: Path) -> None:
+    """Of two batches, the first has 12 images; the test set stays what it is."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ARCHIVE.name).write_bytes(packed(CONTENT))
+    both = prepare(tmp_path, tmp_path / "data")
+    one = prepare(tmp_path, tmp_path / "data", batches=1)
+    assert one != both
+    assert load(one).train_labels.tolist() == [*range(10), 0, 1]
+    np.testing.assert_array_equal(load(one).test_images, load(both).test_images)
 
 
 @pytest.mark.parametrize(

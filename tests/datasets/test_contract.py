@@ -34,6 +34,8 @@ EXAMPLES: dict[str, Any] = {
     "digits": "digits",
     "fashion-mnist": "fashion-mnist",
     "mnist": "mnist",
+    "substitute-chiller": "substitute-chiller",
+    "substitute-rail": "substitute-rail",
 }
 DOWNLOADED = {"cifar10", "fashion-mnist", "mnist"}
 LARGE = {"cifar10": [pytest.mark.slow]}
@@ -135,11 +137,21 @@ def test_arrays_fit_together(data: Prepared) -> None:
         (data.test_images, data.test_labels),
     ):
         assert images.dtype == np.float32
-        assert labels.dtype == np.int64
         assert images.shape == (len(labels), *data.image_shape)
+        assert np.isfinite(images).all()
+        if not data.classes:
+            assert labels.dtype == np.float32
+            continue
+        assert labels.dtype == np.int64
         assert labels.min() >= 0
         assert labels.max() < data.classes
-    assert set(data.train_labels) == set(range(data.classes))
+    assert not data.classes or set(data.train_labels) == set(range(data.classes))
+
+
+def test_what_is_known_beforehand_is_so(data: Prepared, folder: Path) -> None:
+    name = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["source"]["name"]
+    known = members()[name].images
+    assert known is None or known == (data.image_shape, data.classes)
 
 
 def test_arrays_cannot_be_written_to(data: Prepared) -> None:

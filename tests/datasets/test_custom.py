@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from testbed.datasets import CustomDataset, Prepared, load
-from testbed.errors import ScenarioError
+from testbed.errors import ScenarioError, UserCodeError
 
 SOURCE = """
 import numpy as np
@@ -85,8 +86,9 @@ def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
         ("x, y, x[:0], []", r"test_images of shape \(0, 1, 2, 2\)"),
         ("x.astype('U'), y, x, y", "train_images of shape .* and type <U"),
         ("x * 1j, y, x, y", "type complex128"),
-        ("x, y[:5], x, y", r"train_labels of shape \(5,\) and type int64, expected integers of"),
-        ("x, [0.5] * 6, x, y", "train_labels of shape .* type float64, expected integers"),
+        ("x, y[:5], x, y", r"train_labels of shape \(5,\) and type int64, expected integers or"),
+        ("x, [0.5] * 6, x, y", "test_labels of type int64, expected float32, as the train_labels"),
+        ("x, [0.5] * 6, x, [np.nan] * 6", "NaN or infinity in test_labels"),
         ("x, [-1] * 6, x, y", "label -1 in train_labels, expected labels from 0 on"),
         ("x, y, x, [3] * 6", "label 3 in test_labels, expected at most 2"),
         ("x, y, x[:, :1], y", r"test_images of shape \(1, 1, 2\) each, expected \(1, 2, 2\)"),
@@ -116,3 +118,85 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     config = CustomDataset.model_validate({"name": "custom", "file": "no.py", "class": "Load"})
     with pytest.raises(ScenarioError, match=r"no\.py: dataset: found No such file"):
         config.prepare(tmp_path, environment={}, folder=tmp_path)
+
+
+NUMBERS = """
+import numpy as np
+x, y = np.arange(24, dtype="uint8").reshape(6, 2, 2), np.linspace(0, 1, 6)
+
+def function():
+    return x, y, x[:2], y[:2]
+
+def noisy(images, rng):
+    ready = images.astype("float32") / 255
+    return ready if rng is None else ready + rng.random(ready.shape, "float32")
+
+def astray(images, rng):
+    return images
+
+def restless(images, rng):
+    return np.random.random(images.shape).astype("float32")
+
+def broken(images, rng):
+    return images / rng.random()
+
+nothing = 3
+"""
+
+
+def own(name: str) -> CustomDataset:
+    named = {"name": "custom", "file": "./data.py", "class": "function", "transform": name}
+    return CustomDataset.model_validate(named)
+
+
+def test_numbers_instead_of_labels(tmp_path: Path) -> None:
+    data = read(tmp_path, NUMBERS)
+    assert data.classes == 0
+    assert data.train_labels.dtype == np.float32
+    assert data.train_images.dtype == np.float32
+    np.testing.assert_allclose(data.train_labels, [0, 0.2, 0.4, 0.6, 0.8, 1])
+
+
+def test_raw_images_and_a_transform(tmp_path: Path) -> None:
+    """A batch repeats with its number; tested images have nothing drawn."""
+    (tmp_path / "custom").mkdir()
+    for place in (tmp_path, tmp_path / "custom"):
+        (place / "data.py").write_text(NUMBERS, encoding="utf-8")
+    folder = own("noisy").prepare(tmp_path / "cache", environment={}, folder=tmp_path)
+    data = replace(load(folder), transform=own("noisy").make_ready(tmp_path))
+    assert data.train_images.dtype == np.uint8
+    two = np.array([1, 2])
+    one, same, other = (data.batch(two, draw)[0] for draw in (5, 5, 6))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
+    drawn = np.random.default_rng(5).random((2, 1, 2, 2), np.float32)
+    np.testing.assert_array_equal(one, data.train_images[two].astype(np.float32) / 255 + drawn)
+    assert data.transform is not None
+    np.testing.assert_allclose(data.transform(data.test_images, None)[1, 0, 1], [6 / 255, 7 / 255])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("astray", r"data.py:12: dataset: found uint8 \(2, 1, 2, 2\), expected float32 images of"),
+        ("restless", r"data.py:15: dataset: found other images from the same rng, expected all"),
+        ("broken", r"data.py:19: dataset: found broken\(images, None\) raised AttributeError"),
+        ("nothing", r"dataset: found nothing, a int, expected a function \(images, rng\)"),
+        ("missing", r"no 'missing' in it; it defines function, noisy, astray, restless, broken"),
+    ],
+)
+def test_a_transform_that_does_not_do(tmp_path: Path, name: str, expected: str) -> None:
+    (tmp_path / "data.py").write_text(NUMBERS, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=expected):
+        own(name).prepare(tmp_path / "cache", environment={}, folder=tmp_path)
+
+
+def test_what_a_transform_gives_in_a_node_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "custom").mkdir()
+    (tmp_path / "custom" / "data.py").write_text(NUMBERS, encoding="utf-8")
+    transform = own("astray").make_ready(tmp_path)
+    assert transform is not None
+    with pytest.raises(
+        UserCodeError, match=r"data.py:12: astray gave uint8 \(1, 1, 2, 2\), expected"
+    ):
+        transform(np.zeros((1, 1, 2, 2), np.uint8), None)

@@ -11,6 +11,7 @@ from testbed.datasets.partition import (
     Dirichlet,
     Iid,
     Samples,
+    Shared,
     balanced_subset,
     shards,
 )
@@ -50,6 +51,14 @@ def deal(
 def test_iid_drops_the_remainder() -> None:
     dealt = deal(IID, [4, 4, 3], 3)
     assert [len(shard) for shard in dealt] == [3, 3, 3]
+
+
+def test_shared_is_everything_for_everyone() -> None:
+    """Also where there are more workers than samples."""
+    dealt = deal(Shared(name="shared"), [2, 1], 5)
+    assert [shard.tolist() for shard in dealt] == [[0, 1, 2]] * 5
+    (half,) = deal(Shared(name="shared"), [10, 10], 1, fraction=0.5)
+    assert len(half) == 10
 
 
 def test_sixty_thousand_images_for_two_hundred_workers() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.datasets.standard import standardised
+from testbed.datasets.standard import distorted, standardised
 
 
 def test_worked_by_hand() -> None:
@@ -29,3 +29,31 @@ def test_more_images_than_are_done_at_once() -> None:
     done = standardised(raw)
     np.testing.assert_array_equal(done[2400], standardised(raw[2400:2401])[0])
     np.testing.assert_allclose(done.mean(axis=(1, 2, 3)), 0, atol=1e-6)
+
+
+def test_distorted_by_hand() -> None:
+    """Brightness vanishes in the standardisation; of one channel so does contrast, a flip stays."""
+    images = np.array([[[[0, 10], [20, 50]]]] * 20, np.uint8)
+    ready = distorted(images, np.random.default_rng(0))
+    upright = standardised(images[:1])
+    flipped = upright[..., ::-1]
+    for one in ready:
+        expected = flipped if one[0, 0, 0] > one[0, 0, 1] else upright
+        np.testing.assert_allclose(one[None], expected, atol=1e-5)
+    assert 0 < sum(one[0, 0, 0] > one[0, 0, 1] for one in ready) < 20
+    np.testing.assert_array_equal(distorted(images, None), standardised(images))
+
+
+def test_distortions_repeat_with_the_generator() -> None:
+    images = np.random.default_rng(1).integers(0, 256, (4, 3, 5, 5)).astype(np.uint8)
+    one, two, other = (distorted(images, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_contrast_changes_the_balance_of_channels() -> None:
+    """Distances to a channel's own mean are scaled, the means are not: three channels tell."""
+    images = np.random.default_rng(1).integers(0, 256, (8, 3, 5, 5)).astype(np.uint8)
+    ready = distorted(images, np.random.default_rng(3))
+    own, plain = (x.std(axis=(2, 3)) for x in (ready, standardised(images)))
+    assert np.abs(own / plain - 1).max() > 0.01

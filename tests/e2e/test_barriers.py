@@ -62,35 +62,47 @@ def test_waiting_shares_of_three_workers_by_hand(bed: Any, algorithm: str, share
     assert np.mean(shares) == pytest.approx(share, abs=0.03)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "share"),
-    [
-        ("{bsp: {}}", 0.841),
-        ("{adsp: {check_period: 40s, commit_rate: 2}}", 0.187),
-        ("{fedbuff: {local_steps: 10, buffer_size: 1}}", 0.352),
-    ],
-)
-def test_waiting_shares_with_and_without_a_barrier(bed: Any, algorithm: str, share: float) -> None:
-    """ADSP commits every 20 s, as it was ordered to:       3.740 / 20 = 18.7 %.
+PARTS = ["compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds"]
 
+
+@pytest.mark.parametrize(
+    ("settings", "share"),
+    [
+        (["algorithm={bsp: {}}", "workers.think={law: constant, mean: 1s}"], 0.866),
+        (["algorithm={adsp: {check_period: 40s, commit_rate: 2}}"], 0.187),
+        (["algorithm={fedbuff: {local_steps: 10, buffer_size: 1}}"], 0.352),
+    ],
+    ids=["bsp", "adsp", "fedbuff"],
+)
+def test_waiting_shares_live_and_simulated(bed: Any, settings: list[str], share: float) -> None:
+    """BSP has rounds of 1.5 + 1 + 3.740 s:                 1 - 0.833 / 6.240 = 86.6 %.
+
+    ADSP commits every 20 s, as it was ordered to:          3.740 / 20 = 18.7 %.
     FedBuff has cycles of 5 + 3.740 and 15 + 3.740 s:       (2 * 42.8 + 20.0) / 3 = 35.2 %.
+
+    What the slow worker does adds up to the time between its first push and its last one: what it
+    pushes is applied at once. That of all is looked at in the simulated test.
     """
     bed.scenario("waiting.yaml", WAITING)
-    settings = (f"algorithm={algorithm}", "time_scale=20.0", "stop.time=100s", "evaluate.every=40s")
-    up = bed.up(*(word for one in settings for word in ("--set", one)), file="waiting.yaml")
-    done = up.end()
-    assert done.status in (0, 6), done.err
-    run = testbed.Run(up.folder.path)
-    shares = []
-    for _, own in run.updates.groupby("worker"):
-        passed = own["time_seconds"].iloc[-1] - own["time_seconds"].iloc[0]
-        shares.append(1 - own["compute_seconds"].iloc[1:].sum() / passed)
-    assert np.mean(shares) == pytest.approx(share, abs=0.03)
-    assert run.summary["waiting"]["waiting_ratio"] == pytest.approx(share, abs=0.05)
-    slow = run.updates[run.updates["device_class"] == "slow"]  # what it pushes is applied at once
-    parts = slow[["compute_seconds", "transfer_seconds", "blocked_seconds"]].iloc[1:]
-    passed = slow["time_seconds"].iloc[-1] - slow["time_seconds"].iloc[0]
-    assert parts.to_numpy().sum() == pytest.approx(passed, rel=0.01)
+    common = ("time_scale=20.0", "stop.time=100s", "evaluate.every=40s")
+    options = [word for one in (*settings, *common) for word in ("--set", one)]
+    found = {}
+    for runtime in ("native", "simulated"):
+        up = bed.up("--runtime", runtime, *options, file="waiting.yaml")
+        done = up.end()
+        assert done.status in (0, 6), done.err
+        run = testbed.Run(up.folder.path)
+        shares = []
+        for _, own in run.updates.groupby("worker"):
+            passed = own["time_seconds"].iloc[-1] - own["time_seconds"].iloc[0]
+            if own["device_class"].iloc[0] == "slow":
+                assert own[PARTS].iloc[1:].to_numpy().sum() == pytest.approx(passed, rel=0.01)
+            shares.append(1 - own["compute_seconds"].iloc[1:].sum() / passed)
+        found[runtime] = np.mean(shares)
+        whole = run.summary["waiting"]["waiting_ratio"]  # with the way to the first push
+        assert whole == pytest.approx(share, abs=0.05)
+    assert found["simulated"] == pytest.approx(share, abs=0.01)
+    assert found["native"] == pytest.approx(found["simulated"], abs=0.03)
 
 
 BARRIER = ("--set", "algorithm={bsp: {}}", "--set", "workers.think.mean=20ms")

@@ -19,3 +19,11 @@ def test_when_the_next_evaluation_is_due(
     schedule: Schedule, version: int, time: float, due: Due
 ) -> None:
     assert schedule.after(version, time) == due
+
+
+def test_a_multiple_is_behind_the_one_before_however_they_are_rounded() -> None:
+    """3 * 0.3 is 0.8999999999999999, of which 0.3 fits in only twice, rounded down."""
+    schedule, time = Schedule(None, 0.3), 0.0
+    for multiple in range(1, 10_000):
+        time = schedule.after(0, time).time
+        assert time == pytest.approx(multiple * 0.3)

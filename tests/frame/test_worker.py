@@ -293,3 +293,38 @@ def test_an_encoding_that_rounds_does_so_before_anybody_sees_the_values() -> Non
     assert isinstance(push, Push)
     assert push.update.payload.arrays[0].tolist() == [1638 / 16384, -65504]
     assert push.saturated == 1
+
+
+def test_a_number_is_drawn_for_every_step() -> None:
+    """Also for those that are not pushed; a worker that is restored goes on with the same ones."""
+    draws = np.random.default_rng(7)
+    expected = [int(one) for one in np.random.default_rng(7).integers(2**63, size=4)]
+    first = worker(EveryNth(2))
+    first.draws = draws
+    loop, seen = first.loop(), []
+    next(loop)
+    action = loop.send(Arrived(0.0, Reply(Dense(np.zeros(2, np.float32)), 0)))
+    for _ in range(2):
+        assert isinstance(action, Step)
+        seen.append(action.draw)
+        kept = first.state()
+        action = loop.send(Computed(0.0, GRADIENT))
+    assert isinstance(action, Push)
+    second = worker(EveryNth(2))
+    second.draws = np.random.default_rng(0)
+    second.restore(kept)
+    again = next(loop_of_second := second.loop())
+    assert isinstance(again, Step)
+    assert again.draw == seen[1]
+    loop_of_second.send(Computed(0.0, GRADIENT))
+    action = loop_of_second.send(Arrived(0.0, Reply(Dense(np.zeros(2, np.float32)), 1)))
+    assert isinstance(action, Step)
+    assert [*seen, action.draw] == expected[:3]
+
+
+def test_without_draws_a_step_has_none() -> None:
+    loop = worker().loop()
+    next(loop)
+    action = loop.send(Arrived(0.0, Reply(Dense(np.zeros(2, np.float32)), 0)))
+    assert isinstance(action, Step)
+    assert action.draw == 0

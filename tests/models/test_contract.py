@@ -36,8 +36,11 @@ class Net(nn.Module):
 
 EXAMPLES: dict[str, tuple[Any, ImageShape, int]] = {
     "adacomp-cnn": ("adacomp-cnn", (1, 28, 28), 10),
+    "adsp-cnn": ({"adsp-cnn": {"width": 12}}, (3, 8, 8), 10),
     "custom": ({"custom": {"file": "./net.py", "class": "Net"}}, (2, 6, 6), 4),
     "digits-cnn": ("digits-cnn", (1, 8, 8), 10),
+    "linear-svm": ("linear-svm", (1, 1, 8), 0),
+    "lstm": ({"lstm": {"units": 5}}, (2, 1, 7), 0),
     "mlp": ({"mlp": {"hidden": [12, 7]}}, (3, 5, 5), 6),
 }
 
@@ -57,10 +60,14 @@ def build(name: str, folder: Path) -> tuple[Network, ImageShape, int]:
 
 
 def batch(image_shape: ImageShape, classes: int, *, count: int = 6) -> tuple[Any, Any]:
-    """Images and labels that cannot be written to, as they come from a mapped data set."""
+    """Images and labels that cannot be written to, as they come from a mapped data set.
+
+    Without classes the labels are numbers to predict.
+    """
     rng = np.random.default_rng(5)
     images = rng.standard_normal((count, *image_shape)).astype(np.float32)
-    labels = rng.integers(0, classes, count)
+    labels = rng.integers(0, classes, count) if classes else rng.standard_normal(count)
+    labels = labels.astype(np.int64 if classes else np.float32)
     images.flags.writeable = labels.flags.writeable = False
     return images, labels
 
@@ -144,7 +151,8 @@ class TestNetwork:
         before = bound.loss_and_gradient(images, labels)[0]
         at[:] = 0
         zero, _ = bound.loss_and_gradient(images, labels)
-        assert zero == pytest.approx(np.log(classes), rel=1e-5)
+        without = np.log(classes) if classes else bound.total_loss(np.zeros(6), labels) / 6
+        assert zero == pytest.approx(without, rel=1e-5)
         assert before != zero
 
     def test_two_bound_networks_do_not_touch_each_other(self, name: str, tmp_path: Path) -> None:
@@ -177,6 +185,10 @@ class TestNetwork:
             bound.loss_and_gradient(images, labels)[0], rel=1e-5
         )
         scores = bound.scores(images)
+        if not classes:
+            assert scores.shape == (6, 1)
+            assert (evaluation.top1, evaluation.top5) == (None, None)
+            return
         assert scores.shape == (6, classes)
         assert evaluation.top1 == pytest.approx(np.mean(scores.argmax(1) == labels))
         assert evaluation.top5 >= evaluation.top1

@@ -197,3 +197,74 @@ def test_a_lazy_layer_gets_its_shape(tmp_path: Path) -> None:
     network = build(tmp_path, HEAD + LINEAR.replace("Linear(self.size,", "LazyLinear(") + FORWARD)
     assert network.layout.shapes == ((3, 4), (3,))
     assert len(network.initial(np.random.default_rng(0))) == 15
+
+
+PREDICT = """
+        self.line = nn.Linear(self.size, 1)
+
+    def forward(self, images):
+        return self.line(images.flatten(1))[:, 0]
+"""
+HALVED = """
+    def loss(self, outputs, targets):
+        return (outputs - targets).abs().mean() + 0.5 * self.line.weight.square().sum()
+"""
+
+
+def predictor(folder: Path, source: str) -> Bound:
+    """Weights of 1 and a bias of 0: it adds up four pixels."""
+    (folder / "custom").mkdir()
+    (folder / "custom" / "net.py").write_text(source, encoding="utf-8")
+    config = CustomModel.model_validate({"name": "custom", "file": "net.py", "class": "Net"})
+    network = config.build((1, 2, 2), 0, folder=folder)
+    return network.bind(np.array([1, 1, 1, 1, 0], np.float32))
+
+
+def test_numbers_are_predicted_by_the_squared_error(tmp_path: Path) -> None:
+    """Four pixels of 1 make 4, for 3 and 6: errors 1 and -2, mean square 2.5, slope 2 x -1 / 2."""
+    bound = predictor(tmp_path, HEAD + PREDICT)
+    ones, numbers = np.ones((2, 1, 2, 2), np.float32), np.array([3, 6], np.float32)
+    loss, gradient = bound.loss_and_gradient(ones, numbers)
+    assert loss == pytest.approx(2.5)
+    np.testing.assert_allclose(gradient, [-1, -1, -1, -1, -1])
+    evaluation = bound.evaluate(ones, numbers)
+    assert (evaluation.loss, evaluation.top1, evaluation.top5) == (pytest.approx(2.5), None, None)
+
+
+def test_an_objective_of_ones_own(tmp_path: Path) -> None:
+    """Mean distance 1.5, and half of the squared norm of four weights of 1: 3.5 in all."""
+    bound = predictor(tmp_path, HEAD + PREDICT + HALVED)
+    ones, numbers = np.ones((2, 1, 2, 2), np.float32), np.array([3, 6], np.float32)
+    loss, gradient = bound.loss_and_gradient(ones, numbers)
+    assert loss == pytest.approx(3.5)
+    np.testing.assert_allclose(gradient, [1, 1, 1, 1, 0])  # the slopes 1/2 and -1/2 cancel
+    assert bound.evaluate(ones, numbers).loss == pytest.approx(3.5)
+
+
+def test_an_objective_beside_accuracies(tmp_path: Path) -> None:
+    """Twice the cross-entropy; 60 images are evaluated in two parts."""
+    source = HEAD + LINEAR + FORWARD
+    source += "    def loss(self, outputs, targets):\n"
+    source += "        return 2 * nn.functional.cross_entropy(outputs, targets)\n"
+    bound, plain = bind(build(tmp_path, source)), HEAD + LINEAR + FORWARD
+    (tmp_path / "plain").mkdir()
+    usual = bind(build(tmp_path / "plain", plain))
+    labels = np.arange(60) % 3
+    twice, once = (one.evaluate(images(60), labels) for one in (bound, usual))
+    assert twice.loss == pytest.approx(2 * once.loss, rel=1e-5)
+    assert twice.top1 == once.top1
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ("outputs", r"found Net.loss gives \(2, 3\), expected the mean loss"),
+        ("3.0", r"found Net.loss gives a float, expected the mean loss"),
+        ("torch.zeros(())", r"found Net.loss gives \(\), expected the mean loss"),
+        ("outputs.nothing", r"net.py:\d+: model: found Net.loss on .* raised AttributeError"),
+    ],
+)
+def test_an_objective_that_is_none(tmp_path: Path, returned: str, expected: str) -> None:
+    own = f"    def loss(self, outputs, targets):\n        return {returned}\n"
+    with pytest.raises(ScenarioError, match=expected):
+        build(tmp_path, HEAD + LINEAR + FORWARD + own)

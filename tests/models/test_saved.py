@@ -45,6 +45,15 @@ def test_the_best_is_the_most_accurate_then_the_one_of_least_loss(writer: ModelW
     assert seen == [0, 1, 2, 3, 3, 3, 3]
 
 
+def test_without_accuracies_the_best_is_the_one_of_least_loss(writer: ModelWriter) -> None:
+    for number, loss in enumerate([3.0, 1.0, 2.0]):
+        evaluation = Evaluation(loss, top1=None, top5=None, images=10)
+        taken = Measurement(number, 0.0, evaluation, final=False)
+        writer.take(np.full(SIZE, number, np.float32), taken)
+    assert version(writer) == 1
+    assert SavedModel.open(writer.folder, "best").taken.evaluation.top1 is None
+
+
 def test_the_final_one_is_kept_beside_the_best_and_never_takes_its_place(
     writer: ModelWriter,
 ) -> None:

@@ -86,3 +86,14 @@ def test_who_does_not_think_has_no_law_to_keep() -> None:
 
 def test_without_a_second_push_there_is_no_cycle() -> None:
     assert host_share(UPDATES[:2], load_text(SCENARIO)) == HostShare()
+
+
+def test_a_cycle_during_which_a_worker_stood_still_by_plan_is_left_out() -> None:
+    """Of the first worker's third push.
+
+    The other two cycles, 1 and 2 s, hold 0.6 s of steps, 1.4 s of thinking as drawn, 0.1 s of a
+    barrier and 0.3028 s of transfers.
+    """
+    found = host_share(UPDATES, load_text(SCENARIO), going=UPDATES.drop(index=3))
+    assert found.unexplained_ratio == pytest.approx(1 - 2.4028 / 3)
+    assert found.overslept_ratio == pytest.approx(0.1 / 1.4)

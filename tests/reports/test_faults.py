@@ -9,7 +9,7 @@ import pytest
 
 from testbed.events.entry import Entry
 from testbed.events.kinds import Event, Exited, FaultApplied, Gap, Joined, Left
-from testbed.reports import measures
+from testbed.reports import fault_measures, measures
 from testbed.reports.verdict import Measurements, judge
 
 
@@ -33,7 +33,7 @@ EVENTS = entries(
 
 
 def test_whom_faults_have_struck() -> None:
-    assert measures.faults(EVENTS) == {"freeze": 1, "crash": 1, "kill": 1}
+    assert fault_measures.faults(EVENTS) == {"freeze": 1, "crash": 1, "kill": 1}
 
 
 def test_who_is_gone_by_plan_is_not_lost() -> None:
@@ -49,16 +49,16 @@ def test_who_was_removed_while_it_stood_still_is_not_lost_but_who_has_come_back_
 
 def test_a_fault_that_is_late_makes_the_run_invalid() -> None:
     """The kill came 5 emulated seconds late: 2.5 of the host's at a time scale of 2."""
-    late = measures.late_faults(EVENTS, 2.0)
+    late = fault_measures.late_faults(EVENTS, 2.0)
     assert late == [("kill of w3", 2.5)]
     (reason,) = judge(Measurements("finished", late_faults=late)).reasons
     assert reason.startswith("kill of w3 came 2.50 s late by the host's clock (1 s is allowed)")
-    assert measures.late_faults(EVENTS, 5.0) == []
+    assert fault_measures.late_faults(EVENTS, 5.0) == []
 
 
 def test_gaps_by_plan_are_none() -> None:
     """w1 was asked to stand still for 2 real seconds, w2 for good."""
-    planned = measures.planned_gaps(EVENTS, 2.0)
+    planned = fault_measures.planned_gaps(EVENTS, 2.0)
     assert planned == {"w1": pytest.approx(2.0), "w2": inf}
     gaps = entries(Gap("w1", 2.5), Gap("w2", 60.0), Gap("w0", 3.0))
     assert measures.gaps(gaps, planned=planned) == {"w1": pytest.approx(0.5), "w0": 3.0}
@@ -69,4 +69,6 @@ def test_the_step_during_which_a_worker_was_frozen_says_nothing_of_its_speed() -
         {"worker": [1, 0, 1, 1], "time_seconds": [1.0, 3.0, 6.5, 7.0]}
         | {"node": ["w1", "w0", "w1", "w1"]}
     )
-    assert list(measures.undisturbed(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]
+    assert list(fault_measures.undisturbed(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]
+    back = entries(fault("join", "w1", 6.0, 6.1))  # the next cycle holds its absence
+    assert list(fault_measures.undisturbed(updates, back)["time_seconds"]) == [1.0, 3.0, 7.0]

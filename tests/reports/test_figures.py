@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from testbed.reports.figures import accuracy_against_ingress
+from testbed.reports.figures import LOSS, against_ingress
 from testbed.reports.frames import Run
 from testbed.telemetry.folder import RunFolder
 
 
 def test_the_figure_shows_the_evaluations(folder: RunFolder) -> None:
     run = Run(folder.path)
-    axes = accuracy_against_ingress(run.evaluations, run.summary).axes[0]
+    axes = against_ingress(run.evaluations, run.summary).axes[0]
     single, last = axes.lines
     assert list(single.get_xdata()) == [2.0, 4.0, 6.0]  # KB: 6,000 bytes at most
     assert list(single.get_ydata()) == [25.0, 75.0, 50.0]
@@ -26,17 +26,29 @@ def test_the_figure_shows_the_evaluations(folder: RunFolder) -> None:
 def test_a_mean_of_ten_begins_with_the_tenth_evaluation(folder: RunFolder) -> None:
     run = Run(folder.path)
     many = pd.concat([run.evaluations.iloc[:3]] * 4, ignore_index=True)  # 25, 75 and 50 %
-    _, smooth = accuracy_against_ingress(many, run.summary).axes[0].lines
+    _, smooth = against_ingress(many, run.summary).axes[0].lines
     values = smooth.get_ydata()
     assert np.isnan(values[:9]).all()
     assert list(values[9:]) == pytest.approx([47.5, 52.5, 50.0])
-    few = accuracy_against_ingress(many.head(9), run.summary).axes[0]
+    few = against_ingress(many.head(9), run.summary).axes[0]
     assert [text.get_text() for text in few.get_legend().get_texts()] == ["one evaluation"]
+
+
+def test_the_loss_where_there_is_no_accuracy(folder: RunFolder) -> None:
+    run = Run(folder.path)
+    replaced = {**run.summary, "substitutes": ["a formula stands for data"]}
+    figure = against_ingress(run.evaluations, replaced, LOSS)
+    single, last = figure.axes[0].lines
+    during = run.evaluations[~run.evaluations["final"]]
+    assert list(single.get_ydata()) == list(during["loss"])
+    assert "%" not in str(last.get_label())
+    assert figure.axes[0].get_ylabel() == "loss"
+    assert any("SUBSTITUTE" in text.get_text() for text in figure.texts)
 
 
 def test_it_uses_no_global_state(folder: RunFolder) -> None:
     run = Run(folder.path)
-    accuracy_against_ingress(run.evaluations, run.summary)
+    against_ingress(run.evaluations, run.summary)
     assert "matplotlib.pyplot" not in sys.modules
 
 
@@ -54,7 +66,7 @@ def test_title_and_caption_say_what_it_is(
     folder: RunFolder, changes: dict[str, Any], title: str
 ) -> None:
     run = Run(folder.path)
-    figure = accuracy_against_ingress(run.evaluations, {**run.summary, **changes})
+    figure = against_ingress(run.evaluations, {**run.summary, **changes})
     words = [text.get_text().replace("\n", " ") for text in figure.texts]
     assert words[0] == title
     assert words[1].startswith("adacomp (")
@@ -64,6 +76,6 @@ def test_title_and_caption_say_what_it_is(
 def test_one_evaluation_without_any_ingress(folder: RunFolder) -> None:
     run = Run(folder.path)
     first = run.evaluations.head(1).assign(payload_up_bytes=0)
-    figure = accuracy_against_ingress(first, run.summary)
+    figure = against_ingress(first, run.summary)
     assert "(B)" in figure.axes[0].get_xlabel()
     figure.canvas.print_png("/dev/null")

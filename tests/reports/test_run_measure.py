@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from math import inf, isnan
+from math import acos, inf, isnan, pi
 from types import SimpleNamespace
 from typing import cast
 
 import pandas as pd
 import pytest
 
+from testbed.algorithms import Adsp, Bsp
 from testbed.errors import Unfit
 from testbed.reports.frames import Run
 from testbed.reports.run_measure import Measure
+from testbed.values.units import Duration
 
 
 def run(*top1: float) -> Run:
@@ -31,6 +33,9 @@ def run(*top1: float) -> Run:
     updates = pd.DataFrame(
         {
             "staleness": [0, 1, 2, 4],
+            "sigma_mean": [0.0, 0.5, 0.5, 0.75],
+            "pickle9_bytes": [20, 20, 20, 40],
+            "version_applied": [0, 1, 2, 3],
             "payload_up_bytes": [10, 10, 10, 20],
             "payload_down_bytes": [40] * 4,
             "time_seconds": [1.0, 2.0, 3.0, 3.5],
@@ -40,9 +45,12 @@ def run(*top1: float) -> Run:
             "think_seconds": [0.0, 1.0, 0.0, 0.0],
             "transfer_seconds": [1.0, 1.0, 1.0, 1.0],
             "blocked_seconds": [0.0, 0.0, 0.0, 0.0],
+            "stream_wait_seconds": [0.0, 0.0, 0.0, 0.0],
         }
     )
-    return cast(Run, SimpleNamespace(evaluations=evaluations, updates=updates))
+    scenario = SimpleNamespace(algorithm=Adsp(name="adsp", check_period=Duration(6)))
+    tables = SimpleNamespace(evaluations=evaluations, updates=updates, scenario=scenario)
+    return cast(Run, tables)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +66,12 @@ def run(*top1: float) -> Run:
         ("egress", 160, "160 B"),
         ("time", 3.5, "3.5 s"),
         ("staleness", 1.75, "1.75"),
+        ("sigma", 0.4375, "0.4375"),
+        ("sigma_ratio", 0.25, "0.25"),
+        ("update_bytes", 12.5, "12 B"),
+        ("pickle9_update_bytes", 25, "25 B"),
+        # Of a staleness of 2 and 4: twice what tests/reports/test_stability.py has of 1 and 2.
+        ("verge_period(2)", 2 * pi / acos((3**0.5 - 1) / 2), "5"),
         ("damping", (1 + 1 + 0.5 + 0.25) / 4, "0.6875"),
         ("updates_to(0.9)", 200, "200"),
         ("ingress_to(0.9)", 2000, "2 KB"),
@@ -72,6 +86,8 @@ def run(*top1: float) -> Run:
         ("communication", 2.0, "2.0 s"),
         ("blocked", 0.0, "0.0 s"),
         ("heterogeneity", (2 + 2 / 3) / 2 / (2 / 3), "2"),
+        # Γ = 6 s: w0 has 3 commits and 12 steps in it, w1 2 and 4: (1/36 + 1/8) / 2 = 11/144
+        ("implicit_momentum", 1 - 1 / (1 + 11 / 144), "0.07097"),
         ("ingress_rate", 50 / 3.5, "14 B/s"),
         ("egress_rate", 160 / 3.5, "46 B/s"),
         ("time_to_loss(0.1)", 4.0, "4.0 s"),
@@ -95,8 +111,16 @@ def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None
     """Losses of 0.1 but for the third: the tenth is the eleventh evaluation, at 22 s."""
     one = run(0.9, 0.9, 0.5, *[0.9] * 9)
     assert Measure.parse("convergence_time(0.2)").of(one) == 22
+    assert Measure.parse("convergence_steps(0.2)").of(one) == 3300
+    assert Measure.parse("convergence_steps(0.2)").show(3300) == "3,300"
     assert Measure.parse("convergence_time(0.2)").of(run(*[0.9] * 9)) == inf
     assert Measure.parse("convergence_time(0.2)").title.endswith("a loss below 0.2")
+
+
+def test_only_check_periods_have_an_implicit_momentum() -> None:
+    bsp = run(0.9)
+    bsp.scenario.algorithm = Bsp(name="bsp")
+    assert isnan(Measure.parse("implicit_momentum").of(bsp))
 
 
 def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
@@ -104,6 +128,12 @@ def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
     one = run(0.5, 0.6, *[0.9] * 11)
     assert Measure.parse("settling_time(0.1)").of(one) == 24
     assert Measure.parse("settling_time(0.09)").of(one) == inf
+
+
+@pytest.mark.parametrize("text", ["loss_period(0)", "loss_period(9000)", "verge_period(9000)"])
+def test_of_too_little_there_is_no_period(text: str) -> None:
+    """Of four evaluations, of none, and of no update."""
+    assert isnan(Measure.parse(text).of(run(0.6, 0.98, 0.92)))
 
 
 def test_what_was_never_evaluated_is_not_measured() -> None:
@@ -127,3 +157,12 @@ def test_what_was_never_evaluated_is_not_measured() -> None:
 def test_what_is_no_measure_is_refused(text: str) -> None:
     with pytest.raises(Unfit):
         Measure.parse(text)
+
+
+@pytest.mark.parametrize("text", ["final_accuracy", "best_accuracy(2)", "updates_to(0.9)"])
+def test_what_has_no_accuracy(text: str) -> None:
+    """Numbers to predict have losses: an accuracy was not measured, which is not "never"."""
+    one = run(0.5, 0.9)
+    one.evaluations["top1"] = float("nan")
+    assert isnan(Measure.parse(text).of(one))
+    assert Measure.parse("lowest_loss").of(one) == pytest.approx(0.1)

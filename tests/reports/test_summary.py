@@ -35,6 +35,7 @@ def test_every_number_of_the_small_run(folder: RunFolder) -> None:
         "per_second": 1.5,
         "per_real_second": 3.0,
         "by_class": {"fast": 4, "slow": 2},
+        "rejected": 0,
     }
     assert summary["evaluations"] == 4
     assert summary["accuracy"] == {
@@ -43,8 +44,9 @@ def test_every_number_of_the_small_run(folder: RunFolder) -> None:
         "last": 0.625,
         "best_moving_average": None,
     }
-    assert summary["loss"] == {"final": 0.375}
+    assert summary["loss"] == {"lowest": 0.25, "final": 0.375, "last": 0.375}
     assert summary["lateness"] == {
+        "late_steps": 2,  # of the fast ones' four
         "late_steps_ratio": 0.5,
         "late_requests_ratio": None,
         "pace_excess_ratio": -1.0,
@@ -156,6 +158,7 @@ def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> No
         "per_second": None,
         "per_real_second": None,
         "by_class": {"fast": 0, "slow": 0},
+        "rejected": 0,
     }
     assert set(summary["accuracy"].values()) == {None}
     assert summary["ingress"]["tcp_bytes"] is None

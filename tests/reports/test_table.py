@@ -46,8 +46,9 @@ def test_a_mean_of_ten_is_shown_once_there_are_ten(folder: RunFolder) -> None:
     summary = Run(folder.path).summary
     assert "mean of ten" not in printed(summary)
     accuracy = {**summary["accuracy"], "best_moving_average": 0.7}
-    text = printed({**summary, "accuracy": accuracy, "evaluations": 11})
-    assert "best 0.7500, best mean of ten 0.7000 (11 evaluations)" in text
+    ten = {**summary, "accuracy": accuracy, "evaluations": 11, "missed_evaluations": 0}
+    assert "best 0.7500, best mean of ten 0.7000 (11 evaluations)" in printed(ten)
+    assert "0.7000 (11 evaluations, 2 missed)" in printed({**ten, "missed_evaluations": 2})
 
 
 def test_a_valid_run(folder: RunFolder) -> None:

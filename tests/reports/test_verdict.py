@@ -258,3 +258,14 @@ def test_a_cycle_that_the_host_makes() -> None:
         "time_scale, raise workers.think.mean, or take fewer workers.",
     )
     assert reasons(unexplained_ratio=0.9, paced=False) == ()
+
+
+def test_waits_that_were_slept_longer_than_they_were_drawn() -> None:
+    """Beside long steps that hide them in the pace; the draws are known, so no error is allowed."""
+    assert reasons(slept=Pace(0.1, 0.105)) == ()
+    assert reasons(slept=Pace(0.01, 0.0119)) == ()  # 2 ms, as timers and the scheduler take them
+    assert reasons(slept=Pace(0.1, 0.2), paced=False) == ()
+    assert reasons(pace=Pace(1.1, 1.107), slept=Pace(0.1, 0.107)) == (
+        "Thinking took 107.0 ms an update, 7.00% more than the 100.0 ms asked for (5.0 ms more are "
+        "allowed). Lower time_scale, raise workers.think.mean, or take fewer workers.",
+    )

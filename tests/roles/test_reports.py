@@ -53,12 +53,22 @@ def test_a_snapshot_is_taken_and_reported_on_once(stage: Any, tmp_path: Path) ->
     )
 
 
+def test_a_report_without_accuracies(stage: Any, tmp_path: Path) -> None:
+    with stage.connect("evaluator") as connection:
+        connection.call(methods.SNAPSHOT, ps_pb2.SnapshotRequest().SerializeToString())
+        connection.call(methods.REPORT, report(top1=None, top5=None))
+    (event,) = only(read_events(tmp_path / "events.jsonl"), Evaluated)
+    assert (event.loss, event.top1, event.top5) == (2.5, None, None)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"version": 3}, "a report on a snapshot of version 3, which was not taken"),
         ({"final": True}, "a report on a final snapshot of version 0, which was not taken"),
         ({"top1": 1.5}, "expected shares"),
+        ({"top1": None}, "expected shares, or neither"),
+        ({"top5": None}, "expected shares, or neither"),
         ({"top5": float("nan")}, "expected shares"),
         ({"images": 0}, "0 images: out of range"),
         ({"version": 2**64 - 1}, "out of range"),

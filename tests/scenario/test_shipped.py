@@ -16,7 +16,7 @@ def test_they_are_known_by_their_paths_without_the_ending() -> None:
     assert shipped()["quickstart"] == ROOT / "scenarios" / "quickstart.yaml"
     assert shipped()["adacomp/paper"] == ROOT / "scenarios" / "adacomp" / "paper.yaml"
     assert list(shipped()) == sorted(shipped())
-    assert not {"adacomp/fig3", "waiting-law/study"} & set(shipped())  # studies
+    assert not {"adacomp/fig3", "adacomp/waiting-law"} & set(shipped())  # studies
 
 
 def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

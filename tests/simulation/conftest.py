@@ -41,7 +41,10 @@ from testbed.simulation.links import FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.pool import Pool
 from testbed.simulation.run import SLACK, simulate, virtual_clock
+from testbed.simulation.state import restore
+from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
+from testbed.streams import Arrivals, Policy, Steady, Truncation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.values.laws import Law
@@ -109,6 +112,7 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
 LATENCY = 0.01
+TRUNCATION = Truncation(name="truncation")
 
 
 class MadeUp(Learner):
@@ -118,7 +122,8 @@ class MadeUp(Learner):
         """There is nothing to bind."""
 
     def gradient(self, at: Vector, step: Step) -> Vector:
-        noise = np.random.default_rng(step.samples).standard_normal(at.size).astype(np.float32)
+        rng = np.random.default_rng([*step.samples.tolist(), step.draw])
+        noise = rng.standard_normal(at.size).astype(np.float32)
         return (at * np.float32(0.2) + noise).astype(np.float32)
 
     def evaluate(self, at: Vector, images: Samples | None) -> Evaluation:
@@ -178,9 +183,12 @@ def play(
     followings: Sequence[Following] = (),
     save: Callable[[Engine], None] | None = None,
     state: PlainState | None = None,
+    rates: Sequence[float] | None = None,
+    policy: Policy = TRUNCATION,
 ) -> tuple[Engine, Book]:
     """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
 
+    With ``rates`` samples come as streams, after 2 s without which nobody waits for them.
     It is saved after every update if anything is to ``save`` it, and goes on from a ``state``.
     """
     count, agenda, book = len(step_seconds), Agenda(), Book()
@@ -190,13 +198,20 @@ def play(
         made = {}
         for index in range(number, count, processes):
             anew = partial(one, index)
-            made[index] = SimulatedWorker(index, anew(), steps(step_seconds[index]), anew)
+            worker, stream = anew(), None
+            if rates is not None:
+                assert worker.source is not None
+                arrivals = Arrivals(rates[index], Steady(name="steady"))
+                stream = SimulatedStream(arrivals, policy.buffer(), worker.source, 2, 2.0)
+            drawn = steps(step_seconds[index])
+            made[index] = SimulatedWorker(index, worker, drawn, anew, stream)
         return made, MadeUp()
 
     def one(index: int) -> Worker:
         shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
         half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
-        return Worker(half, Stream(2), shard, think=lambda: 0.0)
+        draws = np.random.default_rng(30 + index)
+        return Worker(half, Stream(2), shard, think=lambda: 0.0, draws=draws)
 
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0)
@@ -236,7 +251,7 @@ def play(
         if state is None:
             engine.begin()
         else:
-            engine.restore(state)
+            restore(engine, state)
         engine.go_on()
     return engine, book
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,16 +17,21 @@ from testbed.algorithms import (
     FedBuff,
     FixedAdacomm,
     QuantDp,
+    ScaDles,
     SlimDp,
     Ssp,
 )
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.frame.stop import StopRule
 from testbed.simulation.engine import Engine
+from testbed.simulation.state import state_of
+from testbed.streams import Persistence, Policy, Truncation
 from testbed.values.state import PlainState
 from testbed.values.units import Duration
 
 World = Callable[..., Any]
+TRUNCATION = Truncation(name="truncation")
+PERSISTENCE = Persistence(name="persistence")
 CONFIGS = (
     AdaComp(name="adacomp", ratio=0.2),
     Bsp(name="bsp"),
@@ -47,7 +53,7 @@ def test_it_goes_on_to_the_same_bits(
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
-        state = engine.state()
+        state = state_of(engine)
         state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
         saved.append((engine.server.version, state))
 
@@ -58,6 +64,33 @@ def test_it_goes_on_to_the_same_bits(
         engine, rest = world(config, stop, processes=after, state=state)
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
         assert engine.agenda.now == whole.agenda.now
+        there = [row.tobytes() for row in book.rows[version:]]
+        assert [row.tobytes() for row in rest.rows] == there
+
+
+@pytest.mark.parametrize(
+    ("rates", "policy"), [((3.0, 1.5, 2.2), TRUNCATION), ((3.0, 1.5, 0.0), PERSISTENCE)]
+)
+def test_it_goes_on_with_its_streams(
+    world: World, rates: tuple[float, ...], policy: Policy
+) -> None:
+    """Amid a round of three messages, with samples that wait; one stream may be silent."""
+    config = ScaDles(
+        name="scadles", min_batch=1, base_batch=2, alpha=0.5, beta=0.6, ratio=0.4, delta=0.9
+    )
+    saved: list[tuple[int, PlainState]] = []
+
+    def save(engine: Engine) -> None:
+        state = state_of(engine)
+        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
+        saved.append((engine.server.version, state))
+
+    play = partial(world, config, StopRule(updates=18), rates=rates, policy=policy)
+    whole, book = play(processes=1, save=save)
+    assert sum(book.column("injected")) > 0
+    for version, state in saved[::2]:
+        engine, rest = play(processes=2, state=state)
+        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
 
@@ -78,7 +111,7 @@ def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
-        state = engine.state()
+        state = state_of(engine)
         state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
         saved.append((engine.server.version, state))
 
@@ -105,7 +138,7 @@ def test_faults_come_once_whether_before_a_checkpoint_or_after(world: World) -> 
     states: list[PlainState] = []
     config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
     faults = {"faults": FAULTS}
-    whole, book = world(config, stop, **faults, save=lambda one: states.append(one.state()))
+    whole, book = world(config, stop, **faults, save=lambda one: states.append(state_of(one)))
     for version in (2, 7, 12, 20):
         engine, rest = world(config, stop, **faults, state=states[version - 1])
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()

@@ -193,16 +193,17 @@ evaluate: {every: 600s, images: 10}
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "share"),
+    ("settings", "share"),
     [
-        ("{bsp: {}}", 0.8409),
-        ("{fixed-adacomm: {local_steps: 40}}", 0.4770),
-        ("{ssp: {slack: 40}}", 0.7561),
-        ("{adsp: {commit_rate: 1}}", 0.0623),
+        (["algorithm={bsp: {}}"], 0.8409),
+        (["algorithm={bsp: {}}", "workers.think={law: constant, mean: 1s}"], 0.8664),
+        (["algorithm={fixed-adacomm: {local_steps: 40}}"], 0.4770),
+        (["algorithm={ssp: {slack: 40}}"], 0.7561),
+        (["algorithm={adsp: {commit_rate: 1}}"], 0.0623),
     ],
 )
 def test_waiting_shares_of_three_workers_by_hand(
-    run_simulation: Simulate, algorithm: str, share: float
+    run_simulation: Simulate, settings: list[str], share: float
 ) -> None:
     """Steps of 0.5, 0.5 and 1.5 s, 0.833 s on average; a commit of 3.74 s made by the links' rates.
 
@@ -211,19 +212,21 @@ def test_waiting_shares_of_three_workers_by_hand(
     again before the next message; the other 37,394 take 1.870 s at 20 kB/s, each way.
 
     BSP: a round takes 1.5 + 3.740 = 5.240 s:                1 - 0.833 / 5.240 = 84.09 %.
+    With a second of thinking in it:                         1 - 0.833 / 6.240 = 86.64 %.
     Fixed ADACOMM: 40 * 1.5 + 3.740 = 63.74 s:               1 - 33.33 / 63.74 = 47.70 %.
     SSP: all go at the slow worker's pace once the fast ones lead by 40 steps, before 400 s: a step
     and a push without a model each, and a pull every 40: 40 * (1.5 + 1.870) + 1.870 = 136.7 s, or
     3.417 s a step:                                          1 - 0.833 / 3.417 = 75.61 %.
     ADSP: a commit a minute:                                 3.740 / 60 = 6.23 %.
     """
-    run = run_simulation("waiting", f"algorithm={algorithm}", text=WAITING)
+    run = run_simulation("waiting", *settings, text=WAITING)
+    parts = ["compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds"]
     shares = []
     for _, own in run.updates.groupby("worker"):
         steady = own[own["time_seconds"] > 400]
         passed = steady["time_seconds"].iloc[-1] - steady["time_seconds"].iloc[0]
         shares.append(1 - steady["compute_seconds"].iloc[1:].sum() / passed)
-        counted = steady[["transfer_seconds", "blocked_seconds", "compute_seconds"]].iloc[1:]
+        counted = steady[parts].iloc[1:]
         assert counted.to_numpy().sum() == pytest.approx(passed, rel=0.01)
     assert np.mean(shares) == pytest.approx(share, abs=0.01)
     steps = {"bsp": 1, "ssp": 1, "fixed-adacomm": 40}
@@ -242,6 +245,14 @@ def test_at_every_checkpoint_of_adsp_all_have_committed_as_often(run_simulation:
         assert commits.max() == pytest.approx(checkpoint / 10, abs=1)
     means = run.updates.groupby("worker")["steps"].mean()
     assert means[0] == means[1] == pytest.approx(3 * means[2], rel=0.1)
+
+
+def test_adsp_trains_on_links_that_take_no_time(run_simulation: Simulate) -> None:
+    """Its first orders are for the moment at which the workers already have the model."""
+    bare = "workers={count: 2, classes: {one: {speed: 500ms}}}"
+    setting = "algorithm={adsp: {commit_rate: 2}}"
+    run = run_simulation("waiting", setting, bare, "stop.time=120s", text=WAITING)
+    assert list(run.updates["time_seconds"]) == [30, 30, 60, 60, 90, 90]
 
 
 SEARCH = (

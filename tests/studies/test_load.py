@@ -67,6 +67,16 @@ def test_a_scaled_study_is_shorter_and_otherwise_the_same(write_study: WriteStud
     assert load_study(write_study(), scale=0.001).runs[0].scenario.stop.updates == 1
 
 
+def test_a_scaled_study_evaluates_on_fewer_images(write_study: WriteStudy) -> None:
+    """A hundredth of 5,000 would be 50: a hundred are looked at in any case. A longer has all."""
+    text = "name: one\nscenario: base.yaml\nvary: {a: {b: evaluate.images=5000}}\nseeds: [1, 2]\n"
+    file = write_study(text=text)
+    images = [
+        load_study(file, scale=scale).runs[0].scenario.evaluate.images for scale in (0.1, 0.01, 2)
+    ]
+    assert images == [500, 100, 5000]
+
+
 def test_times_are_scaled_too_and_accuracies_are_not(write_study: WriteStudy) -> None:
     timed = ["stop={time: 10s, steps: 500, accuracy: 0.9}", "evaluate.every=2s"]
     text = f"name: timed\nscenario: base.yaml\nseeds: [1, 2]\nvary: {{a: {{b: {timed}}}}}\n"
@@ -186,6 +196,21 @@ BAD = {
     "a value without a tolerance": (
         f"{RATES}expects:\n  it: {{measure: updates, source: x, value: 3, where: {{rate: 0.1}}}}",
         "study.yaml:5: expects.it: found a value without a tolerance, expected a tolerance",
+    ),
+    "a limit with a tolerance": (
+        f"{RATES}expects:\n"
+        "  it: {measure: updates, source: x, at_most: 3, tolerance: 0.1, where: {rate: 0.1}}",
+        "study.yaml:5: expects.it: found a tolerance of at_most, expected a tolerance only of a",
+    ),
+    "a difference of never": (
+        f"{RATES}expects:\n"
+        "  it: {measure: updates, source: x, value: never, difference: [{rate: 0.1}, {rate: 0.2}]}",
+        "study.yaml:5: expects.it: found a difference of never, expected `never` of one case",
+    ),
+    "a ratio and a difference": (
+        f"{RATES}expects:\n  it: {{measure: updates, source: x, value: 1, tolerance: 0.1,"
+        " ratio: [{rate: 0.1}, {rate: 0.2}], difference: [{rate: 0.1}, {rate: 0.2}]}",
+        "study.yaml:5: expects.it: found value and ratio and difference, expected one of order",
     ),
     "no measure": (
         f"{RATES}report:\n  tables:\n    one: {{measures: [best]}}\n",

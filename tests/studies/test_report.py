@@ -17,6 +17,7 @@ from testbed.studies import Study, load_study
 from testbed.studies.document import Curves
 from testbed.studies.figures import curve_of
 from testbed.studies.found import find_runs
+from testbed.studies.page import page_of_study
 from testbed.studies.report import report_study
 from testbed.studies.results import Results
 
@@ -97,7 +98,22 @@ def test_curves_have_a_point_where_any_seed_was_evaluated(study: Study, runs: Pa
     np.testing.assert_allclose(curve.mean, [50, 60.5])
     np.testing.assert_allclose(curve.least, [50, 60])
     np.testing.assert_allclose(curve.greatest, [50, 61])
+    part = curve_of(study.cases[0], Curves(against="ingress", between=(1.5, 3)), results)
+    assert part is not None
+    assert part.x.tolist() == [2]
     assert curve_of(study.cases[3], Curves(), results) is None
+
+
+def test_a_table_says_what_was_missed(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
+) -> None:
+    """Of the evaluations at 20, 40 and 60 of 80 updates, that at 40."""
+    study = load_study(write_study())
+    first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
+    lines = first.evaluations.read_text().splitlines(keepends=True)
+    first.evaluations.write_text("".join(line for line in lines if ",0.9," not in line))
+    said = "- rates-0-1-two-s1 missed 1 evaluations: means of several in a row reach back further"
+    assert said in report_study(study, runs=runs).text
 
 
 def test_seeds_that_were_evaluated_at_other_times(
@@ -177,3 +193,29 @@ def test_on_the_command_line(
     assert "for the file of a study" in capsys.readouterr().err
     assert main(["validate", str(study.file)]) == 0
     assert "rates, a study of 4 cases, 8 runs" in capsys.readouterr().out
+
+
+def test_as_a_page_beside_the_paper(
+    study: Study, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six of eight runs are there; the paper has 0.9 where ours are 0.60 to 0.61, and 0.62."""
+    page = page_of_study(report_study(study, runs=runs))
+    sections = {section.title: section for section in page.sections}
+    assert "of 8 runs 5 are there and valid" in page.subtitle
+    (table,) = sections["Beside the paper"].tables
+    assert list(table.rows) == [
+        ["best accuracy", "rate 0.1, two", "90.00%", "60.50% (60.00% to 61.00%)", "table 1"],
+        ["best accuracy", "rate 0.1, four", "90.00%", "62.00%", "table 1"],
+    ]
+    two, four = sections["Figures"].charts
+    assert (two.name, four.name) == ("curves-two", "curves-four")
+    first = two.series[0]
+    assert (first.x, first.y) == ((1.0, 2.0), (50.0, 60.5))
+    assert (first.low, first.high) == ((50.0, 60.0), (50.0, 61.0))
+    assert four.series[0].low == ()  # one seed has no band
+    out, figures = tmp_path / "out.html", tmp_path / "figures"
+    words = ["report", str(study.file), "--runs", str(runs)]
+    assert main([*words, "--html", str(out), "--figures", str(figures)]) == 0
+    assert "Beside the paper" in out.read_text()
+    assert (figures / "curves-four.svg").stat().st_size
+    capsys.readouterr()

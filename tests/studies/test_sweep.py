@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,13 @@ class Sweeps:
     def wait_until_training(self, run: str) -> None:
         """Wait until a run has begun to train."""
         file = self.runs / run / "run.json"
+        self.wait_until(lambda: file.exists() and json.loads(file.read_text())["started"])
+
+    def wait_until(self, seen: Callable[[], Any]) -> None:
+        """Look until there is something to see; a sweep imports torch before there is."""
         deadline = time.monotonic() + LONGEST_SECONDS
-        while not (file.exists() and json.loads(file.read_text())["started"]):
-            assert time.monotonic() < deadline, "it does not train"
+        while not seen():
+            assert time.monotonic() < deadline, "nothing to see in time"
             time.sleep(0.02)
 
     def begun(self) -> dict[str, str]:
@@ -149,6 +153,25 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(
     assert after["long-1500-s0"] != broken["long-1500-s0"]
     study = load_study(sweeps.folder / "study.yaml")
     assert [one.condition for one in find_runs(study, sweeps.runs).values()] == ["valid"] * 2
+
+
+def test_a_sweep_that_is_killed_goes_on_from_a_checkpoint(sweeps: Sweeps, write_study: Any) -> None:
+    """The other run, which has none, begins anew."""
+    with_checkpoint = "[stop.updates=1500, checkpoint.every=200]"
+    write_study(
+        text="name: long\nscenario: base.yaml\n"
+        f"vary: {{length: {{kept: {with_checkpoint}, short: stop.updates=60}}}}"
+    )
+    sweep = sweeps.start("study.yaml", "--only", "kept")
+    sweeps.wait_until((sweeps.runs / "long-kept-s0/ps/checkpoint.safetensors").exists)
+    sweep.kill()
+    sweep.communicate(timeout=LONGEST_SECONDS)
+    broken = sweeps.begun()
+    said = sweeps("sweep", "study.yaml")
+    assert "long-kept-s0 goes on" in said
+    assert "long-short-s0 begins" in said
+    assert "2 of 2 runs are there, 0 of them not valid" in said
+    assert sweeps.begun()["long-kept-s0"] == broken["long-kept-s0"]
 
 
 def test_a_run_that_is_killed_is_told_and_begins_anew(

@@ -109,3 +109,57 @@ def test_two_that_never_come_there_have_no_ratio(judged: Callable[..., Judged]) 
 def test_what_was_not_measured_cannot_be_told(judged: Callable[..., Judged]) -> None:
     found = judged(ORDER, both([0.5, 0.5], [0.9, 0.9]), measure="best_accuracy(10)")
     assert found.verdict == "not resolved"
+
+
+DIFFERENCE = "    difference: [{rate: 0.2}, {rate: 0.1}]\n    value: 0.1\n    tolerance: 0.5\n"
+AT_MOST = "    where: {rate: 0.1}\n    at_most: 0.5\n"
+NEVER = "    where: {rate: 0.1}\n    value: never\n"
+
+
+@pytest.mark.parametrize(
+    ("expects", "first", "second", "verdict"),
+    [
+        (DIFFERENCE, [0.5, 0.6], [0.64, 0.66], "reproduced"),  # 0.14 and 0.06
+        (DIFFERENCE, [0.5, 0.6], [0.64, 0.64], "not resolved"),  # 0.14 and 0.04
+        (DIFFERENCE, [0.5, 0.6], [0.5, 0.64], "not reproduced"),  # 0 and 0.04: both below 0.05
+        (AT_MOST, [0.4, 0.5], [], "reproduced"),
+        (AT_MOST, [0.4, 0.6], [], "not resolved"),
+        (AT_MOST, [0.6, 0.7], [], "not reproduced"),
+    ],
+)
+def test_of_differences_and_limits(
+    judged: Callable[..., Judged],
+    expects: str,
+    first: list[float],
+    second: list[float],
+    verdict: str,
+) -> None:
+    assert judged(expects, both(first, second)).verdict == verdict
+
+
+def test_a_difference_of_shares_is_in_points(judged: Callable[..., Judged]) -> None:
+    found = judged(DIFFERENCE, both([0.5], [0.64]))
+    assert found.expected == "best accuracy: rate 0.2 - rate 0.1 = 10.00 points within 50 %"
+    assert found.found == "14.00 points"
+
+
+def test_a_limit_in_words(judged: Callable[..., Judged]) -> None:
+    found = judged(AT_MOST, both([0.5], []))
+    assert found.expected == "best accuracy of rate 0.1: at most 50.00%"
+
+
+@pytest.mark.parametrize(
+    ("first", "verdict", "shown"),
+    [
+        ([0.5, 0.5], "reproduced", "never"),
+        ([0.5, 0.6], "not resolved", "never (20 to never)"),
+        ([0.6, 0.7], "not reproduced", "20"),
+    ],
+)
+def test_what_is_expected_never_to_be_reached(
+    judged: Callable[..., Judged], first: list[float], verdict: str, shown: str
+) -> None:
+    """An accuracy of 0.6, by none of two seeds, by one, by both."""
+    found = judged(NEVER, both(first, []), measure="updates_to(0.6)")
+    assert (found.verdict, found.found) == (verdict, shown)
+    assert found.expected == "updates to 60 % of rate 0.1: never"

@@ -33,6 +33,7 @@ def test_a_new_folder_has_its_state_scenario_and_places(tmp_path: Path) -> None:
         "reason": "",
         "exit_code": None,
         "classes": ["fast", "slow"],
+        "metrics": "",
     }
     assert folder.scenario.read_text() == "name: quick\n"
     assert all(part.is_dir() for part in (folder.updates, folder.logs, folder.ps, folder.control))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
-from testbed.payloads import Dense
+from testbed.payloads import Dense, Vector
 
 
 class CommitServer(ServerHalf[C]):
@@ -18,6 +18,10 @@ class CommitServer(ServerHalf[C]):
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """W ← W - U / M."""
-        self.parameters -= expect(Dense, update.payload).values / np.float32(self.workers)
+        self.parameters -= self.step(expect(Dense, update.payload).values)
         version, self.version = self.version, self.version + 1
         return [Applied(worker, version, staleness=version - update.version)]
+
+    def step(self, update: Vector) -> Vector:
+        """What a commit of U takes off the model: U / M."""
+        return update / np.float32(self.workers)

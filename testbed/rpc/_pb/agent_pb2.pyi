@@ -86,6 +86,10 @@ class CountRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class UsageRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class LinksRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

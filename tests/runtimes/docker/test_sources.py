@@ -20,8 +20,11 @@ ROOT = Path(__file__).parents[3]
 CONTROLLERS_ALONE = {
     "click",
     "docker",
+    "jinja2",
     "matplotlib",
     "pandas",
+    "plotly",
+    "prometheus-client",
     "pooch",
     "pyarrow",
     "rich",
@@ -34,7 +37,7 @@ import importlib, pkgutil, sys
 for absent in sys.argv[1:]:
     sys.modules[absent] = None
 import testbed
-CONTROLLERS = {"api", "cli", "run", "reports", "__main__"}
+CONTROLLERS = {"api", "cli", "run", "metrics", "reports", "__main__"}
 for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
     if not CONTROLLERS & set(module.name.split(".")):
         importlib.import_module(module.name)
@@ -65,7 +68,8 @@ def test_the_image_leaves_out_what_the_controller_alone_imports() -> None:
 
 
 def test_nodes_and_agent_import_nothing_that_the_image_leaves_out() -> None:
-    absent = {"sklearn" if name == "scikit-learn" else name for name in CONTROLLERS_ALONE}
+    modules = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}
+    absent = {modules.get(name, name) for name in CONTROLLERS_ALONE}
     result = subprocess.run(
         [sys.executable, "-P", "-c", IMPORT_EVERYTHING, *sorted(absent)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

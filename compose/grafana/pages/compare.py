@@ -1,0 +1,71 @@
+"""Several runs over one another."""
+
+from __future__ import annotations
+
+from panels import Page, Panel
+
+from pages.common import ANY, LOSS, RUN, TOP1
+
+BY_RUN = "{{run}} ({{algorithm}})"
+
+COMPARE_PAGE = Page(
+    "compare",
+    "Compare runs",
+    "Several runs over one another; `testbed export prometheus RUN... --at now` lets them begin "
+    "together.",
+    {
+        "": (
+            Panel("Accuracy", "Top-1.", "percentunit", {BY_RUN: TOP1}, width=12, top=1),
+            Panel("Loss", "Mean cross-entropy.", "none", {BY_RUN: LOSS}, width=12),
+            Panel(
+                "Updates",
+                "In the model.",
+                "none",
+                {BY_RUN: f"sum by (run, algorithm) (testbed_updates_total{{{RUN}}})"},
+            ),
+            Panel(
+                "Ingress",
+                "Payload of all pushes.",
+                "bytes",
+                {
+                    BY_RUN: "sum by (run, algorithm) (testbed_payload_bytes_total"
+                    f'{{{RUN}, direction="up"}})'
+                },
+            ),
+            Panel(
+                "Mean staleness",
+                "Of the updates of the last minute.",
+                "none",
+                {BY_RUN: f"run:testbed_staleness_updates:mean1m{{{RUN}}}"},
+            ),
+            Panel(
+                "Updates a second",
+                "By algorithm, over the last minute.",
+                "ops",
+                {
+                    "{{algorithm}}": "sum by (algorithm) "
+                    f"(run_class:testbed_updates:rate1m{{{RUN}}})"
+                },
+            ),
+            Panel(
+                "Blocked",
+                "Share of the workers' time that the algorithm's waiting takes.",
+                "percentunit",
+                {
+                    BY_RUN: "sum by (run, algorithm) (rate(testbed_worker_cycle_seconds_total"
+                    f'{{{RUN}, activity="blocked"}}[1m])) / sum by (run, algorithm) '
+                    f"(rate(testbed_worker_cycle_seconds_total{{{RUN}}}[1m]))"
+                },
+                top=1,
+            ),
+            Panel(
+                "Reasons against them",
+                "How many reasons the verdict has so far.",
+                "none",
+                {BY_RUN: f"sum by (run, algorithm) (testbed_verdict_reasons{{{RUN}}})"},
+                limits=ANY,
+            ),
+        ),
+    },
+    several=True,
+)

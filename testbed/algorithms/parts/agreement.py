@@ -1,0 +1,107 @@
+"""What the workers of a round tell one another, by way of the server, before they push."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from testbed.algorithms.base import Applied, C, Reply, Samples, Update
+from testbed.algorithms.parts.adaptive_compression import Ballot
+from testbed.algorithms.parts.injection import Injection
+from testbed.algorithms.parts.rounds import StreamServer
+from testbed.payloads import Sparse
+
+Question = Literal["samples", "verdict"]
+
+
+def message(version: int, shared: Samples | None = None, **note: float) -> Update:
+    """Something that is no part of the model."""
+    return Update(Sparse.nothing(), version, samples=0, steps=0, note=note, shared=shared)
+
+
+class AgreeingServer(StreamServer[C]):
+    """Before a round is made its workers may share samples, and vote on whether to compress.
+
+    A worker that sends ``shares`` has the samples of those that share in this round once all of
+    them have come; one that sends a ``vote`` has the verdict once all have voted. A verdict stands
+    for the rest of the round. With the model comes whether the worker is to share.
+    """
+
+    def alpha(self) -> float:
+        """The share of the workers that share samples in a round."""
+        return 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._injection = Injection(self.alpha())
+        self._begin(range(self.workers))
+
+    def _begin(self, workers: Sequence[int]) -> None:
+        """The next round begins."""
+        self._injection.begin(workers, self.rng)
+        self._ballot = Ballot()
+        self._asked: dict[int, Question] = {}
+
+    def leave(self, worker: int, now: float) -> Sequence[Applied]:
+        """One less to wait for; what it has shared and voted stays."""
+        self._asked.pop(worker, None)
+        return super().leave(worker, now)
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        """Hear what a worker has to say, or take its gradient."""
+        if "shares" in update.note:
+            self._asked[worker] = "samples"
+            if update.note["shares"] and update.shared is not None:
+                self._injection.shared[worker] = update.shared
+        elif "vote" in update.note:
+            self._asked[worker] = "verdict"
+            self._ballot.votes[worker] = update.note["vote"] > 0
+        else:
+            self._asked.pop(worker, None)
+            return super().push(worker, update, now)
+        return self._close()
+
+    def ready(self, worker: int) -> bool:
+        """Once what it has asked for is there."""
+        match self._asked.get(worker):
+            case "samples":
+                return not self._to_share()
+            case "verdict":
+                return self._ballot.verdict is not None
+        return super().ready(worker)
+
+    def awaited(self) -> Collection[int]:
+        """Those who are to share, to vote or to push, whichever comes first."""
+        if "samples" in self._asked.values() and (sharers := self._to_share()):
+            return sharers
+        if "verdict" in self._asked.values() and self._ballot.verdict is None:
+            return self._to_vote()
+        return super().awaited()
+
+    def pull(self, worker: int, now: float) -> Reply:
+        """What the worker has asked for, or the model."""
+        match self._asked.get(worker):
+            case "samples":
+                others = self._injection.others(worker)
+                return Reply(Sparse.nothing(), self.version, shared=others)
+            case "verdict":
+                verdict = float(bool(self._ballot.verdict))
+                return Reply(Sparse.nothing(), self.version, note={"compress": verdict})
+        reply = super().pull(worker, now)
+        if worker in self._injection.sharers:
+            return Reply(reply.model, reply.version, note={"shares": 1.0})
+        return reply
+
+    def _to_share(self) -> Collection[int]:
+        return self._injection.missing(self._members - self._silent)
+
+    def _to_vote(self) -> Collection[int]:
+        return self._members - self._silent - self._ballot.votes.keys() - self._pushed.keys()
+
+    def _close(self) -> Sequence[Applied]:
+        if self._ballot.votes and self._ballot.verdict is None and not self._to_vote():
+            self._ballot.count()
+        applied = super()._close()
+        if applied:
+            self._begin(sorted(self._members) or range(self.workers))
+        return applied

@@ -1,0 +1,69 @@
+"""Rounds over streams: a barrier, but for those whose stream has brought nothing for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from testbed.algorithms.base import Applied, C, Update, expect
+from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.payloads import Dense, Sparse, Vector
+
+
+def silent(version: int) -> Update:
+    """The message of a worker that has no samples for this round."""
+    return Update(Sparse.nothing(), version, samples=0, steps=0, note={"silent": 1.0})
+
+
+class StreamServer(AveragingServer[C]):
+    """A round is made without those that said that their stream is silent; they wait for its end.
+
+    If all are silent there is no round, and nothing that would end the waiting.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._silent: set[int] = set()
+
+    def leave(self, worker: int, now: float) -> Sequence[Applied]:
+        """One less to wait for."""
+        self._silent.discard(worker)
+        return super().leave(worker, now)
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        """Take a gradient, all of it or some entries, or hear that there is none."""
+        if not update.steps:
+            self._silent.add(worker)
+            return self._close()
+        if not isinstance(update.payload, Sparse):
+            expect(Dense, update.payload)
+        self._pushed[worker] = update
+        return self._close()
+
+    def ready(self, worker: int) -> bool:
+        """Once its round is complete."""
+        return worker not in self._silent and super().ready(worker)
+
+    def awaited(self) -> Collection[int]:
+        """Those that have neither pushed nor said that they will not."""
+        return self._members - self._pushed.keys() - self._silent
+
+    def _close(self) -> Sequence[Applied]:
+        applied = super()._close()
+        if applied:
+            self._silent.clear()
+        return applied
+
+
+def weighted(round_: Sequence[Update], size: int) -> Vector:
+    """Σ b_i g_i / Σ b_j over a round in the order of its workers, in float32."""
+    total = sum(update.samples for update in round_)
+    mean = np.zeros(size, np.float32)
+    for update in round_:
+        share, payload = np.float32(update.samples / total), update.payload
+        if isinstance(payload, Sparse):
+            mean[payload.indices] += share * payload.values
+        else:
+            mean += share * expect(Dense, payload).values
+    return mean

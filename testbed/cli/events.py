@@ -1,0 +1,106 @@
+"""``testbed events``: what happened in a run, and what happens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from testbed.cli.complete import complete_selector, run_argument
+from testbed.cli.options import find, runs_option
+
+if TYPE_CHECKING:
+    from testbed.events.entry import Entry
+
+
+@click.command("events")
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on as long as the run does.")
+@click.option("--kind", "kinds", multiple=True, metavar="K", help="Only events of this name.")
+@click.option(
+    "--node",
+    "selectors",
+    multiple=True,
+    metavar="SELECTOR",
+    shell_complete=complete_selector,
+    help="Only events of these nodes: w3, 'w[0-9]', class=slow.",
+)
+@runs_option
+@click.option("--json", "as_json", is_flag=True, help="Print the lines of events.jsonl.")
+def command(
+    run: str,
+    follow: bool,
+    kinds: tuple[str, ...],
+    selectors: tuple[str, ...],
+    runs: Path,
+    as_json: bool,
+) -> None:
+    """Print the events of RUN in their order: when, in real seconds of the training, and what.
+
+    docs/run-folder.md lists all kinds of events and their fields. --kind and --node may be given
+    several times.
+    """
+    from testbed.plan.selection import select
+    from testbed.plan.written import read_plan
+    from testbed.run.follow import follow_events
+    from testbed.telemetry.events import read_events
+
+    folder = find(run, runs)
+    _check(kinds)
+    nodes = frozenset(select(selectors, read_plan(folder))) if selectors else None
+    for entry in follow_events(folder) if follow else read_events(folder.events):
+        if (kinds and entry.name not in kinds) or not _is_of(entry, nodes):
+            continue
+        click.echo(json.dumps(entry.as_dict()) if as_json else _line(entry))
+
+
+def _check(kinds: tuple[str, ...]) -> None:
+    """Refuse a kind that there is none of.
+
+    Raises:
+        ScenarioError: there is none of that name.
+    """
+    from testbed.errors import Problem, ScenarioError
+    from testbed.events.kinds import EVENTS
+    from testbed.scenario.synonyms import nearest
+
+    expected = f"the name of an event: {', '.join(sorted(EVENTS))}"
+    problems = [
+        Problem("--kind", 0, "", repr(kind), expected, nearest(kind, list(EVENTS)))
+        for kind in kinds
+        if kind not in EVENTS
+    ]
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _is_of(entry: Entry, nodes: frozenset[str] | None) -> bool:
+    """Whether an event is of any of these nodes; of whatever it is, if none are asked for."""
+    if nodes is None:
+        return True
+    fields = vars(entry.event)
+    return fields.get("node") in nodes or not nodes.isdisjoint(fields.get("nodes") or ())
+
+
+def _line(entry: Entry) -> str:
+    """When, what, and every field that says something."""
+    elapsed = entry.elapsed_seconds
+    when = "" if elapsed is None else f"{elapsed:.3f} s"
+    fields = entry.as_dict()
+    told = [
+        f"{name}={_word(value)}"
+        for name, value in fields.items()
+        if name not in ("time", "elapsed_seconds", "event", "source")
+        and value not in (None, "", [], {})
+    ]
+    return f"{when:>12}  {entry.name:<14} {' '.join(told)}".rstrip()
+
+
+def _word(value: Any) -> str:
+    """A value that stays on its line, whatever is in it."""
+    if isinstance(value, list):
+        return ",".join(map(_word, value))
+    is_plain = isinstance(value, str) and value.isprintable() and " " not in value
+    return value if is_plain else json.dumps(value)

@@ -1,0 +1,39 @@
+"""``testbed export``: runs in the formats of other tools, each in a module of its name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+FORMATS: dict[str, str] = {
+    "csv": "Every table as CSV.",
+    "tensorboard": "A log folder of TensorBoard's.",
+    "prometheus": "OpenMetrics with timestamps, for Prometheus and Grafana.",
+}
+"""Each format and its line in ``testbed export --help``, so that the help imports none of them."""
+
+
+class LazyFormats(click.Group):
+    """A group whose format ``x`` is the ``command`` of testbed.cli.export_x."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The formats."""
+        return list(FORMATS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The format, imported now."""
+        if cmd_name not in FORMATS:
+            return None
+        command: click.Command = import_module(f"testbed.cli.export_{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of formats in the help."""
+        with formatter.section("Formats"):
+            formatter.write_dl(list(FORMATS.items()))
+
+
+@click.group("export", cls=LazyFormats)
+def command() -> None:
+    """Write runs in the format of another tool."""

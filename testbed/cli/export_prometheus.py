@@ -1,0 +1,60 @@
+"""``testbed export prometheus``: runs as OpenMetrics, for a Prometheus to show them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from testbed.cli.complete import complete_run
+from testbed.cli.options import find, runs_option
+
+
+@click.command("prometheus")
+@click.argument("run", nargs=-1, required=True, shell_complete=complete_run)
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="What is written."
+)
+@click.option("--force", is_flag=True, help="Write over FILE where it is there.")
+@click.option(
+    "--at",
+    type=click.Choice(["run", "now"]),
+    default="run",
+    show_default=True,
+    help="When they are shown: when they were; or all at once, the longest ending now.",
+)
+@click.option("--metrics-per-worker", is_flag=True, help="Also of more than 300 workers each.")
+@runs_option
+def command(
+    run: tuple[str, ...], out: Path, force: bool, at: str, metrics_per_worker: bool, runs: Path
+) -> None:
+    """Write RUN (names or paths), live or simulated and over, as OpenMetrics with timestamps.
+
+    `promtool tsdb create-blocks-from openmetrics FILE DIR` makes blocks of it for Prometheus.
+    """
+    import time
+
+    from testbed.errors import Problem, ScenarioError, TestbedError
+    from testbed.metrics.openmetrics import write_openmetrics
+    from testbed.metrics.replay import Replay
+    from testbed.reports.frames import Run
+    from testbed.telemetry.files import replacing
+
+    if out.exists() and not force:
+        wanted = "a file that is not there yet"
+        raise ScenarioError([Problem("--out", 0, "", str(out), wanted, "Or add --force.")])
+    if not out.parent.is_dir():
+        wanted = "a file in a folder that is there"
+        raise ScenarioError([Problem("--out", 0, "", str(out), wanted)])
+    found = [Run(find(text, runs).path) for text in dict.fromkeys(run)]
+    for one in found:
+        if one.alive:
+            raise TestbedError(
+                f"{one.name} goes on.",
+                hint="Its metrics are shown with `testbed up --metrics`; wait for its end to "
+                f"export them: testbed wait {one.name}",
+            )
+    replays = [Replay(one, per_worker=metrics_per_worker) for one in found]
+    with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
+        count = write_openmetrics(file, replays, end=time.time() if at == "now" else None)
+    click.echo(f"wrote {count:,} samples of {len(found)} runs to {out}")

@@ -1,0 +1,86 @@
+"""The options with which a run shows its metrics while it goes on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from testbed.run.metering import Metering
+
+ANY_PORT = "127.0.0.1:0"
+NO_METRICS = "--metrics-per-worker and --insecure-listen go with --metrics or --metrics-address."
+NO_SCRAPES = (
+    "A simulated run is not there to be scraped: `testbed export prometheus RUN --out FILE` writes "
+    "its metrics."
+)
+
+OPTIONS = (
+    click.option(
+        "--metrics", is_flag=True, help="Show metrics to Prometheus while the run goes on."
+    ),
+    click.option(
+        "--metrics-address",
+        metavar="ADDR:PORT",
+        help="The same, at this address; by default 127.0.0.1 and a free port.",
+    ),
+    click.option("--metrics-per-worker", is_flag=True, help="Also of more than 300 workers each."),
+    click.option("--insecure-listen", is_flag=True, help="Let other hosts read the metrics."),
+)
+
+
+@dataclass(frozen=True)
+class Scrapes:
+    """What was asked for."""
+
+    host: str
+    port: int
+    per_worker: bool
+
+    def metering(self) -> Metering:
+        """Listens from now on.
+
+        Raises:
+            HostError: nothing can listen there.
+        """
+        import os
+
+        from testbed.metrics.discovery import Targets
+        from testbed.metrics.exporter import Exporter
+        from testbed.run.metering import Metering
+
+        targets = Targets.of_user(os.environ, Path.home())
+        return Metering(Exporter(self.host, self.port), targets, self.per_worker)
+
+
+def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these options; it is called with what they ask for as ``scrapes``."""
+
+    @functools.wraps(command)
+    def with_scrapes(
+        metrics: bool,
+        metrics_address: str | None,
+        metrics_per_worker: bool,
+        insecure_listen: bool,
+        **others: Any,
+    ) -> Any:
+        from testbed.metrics.exporter import parse_address
+
+        scrapes = None
+        address = metrics_address or (ANY_PORT if metrics else None)
+        if address is not None:
+            host, port = parse_address(address, insecure=insecure_listen)
+            scrapes = Scrapes(host, port, metrics_per_worker)
+        elif metrics_per_worker or insecure_listen:
+            raise click.UsageError(NO_METRICS)
+        return command(scrapes=scrapes, **others)
+
+    decorated: Callable[..., Any] = with_scrapes
+    for option in reversed(OPTIONS):
+        decorated = option(decorated)
+    return decorated

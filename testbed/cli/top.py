@@ -1,0 +1,251 @@
+"""``testbed top``: where a run stands, class by class and worker by worker, while it goes on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from testbed.cli.complete import run_argument
+from testbed.cli.options import find, json_option, print_json, runs_option
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from testbed.reports.standing import ClassStanding, Standing, StandingReader, WorkerStanding
+
+ORDERS = {
+    "age": "age_seconds",
+    "staleness": "staleness_mean",
+    "cycle": "cycle_seconds",
+    "updates": "updates",
+    "late": "late_steps",
+    "node": "node",
+}
+"""What workers are sorted by, and the first letter of each is its key."""
+
+INTERVAL_SECONDS = 1.0
+FEWEST_ROWS = 3
+CLASS_ROWS = 4
+"""Lines that the table of classes takes beside its rows, and so does that of the workers."""
+
+
+@click.command("top")
+@run_argument
+@click.option(
+    "--sort",
+    type=click.Choice(list(ORDERS)),
+    default="age",
+    show_default=True,
+    help="Which workers stand first: those with the most of it.",
+)
+@click.option("--once", is_flag=True, help="Show it once, all workers, and end.")
+@runs_option
+@json_option
+def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
+    """Show where RUN stands: classes, the slowest and most stale workers, links, server.
+
+    While the run goes on the terminal shows it anew every second; the keys a, s, c, u, l and n sort
+    the workers by age of their last push, staleness, cycle, updates, late steps and name, r turns
+    the order round, and q ends it. Of a run that has ended, and where the output is no terminal,
+    its last state is shown once.
+    """
+    from testbed.cli.console import Console
+    from testbed.reports.frames import Run
+    from testbed.reports.standing import StandingReader
+
+    reader = StandingReader(Run(find(run, runs).path))
+    standing = reader.look(time.time())
+    if as_json:
+        from dataclasses import asdict
+
+        from testbed.events.entry import plain
+
+        print_json(plain(asdict(standing)))
+        return
+    console = Console()
+    if once or not standing.alive or not (console.is_terminal and sys.stdin.isatty()):
+        console.print(_screen(standing, sort=sort, reverse=False, height=None))
+        return
+    _follow(reader, standing, console, sort)
+
+
+def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str) -> None:
+    """Show the run until it ends or somebody presses q; its last state stays on the terminal."""
+    from rich.live import Live
+
+    reverse = False
+    letters = {name[0]: name for name in ORDERS}
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        while standing.alive:
+            height = console.size.height  # asked again: the window may have another size by now
+            shown = _screen(standing, sort=sort, reverse=reverse, height=height)
+            live.update(shown, refresh=True)
+            key = pressed(INTERVAL_SECONDS)
+            if key == "q":
+                break
+            if key == "r":
+                reverse = not reverse
+            sort = letters.get(key, sort)
+            standing = reader.look(time.time())
+    console.print(_screen(standing, sort=sort, reverse=reverse, height=console.size.height))
+
+
+@contextmanager
+def _keys() -> Iterator[Any]:
+    """Keys as they are pressed, without Enter; yields what waits for one for so many seconds."""
+    import select
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+
+    def pressed(seconds: float) -> str:
+        ready, _, _ = select.select([terminal], [], [], seconds)
+        return sys.stdin.read(1) if ready else ""
+
+    tty.setcbreak(terminal)
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _screen(standing: Standing, *, sort: str, reverse: bool, height: int | None) -> Group:
+    """Everything, with as many workers as there is room for; all without a height."""
+    from rich.console import Group
+    from rich.text import Text
+
+    head = [
+        Text(line, style="bold" if not index else "") for index, line in enumerate(_head(standing))
+    ]
+    workers = ordered(standing.workers, sort, reverse=reverse)
+    count = len(workers)
+    if height is not None:
+        used = len(head) + 2 * CLASS_ROWS + len(standing.classes) + 1
+        workers = workers[: max(FEWEST_ROWS, height - used)]
+    left = f"workers by {sort}{', reversed' if reverse else ''}: {len(workers)} of {count}"
+    return Group(*head, Text(left, style="dim"), _classes(standing), _workers(workers))
+
+
+def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:
+    """Those with the most first, but by name from the first on; who has no value comes last."""
+    column = ORDERS[sort]
+    known = [one for one in workers if getattr(one, column) is not None]
+    unknown = [one for one in workers if getattr(one, column) is None]
+    if column == "node":
+        known.sort(key=lambda one: int(one.node.removeprefix("w")), reverse=reverse)
+    else:
+        known.sort(key=lambda one: getattr(one, column), reverse=not reverse)
+    return known + unknown
+
+
+def _head(standing: Standing) -> Iterator[str]:
+    from testbed.reports.table import describe_bytes
+    from testbed.telemetry.folder import ENDED
+
+    state = standing.state
+    if not standing.alive and state not in ENDED:
+        state += ", but its controller is gone"
+    reason = f": {standing.reason}" if standing.reason else ""
+    yield f"{standing.run}  {state}{reason}  {standing.time_seconds:,.1f} s emulated"
+    accuracy = "-" if standing.accuracy is None else f"{standing.accuracy:.4f}"
+    loss = "-" if standing.loss is None else f"{standing.loss:.4f}"
+    yield (
+        f"{standing.updates:,} updates  {standing.updates_per_second:,.1f}/s  accuracy {accuracy}  "
+        f"loss {loss}  {standing.rejected:,} rejected"
+    )
+    server = standing.server
+
+    def rate(name: str) -> str:
+        value = server.get(f"wire_{name}_bytes_per_second")
+        return "-" if value is None else f"{describe_bytes(value)}/s"
+
+    busy = server.get("host_busy_ratio")
+    yield (
+        f"ps  in {rate('in')} ({describe_bytes(server['payload_in_bytes'])} payload)  "
+        f"out {rate('out')} ({describe_bytes(server['payload_out_bytes'])} payload)  "
+        f"{_count(server.get('sockets'))} sockets  host {_percent(busy)} busy"
+    )
+    if standing.faults:
+        told = ", ".join(f"{count} {kind}" for kind, count in standing.faults.items())
+        yield f"workers that do not take part: {told}"
+
+
+def _classes(standing: Standing) -> Table:
+    from testbed.cli.console import table
+
+    shown = table(
+        *("class", "workers", "updates", "/s", "staleness", "compute", "think"),
+        *("transfer", "blocked", "up", "down"),
+    )
+    for one in standing.classes:
+        shown.add_row(
+            one.name,
+            f"{one.running} of {one.workers}",
+            f"{one.updates:,}",
+            f"{one.updates_per_second:,.1f}",
+            _decimal(one.staleness_mean),
+            *_shares(one),
+            *(_link(one.link[direction]) for direction in ("up", "down")),
+        )
+    return shown
+
+
+def _workers(workers: list[WorkerStanding]) -> Table:
+    from testbed.cli.console import table
+
+    shown = table(
+        *("node", "class", "state", "updates", "age", "cycle", "staleness", "mean"),
+        *("compute", "think", "transfer", "blocked", "late"),
+    )
+    for one in workers:
+        shown.add_row(
+            one.node,
+            one.device_class,
+            one.state,
+            f"{one.updates:,}",
+            _seconds(one.age_seconds),
+            _seconds(one.cycle_seconds),
+            _count(one.staleness),
+            _decimal(one.staleness_mean),
+            *_shares(one),
+            f"{one.late_steps:,}",
+            style=None if one.state == "running" else "yellow",
+        )
+    return shown
+
+
+def _shares(one: ClassStanding | WorkerStanding) -> list[str]:
+    shares = (one.compute_ratio, one.think_ratio, one.transfer_ratio, one.blocked_ratio)
+    return [_percent(share) for share in shares]
+
+
+def _link(direction: Any) -> str:
+    """The configured rate, and what was measured of it."""
+    asked = direction["configured"].get("rate", "-")
+    found = direction["measured_bits_per_second"]
+    return asked if found is None else f"{asked} ({found / 1e6:.3g})"
+
+
+def _percent(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.0%}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f} s"
+
+
+def _decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"

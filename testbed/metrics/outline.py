@@ -1,0 +1,82 @@
+"""What is known of a run before it begins, and metrics need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from testbed.metrics import declared
+from testbed.metrics.samples import RunLabels, Sample
+from testbed.scenario.schema import Scenario
+from testbed.topology import LinkSpec, Plan
+
+MOST_WORKERS = 300
+"""Of more, only the classes are shown."""
+
+BITS = 8
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A run as it was planned.
+
+    Attributes:
+        labels: of all its samples.
+        classes: of every worker, by index.
+        paced: classes that have a speed.
+        links: by class; the parameter server's is that of the class ``ps``.
+        stop_updates: updates after which it ends, or None.
+        stop_seconds: emulated seconds after which it ends, or None.
+        time_scale: emulated seconds per real second.
+        per_worker: whether every worker has samples of its own.
+    """
+
+    labels: RunLabels
+    classes: tuple[str, ...]
+    paced: frozenset[str] = frozenset()
+    links: Mapping[str, LinkSpec] = field(default_factory=dict)
+    stop_updates: int | None = None
+    stop_seconds: float | None = None
+    time_scale: float = 1.0
+    per_worker: bool = True
+
+    @classmethod
+    def of(cls, scenario: Scenario, plan: Plan, *, per_worker: bool = False) -> Outline:
+        """That of a scenario's run; ``per_worker`` also of more than MOST_WORKERS."""
+        linked = {node.device_class: node.link for node in reversed(plan.workers) if node.link}
+        server = {"ps": plan.ps.link} if plan.ps.link else {}
+        stop = scenario.stop
+        kinds = scenario.workers.classes.items()
+        return cls(
+            labels=RunLabels(plan.run, scenario.algorithm.name),
+            classes=tuple(node.device_class for node in plan.workers),
+            paced=frozenset(name for name, kind in kinds if kind.speed is not None),
+            links=dict(reversed(linked.items())) | server,
+            stop_updates=stop.updates,
+            stop_seconds=None if stop.time is None else float(stop.time),
+            time_scale=scenario.time_scale,
+            per_worker=per_worker or len(plan.workers) <= MOST_WORKERS,
+        )
+
+    def class_of(self, node: str) -> str:
+        """The class of a worker; of any other node, its name."""
+        index = node.removeprefix("w")
+        known = node.startswith("w") and index.isdecimal() and int(index) < len(self.classes)
+        return self.classes[int(index)] if known else node
+
+    def progress(self, updates: int, emulated: float) -> float | None:
+        """How far along a run is, by whichever rule ends it first; None where no rule says so."""
+        shares = []
+        if self.stop_updates:
+            shares.append(updates / self.stop_updates)
+        if self.stop_seconds:
+            shares.append(emulated / self.stop_seconds)
+        return min(1.0, max(shares)) if shares else None
+
+    def samples(self) -> Iterator[Sample]:
+        """The links' rates as planned."""
+        for name, link in self.links.items():
+            for direction, shape in (("up", link.up), ("down", link.down)):
+                if shape.rate is not None:
+                    rate = float(shape.rate) / BITS
+                    yield Sample(declared.RATE_CONFIGURED, rate, (direction, name))

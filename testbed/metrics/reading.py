@@ -1,0 +1,200 @@
+"""A run's metrics as a sink of what is told of it: nobody is asked anything for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from testbed.events.entry import NAMES, Entry, only
+from testbed.events.kinds import (
+    Evaluated,
+    Event,
+    Exited,
+    FaultApplied,
+    Finished,
+    Gap,
+    Joined,
+    Left,
+    LinksRead,
+    Load,
+    Omitted,
+    RateMeasured,
+    Rejected,
+    Restored,
+    RoundTripMeasured,
+    StateChanged,
+)
+from testbed.events.rows import Rows, TrafficRow
+from testbed.events.sink import Sink
+from testbed.events.usage import Usage
+from testbed.metrics import declared
+from testbed.metrics.links import LinkReadings
+from testbed.metrics.outline import Outline
+from testbed.metrics.population import Population
+from testbed.metrics.samples import Sample
+from testbed.metrics.updates import UpdateTotals
+from testbed.reports import fault_measures, measures
+from testbed.reports.verdict import RULES, Flow, Measurements
+
+JUDGED: tuple[type[Event], ...] = (
+    *(RateMeasured, RoundTripMeasured, LinksRead, FaultApplied, Gap),
+    *(Joined, Left, Exited, Rejected, Omitted, Restored, Finished),
+)
+"""Events that the verdict looks at."""
+
+TOLD_EARLY = ("nodes", "gaps", "links", "lateness", "traffic")
+"""Rules of the verdict that can be applied before the end."""
+
+
+class MetricsSink(Sink):
+    """Keeps what a scrape is answered with; one thread tells it, any other may ask.
+
+    Args:
+        outline: the run as it was planned.
+        record: all updates on record, read again where the parameter server has lost some.
+        seconds: CPU time of the calling thread.
+    """
+
+    def __init__(
+        self,
+        outline: Outline,
+        record: Callable[[], Rows] | None = None,
+        *,
+        seconds: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.outline = outline
+        self._record = record
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._spent = 0.0
+        self._now = 0.0  # emulated
+        self._updates = UpdateTotals(outline.classes, outline.paced)
+        self._population = Population(outline)
+        self._links = LinkReadings(outline)
+        self._judged: list[Entry] = []
+        self._ingress, self._egress = Flow(), Flow()
+        self._rejected = Counter[str]()
+        self._evaluated: Evaluated | None = None
+        self._load: Load | None = None
+        self._state = "created"
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Count the CPU time of what is done inside as the metrics' own."""
+        began = self._seconds()
+        yield
+        spent = self._seconds() - began
+        with self._lock:  # scrapes are answered in other threads
+            self._spent += spent
+
+    @contextmanager
+    def _taking(self) -> Iterator[None]:
+        with self.spending(), self._lock:
+            yield
+
+    def event(self, entry: Entry) -> None:
+        """See Sink."""
+        with self._taking():
+            event = entry.event
+            self._population.tell(event)
+            self._links.tell(event)
+            if isinstance(event, JUDGED):
+                self._judged.append(entry)
+            match event:
+                case Rejected(code=code):
+                    self._rejected[code or "UNKNOWN"] += 1
+                case Omitted(kind=kind, count=count) if kind == NAMES[Rejected]:
+                    self._rejected["OMITTED"] += count
+                case Evaluated():
+                    self._evaluated = event
+                case Load():
+                    self._load = event
+                case StateChanged(state):
+                    self._state = state
+                case Restored(version) if self._record is not None:
+                    self._updates.clear()
+                    self._updates.add(self._record()[:version])
+
+    def updates(self, rows: Rows, *, now: float) -> None:
+        """See Sink."""
+        if len(rows):
+            with self._taking():
+                self._updates.add(rows)
+
+    def traffic(self, row: TrafficRow) -> None:
+        """See Sink."""
+        with self._taking():
+            self._links.read(row)
+            up, down = self._updates.payload("up"), self._updates.payload("down")
+            self._ingress = Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes)
+            self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
+
+    def usage(self, usage: Usage) -> None:
+        """See Sink."""
+        with self._taking():
+            self._links.read(usage)
+
+    def time_passed(self, emulated: float) -> None:
+        """See Sink."""
+        self._now = emulated
+
+    def samples(self) -> list[Sample]:
+        """All that is known now."""
+        with self._lock:
+            return [*self._samples()]
+
+    def _samples(self) -> Iterator[Sample]:
+        outline, per_worker = self.outline, self.outline.per_worker
+        yield from self._updates.samples(self._now, per_worker=per_worker)
+        yield from self._population.samples(per_worker=per_worker)
+        yield from outline.samples()
+        yield from self._links.samples(per_worker=per_worker)
+        for reason, count in (self._rejected or {"INVALID_ARGUMENT": 0}).items():
+            yield Sample(declared.REJECTED, count, (reason,))
+        yield from self._evaluation()
+        if self._load is not None:
+            yield Sample(declared.SERVER_CPU, self._load.cpu_seconds)
+            yield Sample(declared.SERVER_WAITING, self._load.waiting)
+        yield Sample(declared.TIME, self._now)
+        progress = outline.progress(self._updates.total, self._now)
+        if progress is not None:
+            yield Sample(declared.PROGRESS, progress)
+        yield Sample(declared.RUN_STATE, 1, (self._state,))
+        for rule, count in self._reasons().items():
+            yield Sample(declared.REASONS, count, (rule,))
+        yield Sample(declared.EXPORTER_TIME, self._spent)
+
+    def _evaluation(self) -> Iterator[Sample]:
+        if self._evaluated is None:
+            return
+        found = self._evaluated
+        for metric, value, labels in (
+            (declared.ACCURACY, found.top1, ("1",)),
+            (declared.ACCURACY, found.top5, ("5",)),
+            (declared.LOSS, found.loss, ()),
+        ):
+            if value is not None:  # a model that predicts numbers has no accuracy
+                yield Sample(metric, value, labels)
+
+    def _reasons(self) -> dict[str, int]:
+        """How many reasons each rule of the verdict has so far."""
+        entries, scale = self._judged, self.outline.time_scale
+        links = only(entries, LinksRead)
+        measured = Measurements(
+            state="finished",
+            gaps=measures.gaps(entries, planned=fault_measures.planned_gaps(entries, scale)),
+            late_steps_ratio=self._updates.late_ratio,
+            differences=[what for event in links for what in event.differences],
+            left_out=[what for event in links for what in event.left_out],
+            rates=only(entries, RateMeasured),
+            round_trips=only(entries, RoundTripMeasured),
+            lost=measures.lost_nodes(entries),
+            late_faults=fault_measures.late_faults(entries, scale),
+            rejected=measures.rejected_pushes(entries),
+            ingress=self._ingress,
+            egress=self._egress,
+        )
+        return {rule: sum(1 for _ in RULES[rule](measured)) for rule in TOLD_EARLY}

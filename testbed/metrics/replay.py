@@ -1,0 +1,127 @@
+"""The metrics of a run that is over, as scrapes would have found them: told again, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil, inf
+
+import numpy as np
+
+from testbed.events.entry import Entry
+from testbed.events.kinds import Started
+from testbed.events.rows import TRAFFIC, TrafficRow
+from testbed.metrics.outline import Outline
+from testbed.metrics.reading import MetricsSink
+from testbed.metrics.samples import Sample
+from testbed.plan.written import read_plan
+from testbed.reports.frames import Run
+from testbed.telemetry.events import read_events
+from testbed.telemetry.recovery import read_updates
+
+STEP_SECONDS = 5.0
+"""Emulated, between two moments at which everything is sampled."""
+
+Told = tuple[float, Entry | TrafficRow]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was known at a moment.
+
+    Attributes:
+        emulated: seconds since the training started.
+        samples: all of them; between two steps, those of the gauges that an event has changed.
+    """
+
+    emulated: float
+    samples: list[Sample]
+
+
+class Replay:
+    """A run told again to a sink of metrics.
+
+    Args:
+        run: one that is over, live or simulated.
+        per_worker: whether every worker is shown, however many there are.
+
+    Raises:
+        TestbedError: its folder is damaged, or a newer testbed wrote it.
+    """
+
+    def __init__(self, run: Run, *, per_worker: bool = False) -> None:
+        outline = Outline.of(
+            run.scenario, read_plan(run.folder).named(run.name), per_worker=per_worker
+        )
+        self._sink = MetricsSink(outline, seconds=lambda: 0.0)
+        self.labels = outline.labels
+        self._rows = read_updates(run.folder)
+        self._entries = read_events(run.folder.events)
+        self._told = _in_order(self._entries, run, outline.time_scale)
+        self.started = _started(run, self._entries)
+
+    @property
+    def seconds(self) -> float:
+        """Emulated seconds from the start to the last of what is on record."""
+        last = float(self._rows["time_seconds"].max()) if len(self._rows) else 0.0
+        return max([last, *(moment for moment, _ in self._told)])
+
+    def moments(self) -> Iterator[Moment]:
+        """From the start to the end: every step, and between them every event of a gauge."""
+        told: Iterator[tuple[float, Entry | TrafficRow | None]]
+        told = iter([*self._told, (inf, None)])
+        at, what = next(told)
+        for step in range(ceil(self.seconds / STEP_SECONDS) + 1):
+            until = step * STEP_SECONDS
+            while what is not None and at <= until:
+                self._tell_rows(at)
+                self._tell(what, at)
+                if isinstance(what, Entry) and (changed := self._changed_by(what.name)):
+                    yield Moment(at, changed)
+                at, what = next(told)
+            self._tell_rows(until)
+            self._sink.time_passed(min(until, self.seconds))
+            yield Moment(until, self._sink.samples())
+
+    def _tell_rows(self, until: float) -> None:
+        count = int(np.searchsorted(self._rows["time_seconds"], until, side="right"))
+        self._sink.updates(self._rows[:count], now=until)
+        self._rows = self._rows[count:]
+
+    def _tell(self, what: Entry | TrafficRow, at: float) -> None:
+        self._sink.time_passed(at)
+        if isinstance(what, Entry):
+            self._sink.event(what)
+        else:
+            self._sink.traffic(what)
+
+    def _changed_by(self, event: str) -> list[Sample]:
+        """The gauges that are read from an event of this name."""
+        if event == "load":  # once a second, which is what steps are for
+            return []
+        return [
+            sample
+            for sample in self._sink.samples()
+            if sample.metric.kind == "gauge" and event in sample.metric.source.split(", ")
+        ]
+
+
+def _in_order(entries: list[Entry], run: Run, time_scale: float) -> list[Told]:
+    """Events and readings of traffic by their emulated time; what was before the start is at 0."""
+    told: list[Told] = [((entry.elapsed_seconds or 0.0) * time_scale, entry) for entry in entries]
+    table = run.traffic[list(TRAFFIC)].astype(object)
+    for values in table.where(table.notna(), None).to_numpy():
+        row = TrafficRow(*values)
+        if row.time_seconds is not None:
+            told.append((row.time_seconds, row))
+    return sorted(told, key=lambda one: one[0])
+
+
+def _started(run: Run, entries: list[Entry]) -> float:
+    """When the training started, in seconds since 1970; a simulated one when it was asked for."""
+    if not run.scenario.simulated:
+        for entry in entries:
+            if isinstance(entry.event, Started):
+                return entry.time
+    return datetime.fromisoformat(run.state.created).timestamp()

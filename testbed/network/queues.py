@@ -1,0 +1,80 @@
+"""What waits in interfaces' queues and was dropped there, through NETLINK_ROUTE.
+
+Read with struct: pyroute2 parses everything in a dump of all ports, which takes far longer.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+
+from testbed.errors import HostError
+from testbed.events.usage import Queue
+from testbed.host.namespaces import inside
+from testbed.network.sock_diag import (
+    HEADER,
+    NLM_F_REQUEST_DUMP,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    RECEIVE_BYTES,
+    attributes_of,
+    messages_of,
+)
+
+NETLINK_ROUTE = 0
+RTM_GETQDISC = 38
+ROOT = 0xFFFFFFFF
+TCA_STATS = 3
+
+TCMSG = struct.Struct("=BxxxiIII")
+"""family, interface, handle, parent, info (linux/rtnetlink.h)."""
+
+STATS = struct.Struct("=8x4xI16xI")
+"""drops and backlog of struct tc_stats (linux/pkt_sched.h): bytes, packets, drops, overlimits, bps,
+pps, qlen, backlog."""
+
+
+def read_queues(pid: int | None = None) -> dict[str, Queue]:
+    """The root qdisc of every interface, by its name.
+
+    Args:
+        pid: a process in whose network namespace is read; None for the current one.
+
+    Raises:
+        OSError: no such process, or its namespace may not be entered.
+        HostError: the kernel does not report qdiscs.
+    """
+    with nullcontext() if pid is None else inside(pid):
+        control = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_ROUTE)
+        names: Mapping[int, str] = dict(socket.if_nameindex())
+    with control:
+        return {names[index]: queue for index, queue in _dump(control) if index in names}
+
+
+def _dump(control: socket.socket) -> Iterator[tuple[int, Queue]]:
+    body = TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+    length = HEADER.size + len(body)
+    control.send(HEADER.pack(length, RTM_GETQDISC, NLM_F_REQUEST_DUMP, 1, 0) + body)
+    while True:
+        for kind, message in messages_of(control.recv(RECEIVE_BYTES)):
+            if kind == NLMSG_DONE:
+                return
+            if kind == NLMSG_ERROR:
+                number = -struct.unpack_from("=i", message)[0]
+                raise HostError(f"the kernel does not report qdiscs (error {number}).")
+            found = decode(message)
+            if found is not None:
+                yield found
+
+
+def decode(message: bytes) -> tuple[int, Queue] | None:
+    """The interface and queue of a struct tcmsg with its attributes; None for no root qdisc."""
+    _, index, _, parent, _ = TCMSG.unpack_from(message)
+    if parent != ROOT:
+        return None
+    for kind, value in attributes_of(message, TCMSG.size):
+        if kind == TCA_STATS and len(value) >= STATS.size:
+            return index, Queue(*STATS.unpack_from(value))
+    return None

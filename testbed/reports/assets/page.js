@@ -1,0 +1,59 @@
+"use strict";
+(() => {
+  const charts = JSON.parse(document.getElementById("charts").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const colours = ["#1768ac", "#e07a1f", "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f"];
+  const lighter = ["#5aa9e6", "#f4a259", "#6fcf97", "#c79bd2", "#ef767a", "#a9b4bc", "#e6c85c", "#5fd3c4"];
+
+  // The edges of a band belong to the legend entry of their curve.
+  function band(series, colour, index) {
+    const edge = { x: series.x, type: "scatter", mode: "lines", hoverinfo: "skip", showlegend: false,
+      legendgroup: String(index), line: { width: 0 } };
+    return [{ ...edge, y: series.low },
+      { ...edge, y: series.high, fill: "tonexty", fillcolor: colour + "2e" }];
+  }
+
+  function traces(chart, palette) {
+    return chart.series.flatMap((series, index) => {
+      const colour = palette[index % palette.length];
+      const common = { name: series.name, x: series.x, y: series.y, legendgroup: String(index) };
+      if (series.kind === "bars") {
+        return [{ ...common, type: "bar", marker: { color: colour } }];
+      }
+      const few = series.x.length <= 300;
+      const drawn = { ...common, type: "scatter",
+        mode: series.kind === "points" ? "markers" : few ? "lines+markers" : "lines",
+        line: { color: colour, width: 1.8 },
+        marker: { color: colour, size: series.kind === "points" ? 3 : 5, opacity: series.kind === "points" ? 0.6 : 1 } };
+      return [...(series.low.length ? band(series, colour, index) : []), drawn];
+    });
+  }
+
+  function layout(chart, style) {
+    const of = (name) => style.getPropertyValue(name).trim();
+    const axis = { gridcolor: of("--line"), zerolinecolor: of("--line"), linecolor: of("--soft"), automargin: true };
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: of("--ink"), family: "system-ui, sans-serif", size: 12 },
+      margin: { l: 50, r: 10, t: 10, b: 40 },
+      xaxis: { ...axis, title: { text: chart.x_title } },
+      yaxis: { ...axis, title: { text: chart.y_title } },
+      legend: { orientation: "h", y: -0.25, yanchor: "top" },
+      hoverlabel: { namelength: -1 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: of("--line"), activecolor: of("--link") },
+      barmode: "stack",
+    };
+  }
+
+  function drawAll() {
+    const style = getComputedStyle(document.documentElement);
+    for (const element of document.querySelectorAll(".chart")) {
+      const chart = charts[Number(element.dataset.chart)];
+      Plotly.react(element, traces(chart, dark.matches ? lighter : colours), layout(chart, style),
+        { responsive: true, displaylogo: false, showSendToCloud: false });
+    }
+  }
+
+  dark.addEventListener("change", drawAll);
+  drawAll();
+})();

@@ -1,0 +1,62 @@
+"""Runs in the formats of other tools, one a module; each is written by that tool's own library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.errors import HostError, Problem, ScenarioError
+
+if TYPE_CHECKING:
+    from testbed.reports.frames import Run
+
+
+def open_runs(folders: Sequence[Path]) -> list[Run]:
+    """The runs in some folders, whose names are to tell them apart.
+
+    Raises:
+        ScenarioError: two have one name.
+        TestbedError: one is damaged, or a newer testbed wrote it.
+    """
+    from testbed.reports.frames import Run
+
+    runs = [Run(folder) for folder in folders]
+    names = [run.name for run in runs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        expected = "runs of different names, or each exported by itself"
+        raise ScenarioError([Problem("RUN", 0, "", f"{', '.join(twice)} more than once", expected)])
+    return runs
+
+
+@contextmanager
+def folder_a_run(out: Path, runs: Sequence[Run]) -> Iterator[Path]:
+    """Put a folder for every run into ``out``, all of them or, if the writing fails, none.
+
+    Yields where to write them, each under its run's name. What ``out`` holds beside stays.
+    """
+    made = not out.exists()
+    out.mkdir(exist_ok=True)
+    fresh = out / f".{os.getpid()}.new"
+    fresh.mkdir()
+    try:
+        yield fresh
+        for run in runs:
+            if (out / run.name).exists():
+                (out / run.name).rename(fresh / f".{run.name}.old")
+            (fresh / run.name).rename(out / run.name)
+    finally:
+        shutil.rmtree(fresh)
+        if made and not any(out.iterdir()):
+            out.rmdir()
+
+
+def lacks(library: str, extra: str) -> HostError:
+    """What to say where a tool's library is not installed."""
+    return HostError(
+        f"The Python package {library} is not installed.",
+        hint=f"Try: pip install 'edge-testbed[{extra}]'",
+    )

@@ -1,0 +1,105 @@
+"""Charts for a printed page: one column of a two-column paper wide, as PNG and SVG."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from testbed.reports.charts import Chart, Series
+from testbed.reports.figures import BLUE, ORANGE, dress
+from testbed.telemetry.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN_INCHES = (3.4, 2.4)
+"""A column of IEEE's, ACM's and most other two-column pages is 3.3 to 3.5 inches wide."""
+
+DPI = 300
+COLOURS = (BLUE, ORANGE, "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f")
+STYLES = ("-", "--", ":", "-.")
+KINDS = ("png", "svg")
+
+PRINT: Any = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.linewidth": 0.6,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "testbed",
+}
+"""Text of 7 and 8 points, as captions have; an SVG carries its letters along."""
+
+
+def figure_paths(charts: Sequence[Chart], folder: Path) -> list[Path]:
+    """The files that ``write_figures`` writes."""
+    return [folder / f"{chart.name}.{kind}" for chart in charts for kind in KINDS]
+
+
+def write_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
+    """Draw every chart into a folder, which is made; the same charts give the same bytes."""
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context(PRINT):  # the caller's own settings are back afterwards
+        for chart in charts:
+            figure = draw(chart)
+            for kind in KINDS:
+                image = io.BytesIO()
+                metadata = {"Date": None} if kind == "svg" else None
+                figure.savefig(image, format=kind, dpi=DPI, metadata=metadata)
+                write_atomically(folder / f"{chart.name}.{kind}", image.getvalue())
+    return figure_paths(charts, folder)
+
+
+def draw(chart: Chart) -> Figure:
+    """A chart as a figure; its title is left to the paper's caption."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=COLUMN_INCHES, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    below: dict[str, float] = {}
+    for index, series in enumerate(chart.series):
+        _draw_series(axes, series, index, below)
+    axes.set_xlabel(chart.x_title)
+    axes.set_ylabel(chart.y_title)
+    dress(axes)
+    if len(chart.series) > 1:
+        columns = min(3, len(chart.series))
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
+def _draw_series(axes: Axes, series: Series, index: int, below: dict[str, float]) -> None:
+    """``below`` is how high the bars of each name are already."""
+    colour, style = COLOURS[index % len(COLOURS)], STYLES[index // len(COLOURS) % len(STYLES)]
+    if series.kind == "bars":
+        names = [str(name) for name in series.x]
+        heights = [value or 0.0 for value in series.y]
+        bottoms = [below.get(name, 0.0) for name in names]
+        axes.bar(names, heights, bottom=bottoms, color=colour, label=series.name)
+        below |= dict(zip(names, np.add(bottoms, heights).tolist(), strict=True))
+        return
+    x, y = np.array(series.x, np.float64), np.array(series.y, np.float64)  # None becomes NaN
+    if series.kind == "points":
+        axes.plot(x, y, ".", color=colour, markersize=1.5, label=series.name, rasterized=True)
+        return
+    marker = "." if np.isnan(y).any() else ""  # a part of a line may be a single moment
+    look: dict[str, Any] = {
+        "linestyle": style,
+        "linewidth": 1.0,
+        "marker": marker,
+        "markersize": 3.0,
+    }
+    axes.plot(x, y, color=colour, label=series.name, **look)
+    if series.low:
+        axes.fill_between(x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)

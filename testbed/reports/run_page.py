@@ -1,0 +1,218 @@
+"""The report of a run, or of several side by side, as a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from testbed.events.entry import Entry, only
+from testbed.events.kinds import (
+    Exited,
+    FaultApplied,
+    Left,
+    LinkChanged,
+    LinksRead,
+    MessagesTimed,
+    RateMeasured,
+    Restored,
+    RoundTripMeasured,
+    Silent,
+)
+from testbed.reports.charts import charts_of
+from testbed.reports.compare import scenario_differences
+from testbed.reports.page import Page, PageTable, Section
+from testbed.reports.table import summary_rows
+from testbed.telemetry.events import read_events
+
+if TYPE_CHECKING:
+    from testbed.reports.frames import Run
+    from testbed.scenario.direction import Direction, Link
+
+UNSHAPED = "not shaped"
+BY_WORKER = "waiting.by_worker"
+"""What a summary has of every worker, which is a table of its own."""
+
+
+def page_of(runs: Sequence[Run]) -> Page:
+    """A run's page; of several, what differs between their scenarios stands first.
+
+    Raises:
+        TestbedError: a file of a run is damaged; names it.
+    """
+    alone = runs[0] if len(runs) == 1 else None
+    summaries = [run.summary for run in runs]
+    sections = [
+        *([] if alone else [_differences(runs)]),
+        Section("Summary", tables=[_summary_table(runs)]),
+        Section("Figures", charts=charts_of(runs)),
+        *(_links(run, alone=bool(alone)) for run in runs),
+        *(_faults(run, alone=bool(alone)) for run in runs),
+        Section("All numbers", _NUMBERS_NOTE, [numbers_table(runs), *_workers(runs)]),
+        *(Section(_titled("Scenario", run, alone), text=_text(run)) for run in runs),
+        *(Section(_titled("Environment", run, alone), tables=[_environment(run)]) for run in runs),
+    ]
+    names = [run.name for run in runs]
+    title = f"{summaries[0]['scenario']}: {names[0]}" if alone else f"{len(runs)} runs side by side"
+    subtitle = f"{names[0]}, {_when(summaries[0])}" if alone else ", ".join(names)
+    return Page(title, subtitle, [(run.name, run.verdict) for run in runs], sections)
+
+
+_NUMBERS_NOTE = (
+    "Every number of summary.json as it stands there; null is what was not measured. "
+    "docs/run-folder.md explains them.",
+)
+
+
+def _titled(title: str, run: Run, alone: Run | None) -> str:
+    return title if alone else f"{title} of {run.name}"
+
+
+def _when(summary: Mapping[str, Any]) -> str:
+    if summary["started"] is None:
+        return "which did not come to train"
+    return f"{summary['runtime']}, started {summary['started']}"
+
+
+def _differences(runs: Sequence[Run]) -> Section:
+    rows = [
+        [path, *("-" if value is None else str(value) for value in values)]
+        for path, values in scenario_differences(runs).items()
+    ]
+    if not rows:
+        return Section("Scenarios", ["The scenarios are the same."])
+    return Section("Scenarios", tables=[PageTable(["differ in", *_names(runs)], rows)])
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    return [run.name for run in runs]
+
+
+def _summary_table(runs: Sequence[Run]) -> PageTable:
+    columns = [dict(summary_rows(run.summary)) for run in runs]
+    topics = dict.fromkeys(topic for column in columns for topic in column)
+    rows = [[topic, *(column.get(topic, "-") for column in columns)] for topic in topics]
+    return PageTable(["", *_names(runs)], rows)
+
+
+def numbers_table(runs: Sequence[Run]) -> PageTable:
+    """Every value of the runs' summaries by its dotted path, to the digit, without the workers'."""
+    columns = [dict(_leaves(run.summary)) for run in runs]
+    paths = dict.fromkeys(path for column in columns for path in column)
+    rows = [[path, *(column.get(path, "-") for column in columns)] for path in paths]
+    return PageTable(["", *_names(runs)], rows)
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value and path != BY_WORKER:
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+    elif path != BY_WORKER:
+        yield path, value if isinstance(value, str) else json.dumps(value)
+
+
+def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
+    """What the summary of a single run has of every worker."""
+    found = runs[0].summary.get("waiting", {}).get("by_worker", {}) if len(runs) == 1 else {}
+    if found:
+        columns = list(next(iter(found.values())))
+        rows = [[node, *(json.dumps(of[name]) for name in columns)] for node, of in found.items()]
+        title = f"Where the time of each of {len(rows)} workers went"
+        yield PageTable(["worker", *columns], rows, title, folded=True)
+
+
+def _links(run: Run, *, alone: bool) -> Section:
+    """Every class's link as configured, and what was measured of it."""
+    title = "Links" if alone else f"Links of {run.name}"
+    notes = []
+    if run.scenario.simulated:
+        notes.append("Simulated: transfers are modelled from these values, not measured.")
+    events = read_events(run.folder.events)
+    for read in only(events, LinksRead):
+        differences = "; ".join(read.differences) or "none differs"
+        notes.append(f"{read.checked} links were read back from the kernel: {differences}.")
+        notes += [f"Left out, as the kernel lacks it: {what}." for what in read.left_out]
+    classes = run.scenario.workers.classes.items()
+    asked: list[tuple[str, Link]] = [(f"class {name}", member.link) for name, member in classes]
+    asked.insert(0, ("parameter server", run.scenario.ps.link))
+    configured = [[name, _shape(link.up), _shape(link.down)] for name, link in asked]
+    tables = [PageTable(["link", "up", "down"], configured, "Configured")]
+    if measured := list(_measured(events)):
+        headings = ["link", "", "configured", "measured", "difference"]
+        tables.append(PageTable(headings, measured, "Measured before the training, in real units"))
+    return Section(title, notes, tables)
+
+
+def _shape(direction: Direction) -> str:
+    fields = direction.model_dump(mode="json", exclude_none=True)
+    return ", ".join(f"{name} {value}" for name, value in fields.items()) or UNSHAPED
+
+
+def _measured(events: Sequence[Entry]) -> Iterator[list[str]]:
+    for entry in events:
+        match entry.event:
+            case RateMeasured(link, asked, found):
+                told = "the host could not send that fast" if found is None else _megabits(found)
+                off = "" if found is None else f"{(found - asked) / asked:+.2%}"
+                yield [link, "rate", _megabits(asked), told, off]
+            case RoundTripMeasured(link, asked, found):
+                off = f"{(found - asked) * 1e3:+.2f} ms"
+                yield [link, "round trip", _milliseconds(asked), _milliseconds(found), off]
+            case MessagesTimed(link, up, down):
+                for direction, seconds in (("up", up), ("down", down)):
+                    yield [link, f"17 KB {direction}", "", _milliseconds(seconds), ""]
+
+
+def _megabits(rate: float) -> str:
+    return f"{rate / 1e6:.4g} mbit"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"
+
+
+def _faults(run: Run, *, alone: bool) -> Section:
+    """What happened to nodes and links while the run went on, in order, planned and not."""
+    title = "Faults and changes" if alone else f"Faults and changes of {run.name}"
+    scale = run.scenario.time_scale
+    rows = [row for entry in read_events(run.folder.events) for row in _incident(entry, scale)]
+    if not rows:
+        return Section(title, ["No fault came, and no link was changed."])
+    headings = ["time (s)", "what", "nodes", "planned (s)", "actual (s)", "late by (s)"]
+    return Section(title, ["All seconds are emulated."], [PageTable(headings, rows)])
+
+
+def _incident(entry: Entry, scale: float) -> Iterator[list[str]]:
+    elapsed = entry.elapsed_seconds
+    when = "-" if elapsed is None else f"{elapsed * scale:.3f}"
+    match entry.event:
+        case FaultApplied(kind, begins, nodes, planned, actual):
+            what = kind if begins else f"end of {kind}"
+            moments = [f"{planned:.3f}", f"{actual:.3f}", f"{actual - planned:.3f}"]
+            yield [when, what, ", ".join(nodes) or "nobody", *moments]
+        case LinkChanged(action, nodes, up, down, planned, actual):
+            shapes = [f"{name} {_words(to)}" for name, to in (("up", up), ("down", down)) if to]
+            late = f"{(actual - planned) * scale:.3f}"
+            yield [when, f"links {action}: {'; '.join(shapes)}", ", ".join(nodes), "", "", late]
+        case Exited(node, planned=False, how=how) if how:
+            yield [when, how, node, "", "", ""]
+        case Left(node, reason) if reason:
+            yield [when, f"left: {reason}", node, "", "", ""]
+        case Silent(node):
+            yield [when, "fell silent, and was removed", node, "", "", ""]
+        case Restored(version, _, lost):
+            what = f"went on from update {version:,}, {lost:,} were lost"
+            yield [when, what, "ps", "", "", ""]
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
+
+
+def _text(run: Run) -> str:
+    return run.folder.scenario.read_text(encoding="utf-8")
+
+
+def _environment(run: Run) -> PageTable:
+    rows = [[path, text] for path, text in _leaves(run.environment)]
+    return PageTable(["", "found"], rows)

@@ -1,0 +1,340 @@
+"""Where a run stands: what is known of its classes, workers and server, while it goes on or after.
+
+Everything is read from the run's folder, so that nothing in the run is asked and slowed down.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from testbed.events.entry import Entry
+from testbed.events.kinds import (
+    Evaluated,
+    Exited,
+    FaultApplied,
+    Finished,
+    Joined,
+    Left,
+    RateMeasured,
+    Rejected,
+    Restored,
+    Silent,
+    Started,
+)
+from testbed.events.rows import Rows
+from testbed.telemetry.events import EventReader
+from testbed.telemetry.files import LineReader
+from testbed.telemetry.folder import ENDED
+from testbed.telemetry.parts import part_paths
+from testbed.telemetry.recovery import read_updates
+from testbed.telemetry.spool import SpoolReader
+
+if TYPE_CHECKING:
+    from testbed.reports.frames import Run
+
+WINDOW_SECONDS = 10.0
+"""Emulated; what is said of "now" is said of these."""
+
+TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
+CAME_OF_FAULT = {"freeze": "frozen", "crash": "crashed", "kill": "killed", "leave": "left"}
+GONE = frozenset(("crashed", "killed", "left", "lost", "silent", "absent"))
+
+
+@dataclass(frozen=True)
+class WorkerStanding:
+    """One worker; seconds are emulated, shares in [0, 1], None without an update."""
+
+    node: str
+    device_class: str
+    state: str  # running, frozen, crashed, killed, left, lost, silent, or absent until it joins
+    updates: int
+    age_seconds: float | None  # since its last push was applied
+    cycle_seconds: float | None  # between two pushes of its, on the mean
+    staleness: int | None  # of its last update
+    staleness_mean: float | None
+    compute_ratio: float | None
+    think_ratio: float | None
+    transfer_ratio: float | None
+    blocked_ratio: float | None
+    late_steps: int
+
+
+@dataclass(frozen=True)
+class ClassStanding:
+    """One device class; its link as configured, and the rates that were measured (bit/s)."""
+
+    name: str
+    workers: int
+    running: int
+    updates: int
+    updates_per_second: float  # over the last ten seconds
+    staleness_mean: float | None
+    compute_ratio: float | None
+    think_ratio: float | None
+    transfer_ratio: float | None
+    blocked_ratio: float | None
+    link: Mapping[str, Mapping[str, Any]]  # ``up`` and ``down``: ``configured``, ``measured``
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A whole run; ``server`` has the last reading of the parameter server's link and the host."""
+
+    run: str
+    state: str
+    reason: str
+    alive: bool
+    time_seconds: float  # emulated, since the training started
+    updates: int
+    updates_per_second: float
+    accuracy: float | None
+    loss: float | None
+    rejected: int
+    faults: Mapping[str, int]  # how many workers stand still or are gone by which fault
+    server: Mapping[str, float | None]
+    classes: Sequence[ClassStanding]
+    workers: Sequence[WorkerStanding]
+
+
+class _Tally:
+    """Adds up updates by worker."""
+
+    def __init__(self, count: int) -> None:
+        self.updates, self.late, self.staleness_sum = np.zeros((3, count), np.int64)
+        self.staleness = np.zeros(count, np.int64)
+        self.first, self.last = np.zeros((2, count))
+        self.seconds = np.zeros((count, len(TIMES)))
+        self.recent: list[tuple[float, int]] = []
+        self.payload = np.zeros(2, np.int64)
+
+    def add(self, rows: Rows) -> None:
+        """Take rows in, in their order."""
+        rows = rows[rows["worker"] < len(self.updates)]
+        worker, time = rows["worker"], rows["time_seconds"]
+        fresh, at = np.unique(worker, return_index=True)
+        new = self.updates[fresh] == 0
+        self.first[fresh[new]] = time[at[new]]
+        self.last[worker] = time  # of several of one worker the last stays
+        self.staleness[worker] = rows["staleness"]
+        np.add.at(self.updates, worker, 1)
+        np.add.at(self.staleness_sum, worker, rows["staleness"])
+        np.add.at(self.late, worker, rows["late_seconds"] > 0)
+        np.add.at(self.seconds, worker, np.stack([rows[name] for name in TIMES], axis=1))
+        self.payload += (rows["payload_up_bytes"].sum(), rows["payload_down_bytes"].sum())
+        since = float(time[-1]) - WINDOW_SECONDS if len(time) else 0.0
+        fresh = rows[time > since]
+        self.recent = [one for one in self.recent if one[0] > since]
+        self.recent += zip(fresh["time_seconds"].tolist(), fresh["worker"].tolist(), strict=True)
+
+
+class StandingReader:
+    """Follows a run's folder; every look takes in what is new since the one before."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._classes = run.state.classes
+        self._entries: list[Entry] = []
+        self._events = EventReader(run.folder.events)
+        self._traffic = LineReader(run.folder.traffic)
+        self._readings: list[dict[str, str]] = []
+        self._header: list[str] = []
+        self._parts = -1
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._tally = _Tally(len(self._classes))
+        self._spool = SpoolReader(self._run.folder.spool, workers=len(self._classes) or None)
+
+    def look(self, now: float) -> Standing:
+        """Where the run stands at ``now``, seconds since 1970.
+
+        Raises:
+            TestbedError: a file of the run is damaged; names it.
+        """
+        folder = self._run.folder
+        state, alive = folder.state(), folder.alive()
+        new = self._events.read()
+        self._entries += new
+        self._read_traffic()
+        if any(isinstance(entry.event, Restored) for entry in new):
+            self._start_over()  # updates were lost: what is in the model is counted anew
+        self._read_updates(goes_on=state.state not in ENDED)
+        states = worker_states(self._entries, len(self._classes))
+        time = self._time(now, goes_on=alive and state.state not in ENDED)
+        workers = [self._worker(index, states[index], time) for index in range(len(self._classes))]
+        evaluated = [entry.event for entry in self._entries if isinstance(entry.event, Evaluated)]
+        last = evaluated[-1] if evaluated else None
+        return Standing(
+            run=folder.name,
+            state=state.state,
+            reason=state.reason,
+            alive=alive,
+            time_seconds=time,
+            updates=int(self._tally.updates.sum()),
+            updates_per_second=self._pace(time, range(len(workers))),
+            accuracy=None if last is None else last.top1,
+            loss=None if last is None else last.loss,
+            rejected=sum(isinstance(entry.event, Rejected) for entry in self._entries),
+            faults={kind: states.count(kind) for kind in sorted({*states} - {"running", "absent"})},
+            server=self._server(),
+            classes=[self._class(name, workers, time) for name in dict.fromkeys(self._classes)],
+            workers=workers,
+        )
+
+    def _read_updates(self, *, goes_on: bool) -> None:
+        folder = self._run.folder
+        if goes_on and folder.spool.exists():
+            while len(rows := self._spool.read()):
+                self._tally.add(rows)
+        elif (parts := len(part_paths(folder.updates))) != self._parts or not goes_on:
+            self._parts = parts
+            self._tally = _Tally(len(self._classes))
+            self._tally.add(read_updates(folder))
+
+    def _read_traffic(self) -> None:
+        """The last two readings; a rate is what lies between them."""
+        lines = [line.decode() for line in self._traffic.read()]
+        if lines and not self._header:
+            self._header = next(csv.reader(lines[:1]))
+            lines = lines[1:]
+        fresh = [dict(zip(self._header, row, strict=False)) for row in csv.reader(lines[-2:])]
+        self._readings = [*self._readings, *fresh][-2:]
+
+    def _time(self, now: float, *, goes_on: bool) -> float:
+        """Emulated seconds since the start: by the clock while it goes on, else up to the end."""
+        scale = self._run.scenario.time_scale
+        latest = float(self._tally.last.max(initial=0.0))
+        started = [entry.time for entry in self._entries if isinstance(entry.event, Started)]
+        for entry in self._entries:
+            if isinstance(entry.event, Finished) and entry.elapsed_seconds is not None:
+                return max(latest, entry.elapsed_seconds * scale)
+        if goes_on and started and not self._run.scenario.simulated:
+            return max(latest, (now - started[-1]) * scale)
+        return latest
+
+    def _pace(self, time: float, workers: Sequence[int]) -> float:
+        """Updates an emulated second of some workers, over the last ten seconds."""
+        span = min(WINDOW_SECONDS, time)
+        counted = sum(
+            moment > time - span and worker in workers for moment, worker in self._tally.recent
+        )
+        return counted / span if span > 0 else 0.0
+
+    def _worker(self, index: int, state: str, time: float) -> WorkerStanding:
+        tally, updates = self._tally, int(self._tally.updates[index])
+        cycle = None
+        if updates > 1:
+            cycle = float(tally.last[index] - tally.first[index]) / (updates - 1)
+        return WorkerStanding(
+            f"w{index}",
+            self._classes[index],
+            state,
+            updates,
+            age_seconds=time - float(tally.last[index]) if updates else None,
+            cycle_seconds=cycle,
+            staleness=int(tally.staleness[index]) if updates else None,
+            staleness_mean=float(tally.staleness_sum[index]) / updates if updates else None,
+            **self._shares([index]),
+            late_steps=int(tally.late[index]),
+        )
+
+    def _shares(self, workers: Sequence[int]) -> dict[str, Any]:
+        seconds = self._tally.seconds[list(workers)].sum(axis=0)
+        total = float(seconds.sum())
+        names = [name.replace("_seconds", "_ratio") for name in TIMES]
+        shares = seconds / total if total else [None] * len(names)
+        return {
+            name: None if share is None else float(share)
+            for name, share in zip(names, shares, strict=True)
+        }
+
+    def _class(self, name: str, workers: Sequence[WorkerStanding], time: float) -> ClassStanding:
+        members = [index for index, one in enumerate(self._classes) if one == name]
+        updates = int(self._tally.updates[members].sum())
+        staleness = int(self._tally.staleness_sum[members].sum())
+        return ClassStanding(
+            name,
+            workers=len(members),
+            running=sum(workers[index].state == "running" for index in members),
+            updates=updates,
+            updates_per_second=self._pace(time, members),
+            staleness_mean=staleness / updates if updates else None,
+            **self._shares(members),
+            link={direction: self._link(name, direction) for direction in ("up", "down")},
+        )
+
+    def _link(self, name: str, direction: str) -> dict[str, Any]:
+        member = self._run.scenario.workers.classes[name]
+        shape = getattr(member.link, direction).model_dump(mode="json", exclude_none=True)
+        measured = [
+            entry.event.measured_bits_per_second
+            for entry in self._entries
+            if isinstance(entry.event, RateMeasured)
+            and entry.event.link == f"class {name} {direction}"
+        ]
+        return {
+            "configured": shape,
+            "measured_bits_per_second": measured[-1] if measured else None,
+        }
+
+    def _server(self) -> dict[str, float | None]:
+        """Of the last reading: the rates into and out of the server, the sockets, the host."""
+        payload: dict[str, float | None] = {
+            "payload_in_bytes": float(self._tally.payload[0]),
+            "payload_out_bytes": float(self._tally.payload[1]),
+        }
+        if not self._readings:
+            return payload
+        before, last = self._readings[0], self._readings[-1]
+        names = ("sockets", "retransmitted_in_bytes", "retransmitted_out_bytes")
+        found = {name: _number(last, name) for name in (*names, "host_busy_ratio")}
+        found["host_available_bytes"] = _number(last, "host_available_bytes")
+        for name, column in (("in", "rx"), ("out", "tx")):
+            found[f"wire_{name}_bytes"] = _number(last, f"wire_{column}_bytes")
+            found[f"wire_{name}_bytes_per_second"] = _rate(before, last, f"wire_{column}_bytes")
+        return payload | found
+
+
+def worker_states(entries: Sequence[Entry], count: int) -> list[str]:
+    """What every worker is doing, up to the end of the training."""
+    joins = any(
+        isinstance(entry.event, Joined) for entry in entries
+    )  # none are told in simulations
+    states = dict.fromkeys(
+        (f"w{index}" for index in range(count)), "absent" if joins else "running"
+    )
+    for entry in entries:
+        match entry.event:
+            case Finished():
+                break
+            case Joined(node):
+                states[node] = "running"
+            case FaultApplied(kind, begins, nodes) if kind in CAME_OF_FAULT or kind == "join":
+                came = CAME_OF_FAULT.get(kind, "running") if begins else "running"
+                states |= dict.fromkeys(nodes, came)
+            case Left(node) | Silent(node) if states.get(node) not in GONE:
+                states[node] = "left" if isinstance(entry.event, Left) else "silent"
+            case Exited(node, planned=False) if states.get(node) not in GONE:
+                states[node] = "lost"
+    return [states[f"w{index}"] for index in range(count)]
+
+
+def _number(reading: Mapping[str, str], column: str) -> float | None:
+    text = reading.get(column, "")
+    return float(text) if text else None
+
+
+def _rate(before: Mapping[str, str], last: Mapping[str, str], column: str) -> float | None:
+    """Between two readings, by emulated seconds."""
+    values = [_number(reading, column) for reading in (before, last)]
+    times = [_number(reading, "time_seconds") for reading in (before, last)]
+    if None in (*values, *times):
+        return None
+    (value, later_value), (time, later) = values, times
+    assert value is not None and later_value is not None and time is not None and later is not None
+    return (later_value - value) / (later - time) if later > time else None

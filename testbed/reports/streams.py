@@ -1,0 +1,46 @@
+"""What became of the samples that streams brought, and of what the workers told one another."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from testbed.reports.measures import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from testbed.scenario.schema import Scenario
+
+COUNTS = ("produced", "used", "buffered", "truncated", "duplicates")
+PIXEL_BYTES = 4
+
+
+def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
+    """Totals, means over the updates, and the fullest buffer; None without streams.
+
+    Counts are those of each worker's last update, added up: produced = used + buffered + truncated
+    + duplicates. CNC is the share of the updates whose round voted to compress.
+    """
+    if scenario.streams is None:
+        return None
+    last = updates.groupby("worker").last()
+    images = scenario.dataset.images
+    each = None if images is None else PIXEL_BYTES * prod(images[0])
+    buffered = int(last["stream_buffered"].sum())
+    fullest = int(updates["stream_buffered"].max()) if len(updates) else None
+    injected = updates["injected"]
+    return {
+        **{f"{name}_samples": int(last[f"stream_{name}"].sum()) for name in COUNTS},
+        "buffered_bytes": None if each is None else each * buffered,
+        "buffered_samples_max": fullest,
+        "rate_mean": number(last["stream_rate"].mean()),
+        "rate_deviation": number(last["stream_rate"].std(ddof=0)),
+        "wait_seconds_mean": number(updates["stream_wait_seconds"].mean()),
+        "wait_seconds_max": number(updates["stream_wait_seconds"].max()),
+        "lag_seconds_mean": number(updates["stream_lag_seconds"].mean()),
+        "batch_mean": number((updates["samples"] - injected).mean()),
+        "injected_samples_mean": number(injected.mean()),
+        "cnc_ratio": number(updates["compressed"].mean()),
+        "floats_per_worker": number(updates["entries"].groupby(updates["worker"]).sum().mean()),
+    }

@@ -1,0 +1,54 @@
+"""Shows the metrics of a run while it goes on, and until its summary is written."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed.metrics.discovery import Targets
+from testbed.metrics.exporter import Exporter
+from testbed.metrics.outline import Outline
+from testbed.metrics.reading import MetricsSink
+from testbed.run.setup import Setup
+from testbed.telemetry.record import Recorder
+from testbed.telemetry.recovery import read_updates
+
+
+@dataclass
+class Metering:
+    """The metrics of one run.
+
+    Attributes:
+        exporter: listens already.
+        targets: where Prometheus finds it.
+        per_worker: whether every worker is shown, however many there are.
+    """
+
+    exporter: Exporter
+    targets: Targets
+    per_worker: bool = False
+    _folder: Path = Path()
+    _held: ExitStack = field(default_factory=ExitStack)
+
+    def attach(self, setup: Setup, recorder: Recorder) -> None:
+        """Take in what is recorded of a run from now on."""
+        outline = Outline.of(setup.scenario, setup.plan, per_worker=self.per_worker)
+        sink = MetricsSink(outline, record=lambda: read_updates(setup.folder))
+        recorder.add(sink)
+        self.exporter.show(sink)
+        self._folder = setup.folder.path
+        setup.folder.show_metrics(self.exporter.url)
+
+    def begin(self) -> None:
+        """Answer scrapes, and let Prometheus know; only now, as the bring-up forks before."""
+        self.exporter.start()
+        self._held.callback(self.exporter.close)
+        self._held.enter_context(self.targets.registered(self._folder, self.exporter.target))
+
+    def __enter__(self) -> Metering:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._held.close()
+        self.exporter.close()

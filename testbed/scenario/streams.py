@@ -1,0 +1,70 @@
+"""What a scenario says of the streams that bring samples to the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from testbed.errors import Unfit
+from testbed.scenario.fields import PositiveDuration
+from testbed.seeds import stream
+from testbed.streams import Arrivals, OverTime, Persistence, Policy, Rates, Steady
+from testbed.streams.rates import CLIP, Clip
+from testbed.values.units import Duration
+
+Bound = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+
+
+class StreamSettings(BaseModel):
+    """Samples come to each device at its own rate, instead of being there from the beginning.
+
+    Which samples come to which device says the data set's `partition`; each device's come in an
+    order that is drawn, and anew once all have come.
+
+    Attributes:
+        rates: samples an emulated second, of each device.
+        clip: the least and the largest rate: drawn ones are brought into this range, others have to
+            be in it. `off` for any.
+        over_time: how rates change.
+        policy: what becomes of samples that wait: `persistence` keeps all, `truncation` discards
+            what a step leaves, `bounded` keeps the newest.
+        stream_timeout: a device to which nothing has come for so long, in emulated time, while it
+            waits for samples, is left out of the round. `off` to wait for ever.
+        transport: how samples get to the devices; `direct`, from their producer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rates: Rates
+    clip: Annotated[tuple[Bound, Bound], Field(strict=False)] | Literal["off"] = CLIP
+    over_time: OverTime = Steady(name="steady")
+    policy: Policy = Persistence(name="persistence")
+    stream_timeout: PositiveDuration | Literal["off"] = Duration(10)
+    transport: Literal["direct"] = "direct"
+
+    @model_validator(mode="after")
+    def _range_in_order(self) -> StreamSettings:
+        if self.range is not None and self.range[0] > self.range[1]:
+            raise Unfit(f"a clip of {list(self.range)}", "the least rate first, like [8, 1024]")
+        return self
+
+    @property
+    def range(self) -> Clip | None:
+        """The clip range; None for any rate."""
+        return None if isinstance(self.clip, str) else self.clip
+
+    @property
+    def patience(self) -> float:
+        """The timeout in emulated seconds; infinite for none."""
+        return inf if isinstance(self.stream_timeout, str) else float(self.stream_timeout)
+
+    def per_second(self, devices: int, *, seed: int) -> Sequence[float]:
+        """The rate of each device, by index; drawn from a random stream of its own."""
+        return self.rates.of(devices, clip=self.range, rng=stream(seed, "streams", "rates"))
+
+    def arrivals(self, devices: int, *, seed: int) -> Sequence[Arrivals]:
+        """When the samples of each device come, by index."""
+        return [Arrivals(rate, self.over_time) for rate in self.per_second(devices, seed=seed)]

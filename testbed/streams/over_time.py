@@ -1,0 +1,145 @@
+"""How rates change over time: a factor that every device's own rate is multiplied by.
+
+``amount(t)`` is the factor's integral from 0 to t: what a stream of one sample a second has brought
+by then. ``reached(amount)`` is its inverse, the moment at which it comes to that. Both are exact
+but for rounding, so that a stream of any length drifts away from neither.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import ceil, cos, inf, pi
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from testbed.errors import Unfit
+from testbed.values.family import Named
+from testbed.values.units import Duration
+
+HALVINGS = 80
+"""Of the interval in which a sine's moment lies; more than a float has bits."""
+
+
+def _lasting(value: Duration) -> Duration:
+    if not 0 < value <= 10_000 * 3600:
+        raise Unfit(str(value), "a duration above zero and at most 10000h")
+    return value
+
+
+Lasting = Annotated[Duration, AfterValidator(_lasting)]
+Factor = Annotated[float, Field(ge=0, le=1000, strict=True)]
+
+
+class Change(BaseModel, ABC):
+    """Base of the ways in which rates change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @abstractmethod
+    def amount(self, time: float) -> float:
+        """The factor's integral from 0 to ``time``, emulated seconds."""
+
+    @abstractmethod
+    def reached(self, amount: float) -> float:
+        """The first moment at which the integral is ``amount``; infinite if it never is."""
+
+    @property
+    def falls_silent(self) -> bool:
+        """Whether there are times at which nothing comes."""
+        return False
+
+
+class Steady(Change):
+    """Rates do not change."""
+
+    name: Literal["steady"]
+
+    def amount(self, time: float) -> float:
+        return time
+
+    def reached(self, amount: float) -> float:
+        return amount
+
+
+class Step(Change):
+    """Rates are multiplied by a factor from a moment on.
+
+    Attributes:
+        at: emulated time of the change.
+        factor: 0 stops the streams.
+    """
+
+    name: Literal["step"]
+    at: Lasting
+    factor: Factor
+
+    def amount(self, time: float) -> float:
+        return time if time <= self.at else self.at + self.factor * (time - self.at)
+
+    def reached(self, amount: float) -> float:
+        if amount <= self.at:
+            return amount
+        return self.at + (amount - self.at) / self.factor if self.factor else inf
+
+    @property
+    def falls_silent(self) -> bool:
+        return self.factor == 0
+
+
+class Sine(Change):
+    """Rates swing around their mean: factor 1 + a sin(2 pi t / P).
+
+    Attributes:
+        period: P.
+        amplitude: a; with 1 they come down to 0 for a moment.
+    """
+
+    name: Literal["sine"]
+    period: Lasting
+    amplitude: Annotated[float, Field(gt=0, le=1, strict=True)]
+
+    def amount(self, time: float) -> float:
+        turn = 2 * pi / self.period
+        return time + self.amplitude / turn * (1 - cos(turn * time))
+
+    def reached(self, amount: float) -> float:
+        earliest = max(0.0, amount - self.amplitude * self.period / pi)  # never further ahead
+        latest = max(0.0, amount)
+        for _ in range(HALVINGS):
+            middle = (earliest + latest) / 2
+            if self.amount(middle) < amount:
+                earliest = middle
+            else:
+                latest = middle
+        return latest
+
+
+class OnOff(Change):
+    """Streams flow for a while, then nothing comes for a while, and so on.
+
+    Attributes:
+        on: how long they flow.
+        off: how long nothing comes then.
+    """
+
+    name: Literal["on-off"]
+    on: Lasting
+    off: Lasting
+
+    def amount(self, time: float) -> float:
+        cycles, rest = divmod(time, self.on + self.off)
+        return cycles * self.on + min(rest, self.on)
+
+    def reached(self, amount: float) -> float:
+        if amount <= 0:
+            return 0.0
+        before = ceil(amount / self.on) - 1  # at a boundary: the end of a flow, not the next one
+        return before * (self.on + self.off) + (amount - before * self.on)
+
+    @property
+    def falls_silent(self) -> bool:
+        return True
+
+
+OverTime = Annotated[Annotated[Steady | Step | Sine | OnOff, Field(discriminator="name")], Named()]

@@ -1,0 +1,144 @@
+"""What is kept of a run beside its study, where its folder is too large to be: a file of numbers.
+
+A study in a repository can so be reported, and gone on with, by whoever does not have its runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from math import inf, isinf, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from testbed.errors import TestbedError
+from testbed.reports.run_measure import Measure
+from testbed.scenario import dump
+from testbed.scenario.load import load_text
+from testbed.telemetry.files import read_json, write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from testbed.reports.frames import Run
+    from testbed.scenario.schema import Scenario
+
+ENDING = ".run.json"
+FOLDER = "results"
+"""Beside the file of the study."""
+
+FORMAT = 1
+CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "top1", "final")
+"""Columns of the evaluations that are kept."""
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """What is kept of a run.
+
+    Attributes:
+        path: its file.
+        content: what stands in it.
+    """
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, path: Path) -> KeptRun:
+        """Read a file.
+
+        Raises:
+            TestbedError: it is no such file, or a newer testbed's.
+        """
+        content = read_json(path) or {}
+        wanted = {"format", "scenario", "verdict", "reason", "measures", "evaluations"}
+        if content.get("format") != FORMAT or not wanted <= set(content):
+            raise TestbedError(
+                f"{path}: not what `testbed report STUDY --keep` writes (format {FORMAT}).",
+                hint="Remove it, or take it from the repository again.",
+            )
+        return cls(path, content)
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The resolved scenario."""
+        return load_text(self.content["scenario"], file=str(self.path))
+
+    def value(self, measure: Measure) -> float:
+        """A measure; NaN if it was not kept."""
+        value = self.content["measures"].get(str(measure))
+        return nan if value is None else inf if value == "never" else float(value)
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """A row for every evaluation, with the columns of ``CURVES``."""
+        import pandas as pd
+
+        return pd.DataFrame(self.content["evaluations"])
+
+
+def kept_runs(folder: Path) -> list[KeptRun]:
+    """All that is kept in a folder, by name.
+
+    Raises:
+        TestbedError: a file is damaged.
+    """
+    return [KeptRun.open(path) for path in sorted(folder.glob(f"*{ENDING}"))]
+
+
+def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
+    """Keep a run that has ended; what was kept of it already stays. Returns the file.
+
+    Raises:
+        TestbedError: there is another run's file of that name, or one that is damaged.
+    """
+    path = folder / f"{run.name}{ENDING}"
+    text = dump(run.scenario)
+    values = {str(measure): _plain(measure.of(run)) for measure in measures}
+    if path.exists():
+        before = KeptRun.open(path)
+        if dump(before.scenario) != text:
+            raise TestbedError(f"{path} is what was kept of another run.", hint="Move it away.")
+        values = {**before.content["measures"], **values}
+    content = {
+        "format": FORMAT,
+        "run": run.name,
+        "verdict": run.summary["verdict"],
+        "reason": run.state.reason,
+        "created": run.state.created,
+        "duration_seconds": _duration(run),
+        "host": run.environment.get("host"),
+        "software": run.environment.get("software"),
+        "measures": dict(sorted(values.items())),
+        "evaluations": {name: run.evaluations[name].tolist() for name in CURVES},
+        "scenario": text,
+    }
+    folder.mkdir(exist_ok=True)
+    write_atomically(path, _text(content))
+    return path
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    """A line for every field; of fields with fields of their own, each has one as well."""
+    lines = []
+    for name, value in content.items():
+        if isinstance(value, dict):
+            inner = [f"  {json.dumps(key)}: {json.dumps(one)}" for key, one in value.items()]
+            lines.append(f"{json.dumps(name)}: {{\n" + ",\n".join(inner) + "\n}")
+        else:
+            lines.append(f"{json.dumps(name)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _plain(value: float) -> float | str | None:
+    return None if value != value else "never" if isinf(value) else value  # noqa: PLR0124 - NaN
+
+
+def _duration(run: Run) -> float:
+    """Real seconds from the making of its folder to its last event, pauses included."""
+    created = datetime.fromisoformat(run.state.created)
+    return round(run.folder.events.stat().st_mtime - created.timestamp(), 1)

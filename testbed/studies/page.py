@@ -1,0 +1,98 @@
+"""The report of a study as a page: what came out beside what the paper has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.reports.charts import Chart, Series, most_points, thin
+from testbed.reports.page import Page, PageTable, Section
+from testbed.studies.document import Curves
+from testbed.studies.figures import Curve, X, Y, curve_of, label_of
+from testbed.studies.report import StudyReport, belongs
+from testbed.studies.results import Results, spread
+from testbed.studies.study import slug
+from testbed.studies.tables import StudyTable, study_notes
+
+
+def page_of_study(report: StudyReport) -> Page:
+    """The page of a study, of what is there of its runs."""
+    results = report.results
+    study = results.study
+    *shown, runs = report.tables
+    sections = [
+        *(Section(table.name, table.notes, [PageTable(*table.shown)]) for table in shown),
+        *_paper(results),
+        Section("Figures", charts=charts_of_study(report)),
+        Section("Runs", tables=[_of_data(runs)]),
+        Section("Study", text=study.file.read_text(encoding="utf-8")),
+    ]
+    conditions = [results.condition(run) for run in study.runs]
+    subtitle = f"a study of {len(study.cases)} cases; of {len(conditions)} runs "
+    subtitle += f"{conditions.count('valid')} are there and valid"
+    return Page(study.name, " ".join([f"{subtitle}.", *study_notes(study)]), (), sections)
+
+
+def charts_of_study(report: StudyReport) -> tuple[Chart, ...]:
+    """The figures of a study; one with panels is a chart a panel."""
+    results = report.results
+    figures = {
+        name: wanted
+        for name, wanted in results.study.document.report.figures.items()
+        if belongs(name, results.study)
+    }
+    most = most_points(3 * len(figures) * len(results.study.cases))  # a curve and its band
+    return tuple(
+        chart for name, wanted in figures.items() for chart in _charts(name, wanted, results, most)
+    )
+
+
+def _charts(name: str, wanted: Curves, results: Results, most: int) -> Iterator[Chart]:
+    found = [curve_of(case, wanted, results) for case in results.study.select(wanted.where)]
+    curves = [curve for curve in found if curve is not None]
+    panels: dict[tuple[str, ...], list[Curve]] = {}
+    for curve in curves:
+        levels = dict(curve.case.levels)
+        panels.setdefault(tuple(levels[one] for one in wanted.panels), []).append(curve)
+    averaged = f", mean of {wanted.mean_of}" if wanted.mean_of > 1 else ""
+    for levels_of_panel, inside in panels.items():
+        yield Chart(
+            slug("-".join([name, *levels_of_panel])),
+            ", ".join([name, *levels_of_panel]),
+            X[wanted.against][2],
+            f"{Y[wanted.show][2]}{averaged}",
+            tuple(_series(curve, label_of(curve.case, wanted, curves), most) for curve in inside),
+        )
+
+
+def _series(curve: Curve, label: str, most: int) -> Series:
+    """The mean over the seeds, and the band from the least to the greatest."""
+    kept = thin(curve.mean, most)
+    x, mean, least, greatest = (
+        tuple(values[kept].tolist())
+        for values in (curve.x, curve.mean, curve.least, curve.greatest)
+    )
+    if curve.seeds == 1:
+        return Series(label, x, mean, len(curve.x))
+    return Series(label, x, mean, len(curve.x), low=least, high=greatest)
+
+
+def _paper(results: Results) -> Iterator[Section]:
+    """Every number of the paper, with ours of every case that it is about."""
+    paper = results.study.document.paper
+    if paper is None or not paper.numbers:
+        return
+    rows = []
+    for one in paper.numbers:
+        published = one.value if isinstance(one.value, str) else one.measure.show(one.value)
+        for case in results.study.select(one.where):
+            values = [results.value(run, one.measure) for run in results.valid(case)]
+            ours = spread(values, one.measure.show) if values else "no valid run"
+            rows.append([one.measure.title, case.name, published, ours, one.source])
+    headings = ["measure", "case", "paper", "ours", "where in the paper"]
+    if rows:
+        yield Section("Beside the paper", [f"Paper: {paper.source}."], [PageTable(headings, rows)])
+
+
+def _of_data(table: StudyTable) -> PageTable:
+    headings, rows = table.data
+    return PageTable(headings, [[str(cell) for cell in row] for row in rows])

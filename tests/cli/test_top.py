@@ -1,0 +1,178 @@
+"""``testbed top`` and ``testbed events`` of folders of runs, and of one that goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from fcntl import ioctl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.cli import main
+from testbed.cli.top import ordered
+from testbed.reports.standing import WorkerStanding
+
+LONGEST_SECONDS = 30.0
+OLD = Path(__file__).parents[1] / "reports" / "fixtures" / "7ab4e61"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of one's own with two runs of long ago in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shutil.copytree(OLD, tmp_path / "runs")
+    return tmp_path
+
+
+def test_of_a_run_that_has_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "live"]) == 0
+    shown = capsys.readouterr().out
+    assert "live  finished: 150 updates applied" in shown
+    assert "workers by age: 12 of 12" in shown
+    assert re.search(r"slow +\d of 3", shown)
+    assert "1mbit (1.01)" in shown  # configured, and measured in mbit/s
+
+
+@pytest.mark.parametrize("name", ["live", "simulated"])
+def test_as_json(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["top", name, "--once", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    summary = json.loads((here / "runs" / name / "summary.json").read_text())
+    assert found["updates"] == summary["updates"]["total"] == 150
+    assert {one["name"]: one["updates"] for one in found["classes"]} == summary["updates"][
+        "by_class"
+    ]
+    assert found["accuracy"] == summary["accuracy"]["final"]
+    assert found["server"]["payload_in_bytes"] == summary["ingress"]["payload_bytes"]
+    assert len(found["workers"]) == 12
+    assert {one["state"] for one in found["workers"]} == {"running"}
+
+
+def worker(node: str, **values: Any) -> WorkerStanding:
+    empty = dict.fromkeys(WorkerStanding.__dataclass_fields__)
+    return WorkerStanding(**{**empty, "node": node, **values})  # type: ignore[arg-type]
+
+
+def test_the_most_stale_stand_first_and_the_silent_last() -> None:
+    workers = [worker("w1", age_seconds=1.0), worker("w10"), worker("w2", age_seconds=5.0)]
+    assert [one.node for one in ordered(workers, "age", reverse=False)] == ["w2", "w1", "w10"]
+    assert [one.node for one in ordered(workers, "age", reverse=True)] == ["w1", "w2", "w10"]
+    assert [one.node for one in ordered(workers, "node", reverse=False)] == ["w1", "w2", "w10"]
+
+
+def test_events_by_kind_and_node(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", "live"]) == 0
+    lines = (here / "runs/live/events.jsonl").read_text().splitlines()
+    assert len(capsys.readouterr().out.splitlines()) == len(lines)
+    assert main(["events", "live", "--kind", "joined", "--node", "class=slow", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["event"], one["node"]) for one in found] == [
+        ("joined", one["node"])
+        for one in map(json.loads, lines)
+        if one["event"] == "joined" and one["node"] in ("w9", "w10", "w11")
+    ]
+    assert len(found) == 3
+    assert main(["events", "live", "--kind", "rate"]) == 0
+    assert 'link="class fast up" configured_bits_per_second=10000000.0' in capsys.readouterr().out
+
+
+def test_a_kind_or_node_that_there_is_not(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", "live", "--kind", "fualt"]) == 2
+    assert "Did you mean fault?" in capsys.readouterr().err
+    assert main(["events", "live", "--node", "w99"]) == 2
+    assert "w0 to w11" in capsys.readouterr().err
+    assert main(["top", "lvie"]) == 7
+    assert "Did you mean live?" in capsys.readouterr().err
+
+
+class Terminal:
+    """A command in a terminal of the test's own."""
+
+    def __init__(self, bed: Any, *words: str) -> None:
+        self.ours, theirs = pty.openpty()
+        self.resize(40, 140)
+        environment = {**bed.environment, "TERM": "xterm"}
+        self.process = subprocess.Popen(
+            bed.words(*words), env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def resize(self, rows: int, columns: int) -> None:
+        ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read_until(self, pattern: str) -> str:
+        """Read on until the pattern is there; returns what came up to it."""
+        while not (found := re.search(pattern, self.seen, re.DOTALL)):
+            ready, _, _ = select.select([self.ours], [], [], LONGEST_SECONDS)
+            assert ready, f"waited in vain for {pattern}: {self.seen[-2000:]}"
+            self.seen += os.read(self.ours, 65536).decode(errors="replace")
+        before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return before
+
+    def press(self, key: str) -> None:
+        os.write(self.ours, key.encode())
+
+    def end(self) -> int:
+        """Read the rest; returns the exit status."""
+        try:
+            while os.read(self.ours, 65536):
+                pass
+        except OSError:  # the other end was closed
+            pass
+        os.close(self.ours)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def going_on(bed: Any, name: str) -> Iterator[str]:
+    """A run in the background that stands until it is ended, of which one worker is frozen."""
+    still = "faults=[{freeze: {workers: [w1], at: {time: 500ms}, for: 1h}}]"
+    longer = ("--set", "stop.updates=100000", "--set", still)
+    bed("up", bed.scenario, "--detach", "--name", name, *longer)
+    yield name
+    bed("down", name)
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_run_that_goes_on(bed: Any, going_on: str, tmp_path: Path) -> None:
+    """One live run for all of it: top on a terminal and as JSON, events to the end, the report."""
+    events = bed.start("events", going_on, "--follow", "--json")
+    top = Terminal(bed, "top", going_on)
+    top.read_until("workers by age: 2 of 2")
+    top.read_until("frozen")
+    top.press("s")
+    top.read_until("workers by staleness: 2 of 2")
+    top.resize(14, 60)
+    top.press("r")
+    top.read_until("workers by staleness, reversed")
+    top.press("q")
+    assert top.end() == 0
+
+    first, second = (json.loads(bed("top", going_on, "--once", "--json").stdout) for _ in range(2))
+    assert second["alive"]
+    assert second["updates"] > first["updates"] > 0
+    assert [one["state"] for one in second["workers"]] == ["running", "frozen"]
+    assert second["workers"][1]["age_seconds"] > first["workers"][1]["age_seconds"]
+    assert second["server"]["sockets"] == 2
+
+    bed("report", going_on, "--html", tmp_path / "report.html")
+    assert "freeze" in (tmp_path / "report.html").read_text()
+    bed("down", going_on)
+    told, _ = events.communicate(timeout=60)
+    names = [json.loads(line)["event"] for line in told.splitlines()]
+    written = (bed.runs / going_on / "events.jsonl").read_text().splitlines()
+    assert names == [json.loads(line)["event"] for line in written]
+    assert {"started", "fault", "state"} <= set(names)

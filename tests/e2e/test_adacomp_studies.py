@@ -1,0 +1,69 @@
+"""The studies of AdaComp's figures and tables, at a four-thousandth of their length."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testbed.run.simulated import up_simulated
+from testbed.studies import Study, is_study, load_study
+from testbed.studies.carry_out import Errand, Quiet
+from testbed.studies.document import Selection
+from testbed.studies.found import find_runs
+from testbed.studies.report import report_study
+
+FOLDER = Path(__file__).parents[2] / "scenarios" / "adacomp"
+SCALE = 0.004
+CASES: dict[str, Selection] = {
+    "encodings": {"encoding": "packed16", "method": "adacomp-0.01"},
+    "fig1": {"method": "asgd"},
+    "fig3": {"method": "asgd"},
+    "fig4": {"ratio": "0.01", "images": "12k", "classes": "three"},
+    "leap": {"law": "normal"},
+    "low-c": {"ratio": "0.0001"},
+    "selective": {"method": "selective"},
+    "table2": {"workers": "60k-n200", "crashes": "none"},
+    "table2-rate": {"rate": "0.03"},
+    "waiting-law": {"law": "exponential", "method": "adacomp"},
+}
+"""Of each study, one case; a run that two share is made once."""
+
+
+def reduced(name: str) -> Study:
+    """A study, with one run of the case alone."""
+    study = load_study(FOLDER / f"{name}.yaml", scale=SCALE)
+    (case,) = study.select(CASES[name])
+    return replace(study, runs=tuple(run for run in study.runs if run.case == case)[:1])
+
+
+def test_every_study_is_whole() -> None:
+    files = {file.stem: file for file in FOLDER.glob("*.yaml") if is_study(file)}
+    assert set(files) == set(CASES)
+    for name, file in files.items():
+        images = {run.scenario.evaluate.images for run in load_study(file).runs}
+        assert images == ({300} if name == "leap" else {10_000})
+
+
+@pytest.mark.slow
+def test_every_study_runs_and_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Carried out in this process: in those of a sweep torch would take longer than the runs."""
+    if "TESTBED_DATA" not in os.environ:
+        pytest.skip("needs MNIST: set TESTBED_DATA to the folder that holds it")
+    studies = [reduced(name) for name in CASES]
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for run in {run.identity: run for study in studies for run in study.runs}.values():
+        errand = Errand.of(
+            run, name=run.base_name, runs=runs, argv=("testbed",), home=tmp_path, cpus=()
+        )
+        assert up_simulated(errand.request(), Quiet())
+    for study in studies:
+        ((_, found),) = find_runs(study, runs).items()
+        updates = study.runs[0].scenario.stop.updates
+        assert (found.condition, found.reason) == ("valid", f"{updates} updates applied")
+        text = report_study(load_study(study.file, scale=SCALE), runs=runs).text
+        assert "**SCALED**" in text
+        assert "runs are not there" in text

@@ -1,0 +1,355 @@
+"""One run of thirty workers with faults, as Prometheus sees it while it goes on and at its end."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+import testbed
+from testbed.metrics.declared import METRICS
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+COMPOSE = Path(__file__).parents[2] / "compose"
+DASHBOARDS = sorted((COMPOSE / "grafana" / "dashboards").glob("*.json"))
+SCRAPE_SECONDS = 1.0
+
+SCENARIO = """\
+name: metrics
+seed: 1
+paced: false
+algorithm: {adacomp: {ratio: 0.1}}
+model: digits-cnn
+dataset: digits
+workers:
+  count: 30
+  think: {mean: 300ms}
+  classes:
+    fast: {share: 0.5, memory: 1GiB, speed: 20ms, link: {up: {rate: 20mbit}, down: {rate: 50mbit}}}
+    slow: {share: 0.5, speed: 60ms, link: {up: {rate: 5mbit}, down: {rate: 20mbit}}}
+faults:
+  - freeze: {workers: [w1], at: {time: 3s}, for: 2s}
+  - kill: {workers: [w28], at: {time: 4s}}
+stop: {time: 12s}
+evaluate: {every: 1s, images: 50}
+"""
+
+Point = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass
+class Scraper:
+    """Scrapes an exporter again and again, until nobody answers any more."""
+
+    url: str
+    last: str = ""
+    count: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def scrape(self) -> bool:
+        try:
+            with urlopen(self.url, timeout=5) as answer:
+                self.last = answer.read().decode()
+        except (URLError, ConnectionError):
+            return False
+        self.count += 1
+        return True
+
+    def follow(self) -> None:
+        while self.scrape():
+            time.sleep(0.1)
+        self.over.set()
+
+    def points(self) -> dict[Point, float]:
+        return {
+            (one.name, tuple(sorted(one.labels.items()))): one.value
+            for family in parse(self.last)
+            for one in family.samples
+        }
+
+    def total(self, name: str, **labels: str) -> float:
+        return sum(
+            value
+            for (found, pairs), value in self.points().items()
+            if found == name and labels.items() <= dict(pairs).items()
+        )
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A real one, with the project's own configuration."""
+
+    url: str
+
+    def ask(self, what: str, **parameters: str) -> list[dict[str, Any]]:
+        try:
+            with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}") as answer:
+                data = json.load(answer)["data"]
+        except HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from None
+        found: list[dict[str, Any]] = data["result"]
+        return found
+
+
+@contextmanager
+def prometheus(folder: Path, targets: Path, log: Path) -> Iterator[Prometheus]:
+    """One that scrapes every second, which a short run needs; all else is as it is shipped."""
+    folder.mkdir()
+    for name in ("prometheus.yml", "rules.yml"):
+        text = (COMPOSE / "prometheus" / name).read_text()
+        text = re.sub(r"((?:scrape|evaluation|refresh)_interval): 5s", r"\1: 1s", text)
+        (folder / name).write_text(text.replace("scrape_timeout: 4s", "scrape_timeout: 1s"))
+    targets.mkdir(parents=True, exist_ok=True)
+    (folder / "targets").symlink_to(targets)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml"]
+    command += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address={address}"]
+    with log.open("wb") as output, subprocess.Popen(command, stderr=output) as process:
+        try:
+            server = Prometheus(f"http://{address}")
+            deadline = time.monotonic() + 30
+            while not _answers(f"{server.url}/-/ready"):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield server
+        finally:
+            process.terminate()
+
+
+def _answers(url: str) -> bool:
+    with suppress(URLError, ConnectionError), urlopen(url, timeout=5):
+        return True
+    return False
+
+
+@dataclass
+class Seen:
+    """What was seen of the run."""
+
+    up: Any
+    run: testbed.Run
+    scraper: Scraper
+    registered: list[Any]
+    left: list[Path]  # registered after its end
+    prometheus: Prometheus
+    begin: float
+    end: float
+    alerts: set[str]
+
+
+@pytest.fixture(scope="module")
+def seen(shared_bed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    if shutil.which("prometheus") is None:
+        pytest.skip("needs prometheus: apt install prometheus")
+    bed, folder = shared_bed, tmp_path_factory.mktemp("prometheus")
+    bed.scenario("metrics.yaml", SCENARIO)
+    targets = bed.path / "state" / "testbed" / "metrics"
+    with prometheus(folder / "prometheus", targets, folder / "log") as server:
+        begin = time.time()
+        up = bed.up("--metrics", file="metrics.yaml")
+        up.wait_for_event("started")
+        scraper = Scraper(json.loads(up.folder.run_file.read_text())["metrics"])
+        thread = threading.Thread(target=scraper.follow)
+        thread.start()
+        registered = [json.loads(path.read_text()) for path in targets.glob("*.json")]
+        up.wait_for_updates(100)
+        bed.kill_node(up, "w29")
+        assert bed.run("net", "set", up.name, "w2", "--up", "10mbit").status == 0
+        done = up.end()
+        assert done.status in (0, 6), done.err
+        thread.join()
+        window = {"start": str(begin), "end": str(time.time()), "step": "1"}
+        fired = server.ask("query_range", query='ALERTS{alertstate="firing"}', **window)
+        alerts = {one["metric"]["alertname"] for one in fired}
+        left = list(targets.glob("*.json"))
+        run = testbed.Run(up.folder.path)
+        yield Seen(up, run, scraper, registered, left, server, begin, time.time(), alerts)
+
+
+def test_the_last_scrape_agrees_with_the_summary(seen: Seen) -> None:
+    scraper, run = seen.scraper, seen.run
+    summary = run.summary
+    assert scraper.total("testbed_run_state", state=summary["state"]) == 1
+    for name, updates in summary["updates"]["by_class"].items():
+        assert scraper.total("testbed_updates_total", **{"class": name}) == updates
+        assert scraper.total("testbed_staleness_updates_count", **{"class": name}) == updates
+    assert scraper.total("testbed_worker_updates_total") == summary["updates"]["total"]
+    payload = {"up": "ingress", "down": "egress"}
+    for direction, key in payload.items():
+        total = scraper.total("testbed_payload_bytes_total", direction=direction)
+        assert total == summary[key]["payload_bytes"]
+        wire = scraper.total("testbed_wire_bytes_total", direction=direction)
+        assert wire == summary[key]["wire_bytes"]
+    staleness = scraper.total("testbed_staleness_updates_sum")
+    assert staleness == run.updates["staleness"].sum()
+    assert staleness / summary["updates"]["total"] == pytest.approx(summary["staleness"]["mean"])
+    assert scraper.total("testbed_rejected_total") == summary["updates"]["rejected"]
+    assert scraper.total("testbed_late_steps_total") == summary["lateness"]["late_steps"]
+    assert scraper.total("testbed_faults_total", fault="freeze") == summary["faults"]["freeze"] == 1
+    assert scraper.total("testbed_workers", state="lost") == 1
+
+
+def test_it_registers_and_withdraws(seen: Seen) -> None:
+    ((entry,),) = seen.registered
+    assert entry["targets"] == [re.sub("http://|/metrics", "", seen.scraper.url)]
+    assert entry["labels"]["run"] == seen.up.name
+    assert seen.left == []
+
+
+def test_scrapes_are_small_and_well_formed(seen: Seen) -> None:
+    assert seen.scraper.count > 20
+    assert len(seen.scraper.points()) < 30 * 12 + 200
+    names = {name for name, _ in seen.scraper.points()}
+    known = {re.sub("_(bucket|sum|count)$", "", name) for name in names}
+    # Memory is that of nodes that still run; the others not every kernel tells.
+    beside = {"testbed_host_cpu_pressure_ratio", "testbed_container_memory_bytes"}
+    beside |= {"testbed_container_cpu_seconds_total"}
+    beside |= {f"testbed_link_{one}_round_trip_seconds" for one in ("configured", "probed")}
+    assert {one.name for one in METRICS} - known <= beside
+    lint = ["promtool", "check", "metrics"]
+    text = seen.scraper.last
+    checked = subprocess.run(lint, check=False, input=text, capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_of_the_alerts_those_fire_that_should(seen: Seen) -> None:
+    assert "WorkerLost" in seen.alerts
+    assert seen.alerts.isdisjoint({"RunStalled", "PushesRejected"})
+
+
+def test_a_prometheus_takes_what_is_exported(seen: Seen, shared_bed: Any, tmp_path: Path) -> None:
+    out, blocks = tmp_path / "run.txt", tmp_path / "blocks"
+    done = shared_bed.run("export", "prometheus", seen.up.name, "--out", str(out))
+    assert done.status == 0, done.err
+    make = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(out), str(blocks)]
+    made = subprocess.run(make, check=False, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    metas = [json.loads(meta.read_text()) for meta in blocks.glob("*/meta.json")]
+    samples = sum(1 for line in out.read_text().splitlines() if not line.startswith("#"))
+    assert sum(meta["stats"]["numSamples"] for meta in metas) == samples > 1000
+
+
+def test_dashboards_without_images(tmp_path: Path) -> None:
+    """An installed Prometheus runs with what is shipped, and is ended again."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("needs prometheus: apt install prometheus")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "dirname", "id", "mkdir", "head", "base64", "tr", "grep", "cp", "ln"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    for name in ("setsid", "sleep", "tail", "rm", "prometheus"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {
+        **{"PATH": str(tools), "HOME": str(tmp_path)},
+        **{"XDG_STATE_HOME": str(tmp_path), "TESTBED_PROMETHEUS_PORT": str(port)},
+    }
+
+    def dashboards(verb: str) -> str:
+        command = [str(COMPOSE / "dashboards"), verb]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(command, check=False, env=environment, text=True, **pipes)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    shown = dashboards("up")
+    try:
+        assert f"Prometheus: http://127.0.0.1:{port} (the installed one)" in shown
+        assert "Grafana is missing" in shown
+        assert _answers(f"http://127.0.0.1:{port}/api/v1/rules")
+        assert (tmp_path / "testbed" / "grafana-password").stat().st_mode & 0o77 == 0
+        dashboards("up")  # twice is harmless
+    finally:
+        assert "ended Prometheus" in dashboards("down")
+    assert "nothing of it runs" in dashboards("down")
+
+
+UNITS = {
+    "percentunit": (-1e-9, 1 + 1e-9),
+    "Bps": (0, 1e9),
+    "bytes": (0, 1e12),
+    "ops": (0, 1e5),
+    "pps": (0, 1e6),
+    "s": (-1, 1e4),
+    "none": (0, 1e6),
+}
+"""The least and the greatest that a panel of that unit can show of this run."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a panel or an annotation asks for."""
+
+    place: str
+    expression: str
+    unit: str
+
+
+def queries(file: Path) -> Iterator[Query]:
+    page = json.loads(file.read_text())
+    for note in page["annotations"]["list"]:
+        yield Query(f"{file.stem}: {note['name']}", note["expr"], "none")
+    panels = page["panels"]
+    for panel in (inner for one in panels for inner in (one, *one.get("panels", ()))):
+        for target in panel.get("targets", ()):
+            config = panel["fieldConfig"]
+            own = {
+                one["matcher"]["options"]: one["properties"][0]["value"]
+                for one in config["overrides"] or ()
+            }
+            unit = own.get(target["legendFormat"], config["defaults"]["unit"])
+            yield Query(f"{file.stem}: {panel['title']}", target["expr"], unit)
+
+
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_every_panel_has_data(seen: Seen, file: Path) -> None:
+    asked = [*queries(file)]
+    assert asked
+    window = {"start": str(seen.begin), "end": str(seen.end), "step": "1"}
+    for query in asked:
+        expression = query.expression.replace("$run", seen.up.name)
+        for name, value in (("$class", ".*"), ("$worker", ".*"), ("$__rate_interval", "5s")):
+            expression = expression.replace(name, value)
+        assert "$" not in expression, query
+        found = seen.prometheus.ask("query_range", query=expression, **window)
+        if any(part in expression for part in NEEDS_MORE):
+            continue
+        assert found, (query, expression)
+        values = [float(value) for series in found for _, value in series["values"]]
+        numbers = [value for value in values if math.isfinite(value)]
+        least, greatest = UNITS[query.unit]
+        assert numbers, query
+        assert least <= min(numbers) <= max(numbers) <= greatest, (
+            query,
+            min(numbers),
+            max(numbers),
+        )
+
+
+NEEDS_MORE = {
+    "testbed_host_cpu_pressure_ratio": "a kernel that tells of pressure",
+    "container_cpu_seconds": "control groups of version 2, or one for cpu and cpuacct",
+    "configured_round_trip": "delays, for which a kernel needs netem",
+    "probed_round_trip": "the same",
+}
+"""Parts of the expressions that this run need not have data for, and what that takes."""

@@ -1,0 +1,30 @@
+"""What a container has used, as its control groups tell: version 1, version 2, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.events.usage import ContainerUse
+from testbed.host.group import Group, use_of
+from testbed.host.limits import Version
+
+FILES: dict[Version, dict[str, str]] = {
+    1: {"cpuacct.usage": "2500000000\n", "memory.usage_in_bytes": "8192\n"},
+    2: {"cpu.stat": "usage_usec 2500000\nuser_usec 1\n", "memory.current": "8192\n"},
+}
+
+
+@pytest.mark.parametrize("version", FILES)
+def test_cpu_time_and_memory(tmp_path: Path, version: Version) -> None:
+    for name, text in FILES[version].items():
+        (tmp_path / name).write_text(text)
+    group = Group(tmp_path, version)
+    assert use_of([group], [group]) == ContainerUse(2.5, 8192)
+
+
+@pytest.mark.parametrize("version", FILES)
+def test_a_group_that_does_not_count(tmp_path: Path, version: Version) -> None:
+    group = Group(tmp_path / "gone", version)
+    assert use_of([group], [group]) == use_of([], []) == ContainerUse(None, None)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.events.rows import UPDATE, Rows
+from testbed.metrics.outline import Outline
+from testbed.metrics.samples import RunLabels, Sample
+
+
+@pytest.fixture
+def outline() -> Outline:
+    """Two fast workers, which have a speed, and a slow one."""
+    return Outline(
+        labels=RunLabels("r1", "adacomp"),
+        classes=("fast", "fast", "slow"),
+        paced=frozenset({"fast"}),
+        stop_updates=8,
+        time_scale=2.0,
+    )
+
+
+@pytest.fixture
+def rows() -> Callable[..., Rows]:
+    """Rows of updates: each a mapping of the columns that are not 0."""
+
+    def make(*updates: dict[str, Any]) -> Rows:
+        made = np.zeros(len(updates), UPDATE)
+        for row, update in zip(made, updates, strict=True):
+            for name, value in update.items():
+                row[name] = value
+        return made
+
+    return make
+
+
+@pytest.fixture
+def values() -> Callable[[list[Sample]], dict[str, dict[tuple[str, ...], float]]]:
+    """The samples by name, and by their labels with a bucket's end at last."""
+
+    def by_name(samples: list[Sample]) -> dict[str, dict[tuple[str, ...], float]]:
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        for one in samples:
+            labels = (*one.labels, *((one.end,) if one.end else ()))
+            found.setdefault(f"{one.metric.name}{one.suffix}", {})[labels] = one.value
+        return found
+
+    return by_name

@@ -1,0 +1,125 @@
+"""Reports in a real browser: they draw every point, complain of nothing, and ask nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.reports.charts import charts_of
+from testbed.reports.frames import Run
+from testbed.reports.page import render
+from testbed.reports.run_page import page_of
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+FIXTURES = Path(__file__).parent / "fixtures"
+BUILD = Path(__file__).parents[2] / "build"
+LONGEST_SECONDS = 120.0
+
+# What the charts hold, what the page asked for, and how much wider it is than its window.
+COUNT = """
+<script>
+addEventListener("load", () => {
+  const found = {
+    points: [...document.querySelectorAll(".chart")].map(
+      (chart) => chart.data.map((trace) => trace.x.length)),
+    drawn: document.querySelectorAll(".chart .main-svg").length,
+    wider: document.documentElement.scrollWidth - innerWidth,
+    requests: performance.getEntriesByType("resource").map((entry) => entry.name)
+      .filter((name) => !/^(data|blob):/.test(name)),
+    width: innerWidth,
+    background: getComputedStyle(document.body).backgroundColor,
+  };
+  parent.postMessage(JSON.stringify(found), "*");
+});
+</script>
+"""
+
+# A window has a least width, and a frame has none.
+FRAME = """<!DOCTYPE html><body style="margin: 0">
+<script>
+addEventListener("message", (event) => {{
+  const told = document.createElement("output");
+  told.textContent = event.data;
+  document.body.append(told);
+}});
+</script>
+<iframe src="page.html" width="{width}" height="2400" style="border: 0"></iframe>
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a browser made of a page: what it found, and what it complained of.
+
+    Whatever the page would ask for is refused by its own policy, which the browser complains of.
+    """
+
+    found: dict[str, Any]
+    console: list[str]
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Callable[..., Seen]:
+    """Opens a page in Chromium; a name keeps a picture of it in build/."""
+
+    def look(text: str, *, width: int, dark: bool = False, picture: str = "") -> Seen:
+        file = tmp_path / "page.html"
+        file.write_text(text.replace("</body>", f"{COUNT}</body>"))
+        frame = tmp_path / "frame.html"
+        frame.write_text(FRAME.format(width=width))
+        words = [
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+            *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
+            *("--disable-sync", "--disable-extensions", "--disable-dev-shm-usage"),
+            *("--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}"),
+            *(f"--window-size={width},2400", "--virtual-time-budget=20000"),
+            *(["--blink-settings=preferredColorScheme=0"] if dark else []),
+        ]
+        if picture:
+            BUILD.mkdir(exist_ok=True)
+            words.append(f"--screenshot={BUILD / picture}")
+        done = subprocess.run(
+            [*words, "--dump-dom", frame.as_uri()],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=LONGEST_SECONDS,
+        )
+        output = re.search(r"<output>(.*?)</output>", done.stdout)
+        assert output is not None, done.stderr
+        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+        return Seen(json.loads(unescape(output[1])), console)
+
+    return look
+
+
+@pytest.fixture
+def run() -> Run:
+    """A live run with every kind of chart."""
+    return Run(FIXTURES / "017d417" / "live")
+
+
+def test_a_run_in_light_and_dark_wide_and_narrow(look: Callable[..., Seen], run: Run) -> None:
+    text = render(page_of([run]))
+    charts = charts_of([run])
+    wide = look(text, width=1280, picture="report.png")
+    assert wide.console == []
+    assert wide.found["requests"] == []
+    assert wide.found["points"] == [[len(one.x) for one in chart.series] for chart in charts]
+    assert wide.found["drawn"] >= len(charts)
+    evaluations = int((~run.evaluations["final"]).sum())
+    assert wide.found["points"][0][0] == evaluations
+    dark = look(text, width=400, dark=True, picture="report-dark-400.png")
+    assert dark.console == []
+    assert dark.found["width"] == 400
+    assert dark.found["wider"] <= 0
+    assert dark.found["background"] != wide.found["background"]

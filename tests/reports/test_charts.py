@@ -1,0 +1,120 @@
+"""What is drawn of a run: every evaluation and update, or the extremes of many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from testbed.events.entry import Entry
+from testbed.events.kinds import FaultApplied
+from testbed.reports.charts import (
+    MOST_POINTS,
+    Chart,
+    Series,
+    charts_of,
+    curve,
+    fault_spans,
+    most_points,
+    thin,
+)
+from testbed.reports.frames import Run
+from testbed.reports.print_figures import write_figures
+from testbed.telemetry.folder import RunFolder
+
+
+def named(charts: tuple[Chart, ...], name: str) -> Chart:
+    return next(chart for chart in charts if chart.name == name)
+
+
+def drawn(chart: Chart) -> dict[str, tuple[tuple[object, ...], tuple[object, ...]]]:
+    return {series.name: (series.x, series.y) for series in chart.series}
+
+
+def test_a_spike_of_a_long_curve_is_kept() -> None:
+    values = np.sin(np.arange(100_000) / 500)
+    values[54_321], values[76_543] = 40.0, -40.0
+    kept = thin(values)
+    assert len(kept) <= MOST_POINTS
+    assert {0, 54_321, 76_543, 99_999} <= set(kept.tolist())
+    assert (np.diff(kept) > 0).all()
+
+
+def test_the_extremes_of_every_stretch() -> None:
+    """Of ten values 6 are drawn: the ends, and 1 to 4 and 5 to 8 by their extremes."""
+    values = np.array([5, 1, 9, 2, 3, 4, 7, 0, 6, 5], float)
+    assert thin(values, 6).tolist() == [0, 1, 2, 6, 7, 9]
+    assert thin(values, 10).tolist() == list(range(10))
+
+
+def test_a_curve_says_how_many_points_it_had() -> None:
+    x = np.arange(5_000, dtype=float)
+    y = np.where(x == 17, np.nan, x)
+    series = curve("a", x, y, most=MOST_POINTS)
+    assert series.total == 4_999
+    note = Chart("c", "", "", "", (series, Series("b", (1.0,), (1.0,), 1))).note
+    assert note.startswith(f"{len(series.x):,} of 4,999 points are drawn")
+    assert Chart("c", "", "", "", (Series("b", (1.0,), (1.0,), 1),)).note == ""
+
+
+def test_a_page_of_many_curves_has_fewer_points_of_each() -> None:
+    assert most_points(20) == 2_000
+    assert most_points(100) == 400
+
+
+def test_the_small_run(folder: RunFolder) -> None:
+    """Evaluations at 2, 4 and 6 KB; fast updates at 0.5, 1, 2 and 3 s, slow ones at 1.5 and 4."""
+    charts = charts_of([Run(folder.path)])
+    assert drawn(named(charts, "accuracy-ingress")) == {
+        "one evaluation": ((0.002, 0.004, 0.006), (25.0, 75.0, 50.0))
+    }
+    assert drawn(named(charts, "loss-time"))["one evaluation"] == ((1, 2, 3), (0.75, 0.25, 0.5))
+    assert drawn(named(charts, "staleness")) == {
+        "fast": ((0.5, 1.0, 2.0, 3.0), (0.0, 1.0, 2.0, 3.0)),
+        "slow": ((1.5, 4.0), (2.0, 4.0)),
+    }
+    pace = named(charts, "pace")  # 100 stretches of 0.04 s: one update in one is 25 a second
+    assert [sum(one.y) for one in pace.series] == pytest.approx([4 * 25, 2 * 25])  # type: ignore[arg-type]
+    wire = drawn(named(charts, "bytes"))
+    assert wire["payload"][1] == pytest.approx((0.001, 0.002, 0.003, 0.004, 0.005, 0.0062))
+    assert wire["wire"][1] == pytest.approx((1e-6, 0.01))
+    assert drawn(named(charts, "host"))["busy"][1] == (95.0, 50.0)
+    assert "faults" not in [chart.name for chart in charts]
+
+
+def test_several_runs_lie_over_one_another(folder: RunFolder) -> None:
+    run = Run(folder.path)
+    charts = charts_of([run, run])
+    assert [one.name for one in named(charts, "accuracy-time").series] == ["tiny-1", "tiny-1"]
+    assert [one.total for one in named(charts, "staleness").series] == [6, 6]
+
+
+def test_faults_from_when_to_when() -> None:
+    def fault(kind: str, begins: bool, moment: float, *nodes: str) -> Entry:
+        return Entry(0.0, 0.0, FaultApplied(kind, begins, nodes, moment, moment + 0.5))
+
+    entries = [
+        fault("freeze", True, 1.0, "w1", "w2"),
+        fault("kill", True, 2.0, "w3"),
+        fault("freeze", False, 4.0, "w1"),
+    ]
+    assert list(fault_spans(entries)) == [
+        ("freeze", 1, 1.5, 4.5),
+        ("freeze", 2, 1.5, 1.5),
+        ("kill", 3, 2.5, 2.5),
+    ]
+
+
+def test_figures_for_a_printed_page(folder: RunFolder) -> None:
+    """3.4 by 2.4 inches at 300 dots an inch; the same run gives the same bytes."""
+    charts = charts_of([Run(folder.path)])
+    out = folder.path / "figures"
+    paths = write_figures(charts, out)
+    assert {path.name for path in paths} == {
+        f"{chart.name}.{kind}" for chart in charts for kind in ("png", "svg")
+    }
+    header = (out / "staleness.png").read_bytes()[16:24]
+    width, height = (int.from_bytes(header[at : at + 4]) for at in (0, 4))
+    assert (width, height) == (1020, 720)
+    before = {path: path.read_bytes() for path in paths}
+    write_figures(charts, out)
+    assert {path: path.read_bytes() for path in paths} == before

@@ -1,0 +1,94 @@
+"""Runs in the formats of other tools, read back by those tools' own readers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from testbed.cli import main
+from testbed.reports.frames import Run
+
+COMMITTED = Path(__file__).parent / "fixtures" / "017d417"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of one's own with copies of the committed runs in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shutil.copytree(COMMITTED, tmp_path / "runs")
+    return tmp_path
+
+
+def test_csv(here: Path) -> None:
+    assert main(["export", "csv", "live", "simulated", "--out", "out"]) == 0
+    assert sorted(path.name for path in (here / "out").iterdir()) == ["live", "simulated"]
+    run = Run(here / "runs/live")
+    updates = pd.read_csv(here / "out/live/updates.csv")
+    assert updates["payload_up_bytes"].sum() == run.updates["payload_up_bytes"].sum()
+    assert list(updates["node"]) == list(run.updates["node"])
+    assert len(pd.read_csv(here / "out/live/events.csv")) == len(run.events)
+    summary = pd.read_csv(here / "out/live/summary.csv", index_col="path")["value"]
+    assert json.loads(summary["accuracy.best"]) == run.summary["accuracy"]["best"]
+
+
+def test_tensorboard(here: Path) -> None:
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="TensorBoard is not installed: pip install 'edge-testbed[tensorboard]'",
+    )
+    assert main(["export", "tensorboard", "live", "--out", "out"]) == 0
+    found = accumulator.EventAccumulator(str(here / "out/live"), {"scalars": 0, "tensors": 0})
+    found.Reload()
+    run = Run(here / "runs/live")
+    during = run.evaluations[~run.evaluations["final"]]
+    accuracies = found.Scalars("accuracy/top1")
+    assert [one.step for one in accuracies] == list(during["version"])
+    assert [one.value for one in accuracies] == pytest.approx(list(during["top1"]))
+    counted = sum(
+        len(found.Scalars(tag)) for tag in found.Tags()["scalars"] if tag.startswith("staleness/")
+    )
+    assert counted == len(run.updates)
+    assert "scenario/text_summary" in found.Tags()["tensors"]
+
+
+def test_what_is_there_stays_and_is_not_replaced_unasked(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "out").mkdir()
+    (here / "out/thesis.tex").touch()
+    assert main(["export", "csv", "live", "--out", "out"]) == 0
+    (here / "out/live/updates.csv").write_text("mine")
+    assert main(["export", "csv", "simulated", "live", "--out", "out"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (here / "out/live/updates.csv").read_text() == "mine"
+    assert main(["export", "csv", "simulated", "live", "--out", "out", "--force"]) == 0
+    names = sorted(path.name for path in (here / "out").iterdir())
+    assert names == ["live", "simulated", "thesis.tex"]
+    assert (here / "out/live/updates.csv").read_text() != "mine"
+
+
+def test_of_a_damaged_run_nothing_is_written(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = here / "runs/live/evaluations.csv"
+    damaged.write_text("a,b\n1,2\n")
+    assert main(["export", "csv", "simulated", "live", "--out", "out"]) == 1
+    assert str(damaged) in capsys.readouterr().err
+    assert not (here / "out").exists()
+    (here / "runs/live/run.json").write_text('{"format": 2}')
+    assert main(["export", "csv", "simulated", "live", "--out", "out"]) == 1
+    assert "format 2" in capsys.readouterr().err
+    assert not (here / "out").exists()
+
+
+def test_two_runs_of_one_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(here / "runs/live", here / "others/live")
+    assert main(["export", "csv", "./runs/live", "./others/live", "--out", "out"]) == 2
+    assert "live more than once" in capsys.readouterr().err
+    assert main(["export", "csv", "live", "--out", "nowhere/out"]) == 2
+    assert "mkdir -p nowhere" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""Evaluations that were missed, by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from testbed.reports.missed import missed_evaluations
+from testbed.scenario import Scenario, load_text
+
+TEXT = """
+name: tiny
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2}
+stop: {updates: 500}
+evaluate: {every: %s}
+"""
+
+
+def table(*during: float, end: float) -> pd.DataFrame:
+    """Evaluations at these versions, or seconds, and the one after the end."""
+    moments = [*during, end]
+    finals = [False] * len(during) + [True]
+    return pd.DataFrame({"version": moments, "time_seconds": moments, "final": finals})
+
+
+def every(what: str) -> Scenario:
+    return load_text(TEXT % what)
+
+
+@pytest.mark.parametrize(
+    ("during", "missed"),
+    [
+        ([100, 200, 300, 400], 0),
+        ([100, 203, 300, 400, 500], 0),  # a little late, live; and at the very end as well
+        ([100, 350, 400], 1),  # that of 200: the one at 350 is that of 300
+        ([], 4),
+    ],
+)
+def test_by_versions(during: list[float], missed: int) -> None:
+    """Every 100 of 500 updates: at 100, 200, 300 and 400; at 500 the training has ended."""
+    assert missed_evaluations(table(*during, end=500), every("100")) == missed
+
+
+def test_by_time() -> None:
+    """Every 2 s of 7 s: at 2, 4 and 6 s, of which that at 4 s was missed."""
+    assert missed_evaluations(table(2.1, 6.3, end=7.0), every("2s")) == 1
+
+
+def test_of_a_run_that_was_never_evaluated() -> None:
+    assert missed_evaluations(table(end=0)[:0], every("100")) == 0

@@ -1,0 +1,122 @@
+"""Where a run stands, from the records of the small run and of one that goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.events.entry import Entry
+from testbed.events.kinds import Exited, FaultApplied, Finished, Joined, Left, Restored, Silent
+from testbed.events.rows import Rows
+from testbed.reports.frames import Run
+from testbed.reports.standing import StandingReader, worker_states
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.recovery import read_updates
+from testbed.telemetry.spool import SpoolWriter
+
+START = 1_700_000_000.0  # of the small run's training
+
+
+def test_the_last_state_of_a_run_that_has_ended(folder: RunFolder) -> None:
+    """It ended at 2 s, 4 s emulated: w3 had just pushed, the last push of w2 was at 1.5 s."""
+    standing = StandingReader(Run(folder.path)).look(START + 1_000)
+    assert (standing.state, standing.time_seconds, standing.updates) == ("finished", 4.0, 6)
+    assert standing.updates_per_second == 1.5
+    assert standing.accuracy == 0.625
+    ages = {one.node: one.age_seconds for one in standing.workers}
+    assert ages == {"w0": 2.0, "w1": 1.0, "w2": 2.5, "w3": 0.0}
+    cycles = {one.node: one.cycle_seconds for one in standing.workers}
+    assert cycles == {"w0": 1.5, "w1": 2.0, "w2": None, "w3": None}
+    fast, slow = standing.classes
+    assert (fast.updates, fast.staleness_mean, fast.workers) == (4, 1.5, 2)
+    assert (slow.updates, slow.staleness_mean, slow.updates_per_second) == (2, 3.0, 0.5)
+    assert [one.late_steps for one in standing.workers] == [1, 1, 0, 0]
+    assert standing.server["payload_in_bytes"] == 6_200
+    # Two readings two real seconds apart, four emulated: 1 byte, then 10,000.
+    assert standing.server["wire_in_bytes_per_second"] == pytest.approx(9_999 / 4)
+
+
+@pytest.fixture
+def rows(folder: RunFolder) -> Rows:
+    """The six updates of the small run."""
+    return read_updates(folder)
+
+
+@pytest.fixture
+def going_on(folder: RunFolder, rows: Rows) -> Iterator[RunFolder]:
+    """The small run as it was before its end, its lock held."""
+    kept = [
+        line
+        for line in folder.events.read_text().splitlines(keepends=True)
+        if '"finished"' not in line and '"left"' not in line
+    ]
+    folder.events.write_text("".join(kept))
+    folder.move("training", now=START)
+    for part in folder.updates.glob("part-*"):
+        part.unlink()
+    folder.lock.touch()
+    lock = os.open(folder.lock, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield folder
+    os.close(lock)
+
+
+def test_a_run_is_followed_as_it_goes_on(going_on: RunFolder, rows: Rows) -> None:
+    spool = SpoolWriter(going_on.spool)
+    for row in rows[:4]:
+        spool.append(row)
+    spool.flush()
+    reader = StandingReader(Run(going_on.path))
+    standing = reader.look(START + 1.5)  # 3 s emulated; w2's only update was at 1.5 s
+    assert standing.alive
+    assert (standing.time_seconds, standing.updates) == (3.0, 4)
+    assert standing.workers[2].age_seconds == 1.5
+    assert standing.workers[3].age_seconds is None
+    for row in rows[4:]:
+        spool.append(row)
+    spool.close()
+    assert reader.look(START + 2.5).updates == 6
+
+
+def test_updates_that_a_server_lost_are_not_counted(going_on: RunFolder, rows: Rows) -> None:
+    spool = SpoolWriter(going_on.spool)
+    for row in rows:
+        spool.append(row)
+    spool.close()
+    reader = StandingReader(Run(going_on.path))
+    assert reader.look(START + 2).updates == 6
+    going_on.spool.unlink()
+    spool = SpoolWriter(going_on.spool)
+    for row in rows[:2]:
+        spool.append(row)
+    spool.close()
+    with going_on.events.open("a") as events:
+        events.write(Entry(START + 2, 2.0, Restored(2, 1.0, 4), "ps").line())
+    assert reader.look(START + 2).updates == 2
+
+
+def test_what_workers_are_doing() -> None:
+    def fault(kind: str, begins: bool, *nodes: str) -> FaultApplied:
+        return FaultApplied(kind, begins, nodes, 0.0, 0.0)
+
+    events = [
+        *(Joined(f"w{index}") for index in range(7)),
+        fault("freeze", True, "w1", "w2"),
+        fault("freeze", False, "w2"),
+        fault("kill", True, "w3"),
+        Exited("w3", -9),
+        Left("w3", "w3 was ended by SIGKILL"),
+        Exited("w4", 1),
+        Silent("w5"),
+        Left("w6"),
+        Finished("done", 9),
+        Left("w0"),
+    ]
+    entries = [Entry(0.0, 0.0, event) for event in events]
+    assert worker_states(entries, 8) == [
+        *("running", "frozen", "running", "killed", "lost", "silent", "left", "absent")
+    ]
+    assert worker_states([], 2) == ["running", "running"]

@@ -1,0 +1,182 @@
+"""The roles as processes on the loopback, as a cast whose play the tests direct."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.datasets import Digits
+from testbed.rpc.tokens import token_of
+from testbed.telemetry.events import read_events
+from testbed.telemetry.spool import SpoolReader
+
+PATIENCE_SECONDS = 1.0
+LONGEST_SECONDS = 60.0  # for anything a test waits for
+
+# Runs in a process forked from one that has imported everything: role, arguments and log are given.
+ENTRY = """
+import importlib, os, sys
+os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+sys.exit(importlib.import_module(f"testbed.roles.{role}").main(arguments))
+"""
+
+
+@dataclass
+class Cast:
+    """The processes of one run.
+
+    Attributes:
+        folder: the run's folder.
+        context: makes processes.
+        processes: by node.
+    """
+
+    folder: Path
+    context: ForkServerContext
+    processes: dict[str, ForkServerProcess] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            self.server = f"127.0.0.1:{unused.getsockname()[1]}"
+
+    def start(self, node: str, *, folder: Path | None = None, secret: str = "secret") -> None:
+        """Start a node: ``ps``, ``evaluator`` or ``w3``."""
+        arguments = {
+            "node": node,
+            "index": node[1:] if node.startswith("w") else "0",
+            "folder": str(folder or self.folder),
+            "server": self.server,
+            "token": secret if node == "ps" or not secret else token_of(secret, node),
+            "patience": str(PATIENCE_SECONDS if node != "evaluator" else LONGEST_SECONDS),
+        }
+        role = "worker" if node.startswith("w") else node
+        variables = {"role": role, "arguments": arguments, "log": str(self.log(node))}
+        self.processes[node] = self.context.Process(target=exec, args=(ENTRY, variables))
+        self.processes[node].start()
+
+    def start_all(self, workers: int) -> None:
+        """Start everybody; workers when they can be served."""
+        self.start("ps")
+        self.wait_for("listening")
+        for node in ("evaluator", *(f"w{index}" for index in range(workers))):
+            self.start(node)
+
+    def log(self, node: str) -> Path:
+        """What a node has written to its standard error."""
+        return self.folder / f"{node}.log"
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """The parameter server's events, or those of these names."""
+        entries = read_events(self.folder / "ps" / "events.jsonl")
+        return [entry.as_dict() for entry in entries if not names or entry.name in names]
+
+    def rows(self) -> np.ndarray[Any, Any]:
+        """The applied updates."""
+        return SpoolReader(self.folder / "ps" / "updates.bin").read()
+
+    def wait_for(self, *names: str) -> None:
+        """Wait until an event of each of these names has come."""
+        self.wait_until(lambda: set(names) <= {event["event"] for event in self.events()})
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds."""
+        end = time.monotonic() + LONGEST_SECONDS
+        while not condition():
+            assert time.monotonic() < end, self.story()
+            time.sleep(0.02)
+
+    def exit_status(self, node: str) -> int | None:
+        """How a node ended by itself."""
+        self.processes[node].join(LONGEST_SECONDS)
+        assert not self.processes[node].is_alive(), self.story()
+        return self.processes[node].exitcode
+
+    def hang_up(self, node: str) -> None:
+        """Tell a node that nobody attends to the run any more."""
+        pid = self.processes[node].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGHUP)
+
+    def terminate(self) -> set[int | None]:
+        """Send SIGTERM to all that live. Returns with which statuses they ended."""
+        living = [process for process in self.processes.values() if process.is_alive()]
+        for process in living:
+            process.terminate()
+        for process in living:
+            process.join(LONGEST_SECONDS)
+        return {process.exitcode for process in living}
+
+    def story(self) -> str:
+        """What is known of the run, for a failed test."""
+        lines = [str(event) for event in self.events()]
+        for node, process in self.processes.items():
+            text = self.log(node).read_text(encoding="utf-8") if self.log(node).exists() else ""
+            lines.append(f"{node}: {process.exitcode} {text}")
+        return "\n".join(lines)
+
+    def kill(self) -> None:
+        """Leave nothing behind."""
+        for process in self.processes.values():
+            process.kill()
+            process.join()
+            process.close()
+
+
+@pytest.fixture(scope="module")
+def context() -> ForkServerContext:
+    """Forks processes from one that has imported torch, grpc and the roles."""
+    made = multiprocessing.get_context("forkserver")
+    roles = ("ps", "worker", "evaluator")
+    made.set_forkserver_preload(["torch", *(f"testbed.roles.{role}" for role in roles)])
+    return made
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prepared digits."""
+    folder = tmp_path_factory.mktemp("cache")
+    return Digits(name="digits").prepare(folder, environment={}, folder=folder)
+
+
+Make = Callable[..., Cast]
+
+
+@pytest.fixture
+def make(tmp_path: Path, context: ForkServerContext, digits: Path) -> Iterator[Make]:
+    """Makes a run's folder from a few lines of YAML; kills what is left of it."""
+    casts: list[Cast] = []
+
+    def begin(**parts: str) -> Cast:
+        folder = tmp_path / f"run-{len(casts)}"
+        folder.mkdir()
+        (folder / "data").symlink_to(digits)
+        (folder / "ps").mkdir()
+        values = {
+            "name": "small",
+            "algorithm": "{name: adacomp, learning_rate: 0.1, ratio: 0.01}",
+            "model": "digits-cnn",
+            "dataset": "digits",
+            "workers": "{count: 3}",
+            "stop": "{updates: 60}",
+            "evaluate": "{every: 20, images: 100}",
+        }
+        text = "".join(f"{key}: {value}\n" for key, value in (values | parts).items())
+        (folder / "scenario.yaml").write_text(text, encoding="utf-8")
+        casts.append(Cast(folder, context))
+        return casts[-1]
+
+    yield begin
+    for cast in casts:
+        cast.kill()

@@ -1,0 +1,270 @@
+"""The roles as processes on the loopback: whole small runs on real data, and how they end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.experiment import Experiment, load_model
+from testbed.scenario.load import load
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.run import simulate, virtual_clock
+from testbed.telemetry.record import Recorder
+
+LONGEST_SECONDS = 60.0  # for anything a test waits for
+
+# Runs in a process forked from one that has imported everything: role, arguments and log are given.
+Make = Any
+
+
+def test_a_run_from_beginning_to_end(make: Make) -> None:
+    cast = make()
+    cast.start_all(3)
+    cast.wait_for("done")
+    beside = ("evaluated", "load")
+    names = [event["event"] for event in cast.events() if event["event"] not in beside]
+    assert names[:5] == ["listening", "joined", "joined", "joined", "started"]
+    assert names[5] == "finished"
+    assert sorted(names[6:]) == ["done", "drained", "left", "left", "left"]
+    rows = cast.rows()
+    assert rows["version_applied"].tolist() == list(range(60))
+    assert (rows["staleness"] == rows["version_applied"] - rows["version_pulled"]).all()
+    assert (rows["payload_up_bytes"] == 8 * rows["entries"]).all()
+    # max(1, floor(0.01 size)) of 144 + 16 + 16,384 + 64 + 640 + 10 entries, zeros not sent
+    assert rows["entries"].max() == 1 + 1 + 163 + 1 + 6 + 1
+    assert set(rows["payload_down_bytes"]) == {4 * 17258}
+    assert set(rows["samples"]) == {10}
+    for worker in range(3):
+        sequences = rows["sequence"][rows["worker"] == worker]
+        assert sequences.tolist() == list(range(1, len(sequences) + 1))
+    assert (np.diff(rows["time_seconds"]) >= 0).all()
+    for name in ("compute", "transfer"):
+        assert (rows[f"{name}_seconds"] > 0).all()
+    measured = cast.events("evaluated")
+    assert (measured[0]["version"], measured[0]["time_seconds"]) == (0, pytest.approx(0, abs=0.1))
+    assert [event["final"] for event in measured] == [False] * (len(measured) - 1) + [True]
+    assert {event["images"] for event in measured[:-1]} == {100}
+    final = measured[-1]
+    assert (final["version"], final["images"]) == (60, 360)
+    assert final["payload_up_bytes"] == rows["payload_up_bytes"].sum()
+    assert 0 <= final["top1"] <= final["top5"] <= 1
+    assert cast.exit_status("evaluator") == 0
+    assert cast.terminate() == {0}
+    assert cast.log("w0").read_text(encoding="utf-8") == ""
+
+
+NOISY = """
+import numpy as np
+
+def load():
+    rng = np.random.default_rng(1)
+    images = rng.integers(0, 256, (60, 1, 1, 8)).astype("uint8")
+    numbers = images[:, 0, 0].mean(1) / 100
+    return images, numbers, images[:20], numbers[:20]
+
+def noisy(images, rng):
+    ready = images.astype("float32") / 128 - 1
+    return ready if rng is None else ready + rng.normal(0, 0.1, ready.shape).astype("float32")
+"""
+
+
+def test_random_transforms_and_numbers_to_predict_live_and_simulated(
+    make: Make, tmp_path: Path
+) -> None:
+    """Bulk-synchronous rounds are the same to the bit, so the two must have drawn the same."""
+    own = "{name: custom, file: data.py, class: load, transform: noisy, partition: shared}"
+    parts = {
+        "algorithm": "{name: bsp, learning_rate: 0.05}",
+        "model": "linear-svm",
+        "dataset": own,
+        "workers": "{count: 3, batch_size: 4, classes: {any: {speed: 1ms}}}",
+        "evaluate": "{every: 20, images: 10}",
+    }
+    cast, virtual = make(**parts), make(**parts, runtime="simulated")
+    for folder in (cast.folder, virtual.folder):
+        (folder / "custom").mkdir()
+        (folder / "custom" / "data.py").write_text(NOISY, encoding="utf-8")
+        dataset = load(folder / "scenario.yaml", custom_files=folder / "custom").dataset
+        prepared = dataset.prepare(tmp_path / "cache", environment={}, folder=folder / "custom")
+        (folder / "data").unlink()
+        (folder / "data").symlink_to(prepared)
+    cast.start_all(3)
+    cast.wait_for("done")
+    assert cast.terminate() == {0}
+    agenda = Agenda()
+    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(agenda))
+    experiment = Experiment.open(virtual.folder)
+    simulate(experiment, recorder, agenda=agenda, folder=virtual.folder, processes=2)
+    finals = [load_model(one.folder, "final") for one in (cast, virtual)]
+    np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
+    assert finals[0].taken.evaluation == finals[1].taken.evaluation
+    first, *_, last = cast.events("evaluated")
+    assert (last["top1"], last["top5"], last["images"]) == (None, None, 20)
+    assert last["loss"] < first["loss"]
+
+
+def test_a_model_that_cannot_be_saved_ends_the_evaluator_and_is_told(make: Make) -> None:
+    cast = make()
+    (cast.folder / "model" / "best.safetensors").mkdir(parents=True)
+    cast.start_all(3)
+    assert cast.exit_status("evaluator") == 3
+    told = f"evaluator: {cast.folder}/model: the model cannot be saved: Is a directory.\n"
+    assert cast.log("evaluator").read_text(encoding="utf-8") == told
+
+
+def test_a_killed_worker_holds_nobody_up(make: Make) -> None:
+    cast = make(stop="{updates: 400}")
+    cast.start_all(3)
+    cast.wait_until(lambda: 2 in cast.rows()["worker"])
+    cast.processes["w2"].kill()
+    cast.wait_for("done")
+    assert len(cast.rows()) == 400
+    drained, finished = cast.events("drained")[0], cast.events("finished")[0]
+    assert drained["untold"] == ["w2"]
+    assert drained["time"] - finished["time"] < LONGEST_SECONDS
+    assert cast.events("rejected") == []
+    assert cast.terminate() == {0}
+
+
+def test_a_worker_whose_push_is_rejected_ends_and_says_why(make: Make) -> None:
+    cast = make(algorithm="asgd", workers="{count: 2}", stop="{updates: 100000}")
+    broken = cast.folder / "broken"
+    broken.mkdir()
+    shutil.copy(cast.folder / "scenario.yaml", broken)
+    shutil.copytree(cast.folder / "data", broken / "data")
+    images = np.load(broken / "data" / "train_images.npy")
+    np.save(broken / "data" / "train_images.npy", np.full_like(images, np.nan))
+    cast.start("ps")
+    cast.start("w0")
+    cast.start("w1", folder=broken)
+    assert cast.exit_status("w1") == 8
+    (event,) = cast.events("rejected")
+    assert (event["node"], event["reason"]) == ("w1", "w1: a value is NaN or infinite")
+    assert "w1: a value is NaN or infinite" in cast.log("w1").read_text(encoding="utf-8")
+    assert [event["node"] for event in cast.events("left")] == ["w1"]
+    before = len(cast.rows())
+    cast.wait_until(lambda: len(cast.rows()) > before)  # w0 goes on
+    assert 1 not in cast.rows()["worker"]
+    assert cast.terminate() == {0}
+
+
+def test_sigterm_ends_everybody_at_any_time(make: Make) -> None:
+    cast = make(
+        workers="{count: 2, think: {law: constant, mean: 1h}}",
+        stop="{time: 2h}",
+        evaluate="{every: 1h}",
+    )
+    cast.start_all(2)
+    cast.wait_for("evaluated")
+    for node in ("w0", "w1", "evaluator", "ps"):
+        cast.processes[node].terminate()
+        assert cast.exit_status(node) == 0
+    assert {event["node"] for event in cast.events("left")} == {"w0", "w1"}
+    assert all(cast.log(node).read_text(encoding="utf-8") == "" for node in cast.processes)
+
+
+def test_sigterm_ends_who_waits_for_others(make: Make) -> None:
+    cast = make()
+    cast.start_all(2)  # the third never comes
+    cast.wait_until(lambda: len(cast.events("joined")) == 2)
+    assert cast.terminate() == {0}
+
+
+def test_an_unattended_server_ends_when_all_is_done(make: Make) -> None:
+    cast = make()
+    cast.start_all(3)
+    cast.wait_for("started")
+    cast.hang_up("ps")
+    assert cast.exit_status("ps") == 0
+    assert cast.events()[-1]["event"] in ("done", "left")
+    assert cast.events("done")[0]["applied"] == 60
+
+
+def test_an_unattended_server_that_waits_for_workers_ends(make: Make) -> None:
+    cast = make()
+    cast.start("ps")
+    cast.wait_for("listening")
+    cast.hang_up("ps")
+    assert cast.exit_status("ps") == 0
+    assert cast.events("started", "done") == []
+
+
+def test_without_a_parameter_server_workers_end(make: Make) -> None:
+    cast = make(stop="{updates: 1000000}")
+    cast.start_all(3)
+    cast.wait_until(lambda: len(cast.rows()) > 0)
+    cast.processes["ps"].kill()
+    for index in range(3):
+        assert cast.exit_status(f"w{index}") == 5
+        text = cast.log(f"w{index}").read_text(encoding="utf-8")
+        assert f"w{index}: ipv4:{cast.server}: the parameter server has not answered for" in text
+
+
+@pytest.mark.parametrize(
+    ("secret", "model", "reason"),
+    [
+        ("guess", "digits-cnn", "UNAUTHENTICATED"),
+        ("secret", "{mlp: {hidden: [8]}}", "names or shapes of its tensors differ"),
+    ],
+)
+def test_a_stranger_is_turned_away(make: Make, secret: str, model: str, reason: str) -> None:
+    cast, other = make(), make(model=model)
+    cast.start("ps")
+    cast.start("w0", folder=other.folder, secret=secret)
+    assert cast.exit_status("w0") == 8
+    assert reason in cast.log("w0").read_text(encoding="utf-8")
+    assert len(cast.events("rejected")) == 1
+    assert cast.events("joined") == []
+    assert cast.terminate() == {0}
+
+
+def test_paced_workers_take_their_time(make: Make) -> None:
+    cast = make(
+        workers="{count: 2, think: {law: constant, mean: 300ms}, classes: {slow: {speed: 200ms}}}",
+        stop="{time: 4s}",
+        evaluate="{every: 1s, images: 50}",
+        time_scale="4",
+    )
+    cast.start_all(2)
+    cast.wait_for("done")
+    rows = cast.rows()
+    assert len(rows) > 0
+    assert (rows["compute_seconds"] >= np.float32(0.2)).all()
+    assert (rows["think_seconds"] >= np.float32(0.3)).all()
+    assert (rows["late_seconds"] >= 0).all()
+    assert rows["time_seconds"].max() < 4
+    np.testing.assert_allclose(rows["time_seconds"], 4 * rows["wall_seconds"])
+    assert cast.events("finished")[0]["reason"] == "4 s of emulated time passed"
+    measured = cast.events("evaluated")
+    times = [event["time_seconds"] for event in measured[1:-1]]
+    assert all(time >= number for number, time in enumerate(times, start=1))
+    assert measured[-1]["final"]
+    assert cast.terminate() == {0}
+
+
+def test_training_ends_when_it_is_accurate_enough(make: Make) -> None:
+    cast = make(stop="{accuracy: 0.5, updates: 100000}", evaluate="{every: 10, images: 100}")
+    cast.start_all(3)
+    cast.wait_for("done")
+    measured = cast.events("evaluated")
+    assert measured[-2]["top1"] >= 0.5 > max(event["top1"] for event in measured[:-2])
+    assert (
+        cast.events("finished")[0]["reason"] == f"accuracy {measured[-2]['top1']:.4f} reached 0.5"
+    )
+    assert cast.terminate() == {0}
+
+
+def test_a_role_that_is_launched_wrongly_says_so(make: Make) -> None:
+    cast = make()
+    cast.start("w0", folder=cast.folder / "nowhere")
+    assert cast.exit_status("w0") == 2
+    assert "scenario.yaml" in cast.log("w0").read_text(encoding="utf-8")
+    cast.start("w1", secret="")
+    assert cast.exit_status("w1") == 5
+    assert cast.log("w1").read_text(encoding="utf-8") == (
+        "w1: a role was launched with an empty token\n"
+    )

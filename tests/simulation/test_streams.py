@@ -1,0 +1,212 @@
+"""Simulated runs whose samples come as the training goes: waiting, batches, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed import Run
+from testbed.frame.worker import Shard
+from testbed.reports.summary import summarise
+from testbed.simulation.streams import SimulatedStream
+from testbed.streams import Arrivals, OnOff, Persistence, Policy, Steady, Truncation
+from testbed.values.units import Duration
+
+Simulate = Callable[..., Run]
+
+SCENARIO = """
+name: streams
+seed: 3
+runtime: simulated
+algorithm: {ddl: {learning_rate: 0.05}}
+model: {mlp: {hidden: [16]}}
+dataset: digits
+streams: {rates: {each: {per_second: [22, 64, 40]}}}
+workers: {count: 3, batch_size: 64, classes: {all: {speed: 100ms}}}
+stop: {updates: 30}
+evaluate: {every: 15, images: 100}
+"""
+
+STEADY = Steady(name="steady")
+
+
+def streamed(rate: float, policy: Policy, *, patience: float = 10.0) -> SimulatedStream:
+    source = Shard(np.arange(500), np.random.default_rng(1))
+    return SimulatedStream(Arrivals(rate, STEADY), policy.buffer(), source, 64, patience)
+
+
+def step(stream: SimulatedStream, count: int, now: float) -> tuple[float, int]:
+    """A step that wants ``count`` samples now: when it has them, and how many."""
+    ends = stream.ready(count, now)
+    return ends, len(stream.take(count, ends, since=now))
+
+
+def test_what_comes_while_a_step_waits_is_used_once() -> None:
+    """22 a second, 64 a step, and 1.2 s between the end of a step's wait and the next step.
+
+    The first waits for sample 64, until 64/22 s. By 1.2 s later 90.4 have come, so 26 wait; the
+    second waits for sample 128, until 128/22 s, and so on: after 1,000 steps 64,000 have come, and
+    all of them were used. If what comes in a wait counted twice, later steps would begin sooner.
+    """
+    stream, now = streamed(22, Persistence(name="persistence")), 0.0
+    for number in range(1, 1001):
+        ends, count = step(stream, 64, now)
+        assert count == 64
+        assert ends == pytest.approx(64 * number / 22)
+        now = ends + 1.2
+    buffer = stream.buffer
+    assert (buffer.produced, buffer.used, buffer.waiting) == (64_000, 64_000, 0)
+
+
+def test_persistence_lets_a_fast_stream_pile_up() -> None:
+    """300 a second, 64 a step of 1 s: after T steps 300 T - 64 T + 236 or so; see below.
+
+    The first waits 64/300 s, with nothing left. From then on each second brings 300: before the
+    second step 300 wait, after it 236, after the T-th 236 (T - 1).
+    """
+    stream, now = streamed(300, Persistence(name="persistence")), 0.0
+    for number in range(1, 101):
+        ends, _ = step(stream, 64, now)
+        assert stream.buffer.waiting == 236 * (number - 1)
+        now = ends + 1.0
+
+
+def test_truncation_keeps_nothing() -> None:
+    """Of the 300 of each second but the first wait, 64 are used and 236 discarded."""
+    stream, now = streamed(300, Truncation(name="truncation")), 0.0
+    for number in range(1, 101):
+        ends, _ = step(stream, 64, now)
+        assert (stream.buffer.waiting, stream.buffer.truncated) == (0, 236 * (number - 1))
+        now = ends + 1.0
+    assert stream.buffer.produced == stream.buffer.used + stream.buffer.truncated
+
+
+def test_it_is_the_kth_of_its_own_samples_that_comes_kth() -> None:
+    """Also where some before it were discarded."""
+    kept = streamed(300, Persistence(name="persistence"))
+    cut = streamed(300, Truncation(name="truncation"))
+    order = Shard(np.arange(500), np.random.default_rng(1)).take(1000)
+    assert (kept.take(64, 1.0, since=1.0) == order[:64]).all()
+    assert (cut.take(64, 1.0, since=1.0) == order[:64]).all()
+    assert (kept.take(64, 2.0, since=2.0) == order[64:128]).all()
+    assert (cut.take(64, 2.0, since=2.0) == order[300:364]).all()
+
+
+def test_a_silent_stream_gives_nothing_and_keeps_what_came() -> None:
+    """On for 1 s, off for 60: 8 have come by 1 s, and of 64 no more do until 61 s."""
+    change = OnOff(name="on-off", on=Duration(1), off=Duration(60))
+    source = Shard(np.arange(50), np.random.default_rng(1))
+    stream = SimulatedStream(
+        Arrivals(8, change), Persistence(name="persistence").buffer(), source, 64, 10.0
+    )
+    assert step(stream, 64, 0.0) == (11.0, 0)
+    assert (stream.buffer.produced, stream.buffer.used, stream.buffer.waiting) == (8, 0, 8)
+    assert step(stream, 8, 11.0) == (11.0, 8)
+
+
+def conserved(run: Run) -> None:
+    """At every update, for its worker."""
+    u = run.updates
+    kept = u["stream_used"] + u["stream_buffered"] + u["stream_truncated"] + u["stream_duplicates"]
+    assert (u["stream_produced"] == kept).all()
+    used = (u["samples"] - u["injected"]).groupby(u["worker"]).cumsum()
+    assert (u["stream_used"] == used).all()
+
+
+def test_ddl_waits_for_the_slowest_stream(run_simulation: Simulate) -> None:
+    """w0 gets 22 a second and wants 64: it waits 64/22 = 2.909 s for the first, as its row says."""
+    run = run_simulation("ddl", text=SCENARIO)
+    updates = run.updates
+    assert (updates["samples"] == 64).all()
+    conserved(run)
+    first = updates.groupby("worker").first()["stream_wait_seconds"].tolist()
+    assert first == pytest.approx([64 / 22, 1.0, 1.6], abs=1e-6)
+    assert updates["stream_rate"].groupby(updates["worker"]).max().tolist() == [22, 64, 40]
+    slow = updates[updates["worker"] == 0]
+    assert len(slow) == 10
+    assert slow["stream_produced"].tolist() == [64 * number for number in range(1, 11)]
+    assert (updates[updates["worker"] == 1]["stream_buffered"].diff().dropna() > 0).all()
+
+
+def test_scadles_takes_what_a_second_brings_and_waits_for_nobody(run_simulation: Simulate) -> None:
+    run = run_simulation("scadles", "algorithm.name=scadles", text=SCENARIO)
+    batches = run.updates.groupby("worker")["samples"].unique().tolist()
+    assert [batch.tolist() for batch in batches] == [[22], [64], [40]]
+    conserved(run)
+    first = run.updates.groupby("worker").first()["stream_wait_seconds"].tolist()
+    assert first == pytest.approx([1.0, 1.0, 1.0], abs=1e-6)
+
+
+THREE_MESSAGES = (
+    "algorithm={scadles: {alpha: 0.4, beta: 0.5, ratio: 0.1, delta: 0.5}}",
+    "streams.policy=truncation",
+)
+
+
+def test_three_messages_a_step_repeat_whatever_the_number_of_processes(
+    run_simulation: Simulate,
+) -> None:
+    """2 of 3 devices share half of their batch, then all vote: messages 2, bytes of the samples.
+
+    A sample of the digits has 64 pixels of 4 bytes. What is shared goes up once, and down to each
+    of the two others.
+    """
+    runs = [
+        run_simulation(f"p{count}", *THREE_MESSAGES, text=SCENARIO, processes=count)
+        for count in (1, 2)
+    ]
+    one, other = (run.updates for run in runs)
+    assert one.equals(other)
+    assert (one["messages"] == 2).all()
+    conserved(runs[0])
+    assert (one["compressed"].isin([0, 1])).all()
+    per_round = one.groupby(np.arange(len(one)) // 3)
+    shared_up = (one["payload_up_bytes"] - 8 * one["entries"] * (one["compressed"] == 1)) - (
+        4 * one["entries"] * (one["compressed"] == 0)
+    )
+    received = one["injected"] * 256
+    assert shared_up.groupby(np.arange(len(one)) // 3).sum().gt(0).all()
+    assert (2 * shared_up.groupby(np.arange(len(one)) // 3).sum()).tolist() == (
+        received.groupby(np.arange(len(one)) // 3).sum().tolist()
+    )
+    assert len(per_round) == 10
+
+
+def test_a_silent_device_is_skipped_until_its_stream_flows_again(run_simulation: Simulate) -> None:
+    """w0 gets nothing at all: rounds are made without it, ten seconds late each."""
+    run = run_simulation(
+        "silent",
+        "streams={rates: {each: {per_second: [0, 64, 40]}}, clip: off, stream_timeout: 5s}",
+        "stop={updates: 8}",
+        text=SCENARIO,
+    )
+    assert set(run.updates["worker"]) == {1, 2}
+    assert len(run.updates) == 8
+    rounds = run.updates["time_seconds"].unique()
+    assert (np.diff(rounds) >= 5).all()
+
+
+def test_all_silent_is_a_stall(run_simulation: Simulate) -> None:
+    run = run_simulation(
+        "stall", "streams={rates: {constant: {per_second: 0}}, clip: off}", text=SCENARIO
+    )
+    assert len(run.updates) == 0
+    assert run.events["event"].tolist()[-1] == "finished"
+    summary: dict[str, Any] = summarise(run)
+    assert "stalled: 3 workers wait" in str(summary["verdict"]["reasons"])
+
+
+def test_the_times_of_a_worker_add_up(run_simulation: Simulate) -> None:
+    """Step, wait for samples, transfers and blocked make the time from each update to the next."""
+    run = run_simulation("times", *THREE_MESSAGES, text=SCENARIO)
+    u = run.updates
+    parts = u[
+        ["compute_seconds", "stream_wait_seconds", "transfer_seconds", "blocked_seconds"]
+    ].sum(axis=1)
+    until = parts.groupby(u["worker"]).cumsum()
+    # The last push is on its way when its transfer is not counted yet.
+    assert (until <= u["time_seconds"] + 1e-3).all()
+    assert until.iloc[-1] == pytest.approx(u["time_seconds"].iloc[-1], abs=0.2)

@@ -1,0 +1,116 @@
+"""What is kept of runs beside their study stands in for their folders."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.cli import main
+from testbed.errors import TestbedError
+from testbed.reports.run_measure import Measure
+from testbed.studies import Study, load_study
+from testbed.studies.found import find_runs
+from testbed.studies.kept import KeptRun
+from testbed.studies.report import keep_runs, report_study, verdicts_of
+from testbed.studies.results import Results
+
+MORE = """\
+report:
+  tables: {results: {measures: [best_accuracy, "updates_to(0.9)", ingress]}}
+  figures: {curves: {against: ingress}}
+expects:
+  better: {measure: best_accuracy, where: {rate: 0.1, workers: two}, at_most: 0.8, source: here}
+"""
+
+
+@pytest.fixture
+def study(write_study: Callable[..., Path]) -> Study:
+    return load_study(write_study(MORE))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def files(study: Study, runs: Path, write_run: Callable[..., Any]) -> list[Path]:
+    """Of one run that has ended and one that was interrupted, what is kept."""
+    write_run(study.runs[0], runs, [0.5, 0.7])
+    write_run(study.runs[1], runs, [0.5], state="interrupted")
+    return keep_runs(study, runs=runs)
+
+
+def test_a_run_that_was_kept_is_there_without_its_folder(
+    study: Study, runs: Path, files: list[Path]
+) -> None:
+    assert [file.name for file in files] == ["rates-0-1-two-s1.run.json"]
+    with_folder = verdicts_of(study, runs=runs)
+    table = report_study(study, runs=runs).tables[1].csv()
+    shutil.rmtree(runs)
+    found = find_runs(study, runs)
+    assert list(found) == [study.runs[0]]
+    assert (found[study.runs[0]].name, found[study.runs[0]].condition) == (
+        "rates-0-1-two-s1",
+        "valid",
+    )
+    assert verdicts_of(study, runs=runs) == with_folder
+    assert "reproduced" in with_folder
+    report = report_study(study, runs=runs)
+    assert report.tables[1].csv() == table
+    assert "curves.png" in {file.name for file in report.files}  # the curves were kept too
+
+
+def test_what_was_not_kept_is_not_measured(study: Study, runs: Path, files: list[Path]) -> None:
+    shutil.rmtree(runs)
+    results = Results(study, study, find_runs(study, runs))
+    run = study.runs[0]
+    assert results.value(run, Measure.parse("best_accuracy")) == 0.7
+    assert results.value(run, Measure.parse("updates_to(0.9)")) == inf
+    assert isnan(results.value(run, Measure.parse("updates_to(0.6)")))
+
+
+def test_a_folder_comes_before_what_was_kept(study: Study, runs: Path, files: list[Path]) -> None:
+    assert find_runs(study, runs)[study.runs[0]].path == runs / "rates-0-1-two-s1"
+    kept = KeptRun.open(files[0])
+    assert kept.scenario == study.runs[0].scenario
+    assert kept.content["duration_seconds"] is not None
+    assert keep_runs(study, runs=runs) == files  # again, as nothing has changed
+
+
+def test_another_run_of_that_name_is_not_replaced(
+    study: Study, runs: Path, files: list[Path], write_run: Callable[..., Any]
+) -> None:
+    before = files[0].read_text()
+    shutil.rmtree(runs)
+    write_run(study.runs[2], runs, [0.9], name="rates-0-1-two-s1")
+    with pytest.raises(TestbedError, match=r"s1\.run\.json is what was kept of another run"):
+        keep_runs(study, runs=runs)
+    assert files[0].read_text() == before
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format": 2}', "[1]"])
+def test_a_damaged_file_is_an_error(study: Study, runs: Path, files: list[Path], text: str) -> None:
+    files[0].write_text(text)
+    with pytest.raises(TestbedError, match=r"s1\.run\.json: not "):
+        find_runs(study, runs)
+
+
+def test_on_the_command_line(
+    study: Study, runs: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["report", str(study.file), "--runs", str(runs)]
+    assert main([*words, "--keep", "--verdicts"]) == 0
+    shown = capsys.readouterr().out
+    assert f"kept {files[0]}" in shown
+    assert "### rates" in shown
+    assert "| better      | reproduced |" in shown
+    assert main([*words, "--keep", "--scale", "0.5"]) == 2
+    assert "as long as their study has them" in capsys.readouterr().err
+    assert main(["report", "tiny", "--verdicts"]) == 2
+    assert "for files of studies" in capsys.readouterr().err
