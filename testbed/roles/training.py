@@ -255,8 +255,7 @@ class Training:
         """The evaluator has measured a snapshot; None where it has no accuracy."""
         if self.started.is_set():
             self._catch_up()
-            now = self.clock.now
-            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=now))
+            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=self.clock.now))
 
     async def keep_time(self) -> Never:
         """Call ``tick`` whenever it is due."""
@@ -393,8 +392,7 @@ class Training:
                 continue
             held = self.clock.emulated(self.clock.steady() - waiting.since)
             sent = release.reply if self.keys is None else self.keys.shorten(release)
-            delivery = Delivery(sent, self.clock.now, held, standing=release.standing)
-            reply = encode_delivery(delivery)
+            reply = encode_delivery(Delivery(sent, self.clock.now, held, standing=release.standing))
             waiting.answer.set_result(reply.data)
             if release.reply is None:
                 self._told.add(release.worker)
