@@ -29,7 +29,7 @@ class KeyCache:
         """The payload as it is sent: without core keys that were sent before."""
         if not isinstance(payload, Keyed) or not payload.core.size:
             return payload
-        if self._knows(payload):
+        if self.knows(payload):
             return payload.with_core(payload.core[:0])
         self.remember(payload)
         return payload
@@ -49,14 +49,14 @@ class KeyCache:
             return payload
         if payload.complete:
             return payload
-        if self._known is None or not self._knows(payload):
+        if self._known is None or not self.knows(payload):
             signature = int(payload.signature[0])
             raise UnknownKeysError(f"core keys with the signature {signature:016x} are not known")
         return payload.with_core(self._known.core)
 
     def remember(self, payload: Payload) -> None:
         """These core keys are known at both ends from now on."""
-        if isinstance(payload, Keyed) and payload.core.size and not self._knows(payload):
+        if isinstance(payload, Keyed) and payload.core.size and not self.knows(payload):
             core, none = payload.core.copy(), payload.core_values[:0].copy()  # it may be a view
             self._known = Keyed(payload.signature.copy(), core, none, core[:0], none)
 
@@ -64,7 +64,8 @@ class KeyCache:
         """Forget the keys."""
         self._known = None
 
-    def _knows(self, payload: Keyed) -> bool:
+    def knows(self, payload: Keyed) -> bool:
+        """Whether a payload's core keys went over it last."""
         return self._known is not None and self._known.signature[0] == payload.signature[0]
 
 

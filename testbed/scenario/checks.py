@@ -62,6 +62,10 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             found=f"{scenario.workers.count:,}{programs}",
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
+    if scenario.codec is not None and not scenario.simulated:
+        expected = "runtime: simulated: what coding takes is measured in a live run, not stated"
+        found = f"runtime {scenario.runtime.name}"
+        yield problem_at(document, ("codec",), found=found, expected=expected)
     yield from _check_programs(scenario, document)
     yield from check_faults(scenario, document)
     saved = None if scenario.checkpoint is None else scenario.checkpoint.every

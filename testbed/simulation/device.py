@@ -28,6 +28,7 @@ class DeviceModel:
         began: when it called the PS.
         asked: when the call had arrived there.
         blocked: how long the PS held the reply back.
+        decoding: how long it takes to use its reply.
         transfers: how long its calls since its last update took beside that.
         blocks: how long the PS held the replies to these calls back.
         think: the draw for its next push; None if that was used.
@@ -53,6 +54,7 @@ class DeviceModel:
     began: float = 0.0
     asked: float = 0.0
     blocked: float = 0.0
+    decoding: float = 0.0
     transfers: float = 0.0
     blocks: float = 0.0
     think: float | None = None

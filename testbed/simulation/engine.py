@@ -28,8 +28,10 @@ from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
+from testbed.scenario.codec import Codec
 from testbed.scenario.traces import Following
-from testbed.simulation.agenda import Agenda, Planned
+from testbed.simulation.agenda import Agenda, Happening, Planned
+from testbed.simulation.coding import Coding
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.faults import Faults
 from testbed.simulation.keys import Misses
@@ -55,6 +57,7 @@ class Engine:
         recorder: is told everything.
         timeline: the faults that are to come.
         followings: the recordings that links follow.
+        codec: how long coding takes.
         keep: is lent every model that was evaluated.
         checkpoints: when ``save`` is called, between two events; never if None.
     """
@@ -72,6 +75,7 @@ class Engine:
     sample_bytes: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     followings: Sequence[Following] = ()
+    codec: Codec = field(default_factory=Codec)
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     checkpoints: Schedule | None = None
     save: Callable[[Engine], None] = lambda engine: None
@@ -85,6 +89,7 @@ class Engine:
         self._record = UpdateRecord(self._rows.append)
         self.faults = Faults(self, self.timeline)
         self._traces = Traces(self, self.followings)
+        self._coding = Coding(self, self.codec)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
@@ -128,6 +133,7 @@ class Engine:
             "record": self._record,
             "faults": self.faults,
             "traces": self._traces,
+            "coding": self._coding,
             "timeline": self.timeline,
             "population": self.timeline.population,
         }
@@ -153,13 +159,17 @@ class Engine:
         """A worker takes no part any more."""
         self._carry_out(self.server.leave(worker, self.agenda.now))
 
-    def queue_up(self, serve: Callable[[float], None], now: float) -> None:
+    def queue_up(self, serve: Happening, now: float, *, coding_seconds: float = 0.0) -> None:
         """A request has come: the PS deals with it once it is through with those before."""
-        served = self.queue.take(now)
-        if served > now:
-            self.agenda.at(served, serve)
+        served = self.queue.take(now, coding_seconds=coding_seconds)
+        self._at(served, serve)
+
+    def _at(self, time: float, happening: Happening) -> None:
+        """Let it happen then; at once if that is now."""
+        if time > self.agenda.now:
+            self.agenda.at(time, happening)
         else:
-            serve(now)
+            happening(self.agenda.now)
 
     def _pull(self, worker: int, now: float) -> None:
         """The PS deals with a worker's first request."""
@@ -192,27 +202,35 @@ class Engine:
         """Send a reply on its way down."""
         worker, reply, now = release.worker, release.reply, self.agenda.now
         assert reply is not None
-        device = self.devices[worker]
-        device.blocked = now - device.asked
+        device, made_at = self.devices[worker], self._coding.reply_at(reply, now)
+        device.blocked = made_at - device.asked
+        device.decoding = self._coding.received_seconds(reply)
         self.workers.lend(worker, reply, release.standing)
         keys = device.keys
         size = reply.model.size if keys is None else keys.reply(reply.model)
-        self.send_down(worker, size + shared_bytes(reply.shared, self.sample_bytes))
+        size += shared_bytes(reply.shared, self.sample_bytes)
+        self._at(made_at, self.faults.living(worker, partial(self.send_down, worker, size)))
 
-    def send_down(self, worker: int, payload_bytes: int) -> None:
+    def send_down(self, worker: int, payload_bytes: int, now: float) -> None:
         """Send the reply that a worker was lent, or send it again."""
         device = self.devices[worker]
         self._record.replied(worker, payload_bytes)
-        arrived = self.faults.awake(worker, partial(self._begin, worker))
+        arrived = self.faults.awake(worker, partial(self._receive, worker))
         transfer = device.down.send(payload_bytes, device.rng)
         device.down.bucket.carry(*transfer, link=self.downlink, done=arrived)
 
-    def _begin(self, worker: int, now: float) -> None:
-        """A reply has arrived: the worker trains; it pushes once step and think are over."""
+    def _receive(self, worker: int, now: float) -> None:
+        """A reply has arrived."""
         device = self.devices[worker]
         if device.keys is not None and not device.keys.takes_reply():
             Misses(self).reply(worker)
             return
+        device.stood, time = 0.0, now + device.decoding
+        self._at(time, self.faults.awake(worker, partial(self._begin, worker), time=time))
+
+    def _begin(self, worker: int, now: float) -> None:
+        """A reply can be used: the worker trains; it pushes once step and think are over."""
+        device = self.devices[worker]
         device.called(now)
         device.stood = 0.0
         if device.think is None:
@@ -252,10 +270,15 @@ class Engine:
         device = self.devices[cycle.worker]
         if device.silent:
             return
-        device.began = now
-        self.push(cycle)
+        device.began, seconds = now, self._coding.push_seconds(cycle)
+        if not seconds:
+            self.push(cycle, now)
+            return
+        time = now + seconds - device.stood  # what it has stood still by then comes on top
+        push = self.faults.awake(cycle.worker, partial(self.push, cycle), time=time)
+        self.agenda.at(now + seconds, push)
 
-    def push(self, cycle: Cycle) -> None:
+    def push(self, cycle: Cycle, now: float) -> None:
         """Send an update, or send it again."""
         device = self.devices[cycle.worker]
         if device.keys is not None:
@@ -267,7 +290,8 @@ class Engine:
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
         self.devices[cycle.worker].asked = now
-        self.queue_up(self.faults.living(cycle.worker, partial(self._serve, cycle)), now)
+        serve = self.faults.living(cycle.worker, partial(self._serve, cycle))
+        self.queue_up(serve, now, coding_seconds=self._coding.served_seconds(cycle))
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push. One that is refused ends its worker, as it would live."""

@@ -91,7 +91,7 @@ class Misses:
     def _push_again(self, cycle: Cycle, now: float) -> None:
         keys = self._keys(cycle.worker)
         keys.worker.up.drop()
-        self.engine.push(cycle)
+        self.engine.push(cycle, now)
 
     def _asked_again(self, worker: int, now: float) -> None:
         answer = self.engine.faults.living(worker, partial(self._answer_again, worker))
@@ -100,7 +100,7 @@ class Misses:
     def _answer_again(self, worker: int, now: float) -> None:
         keys = self._keys(worker)
         self.engine.recorder.event(KeysMissed(f"w{worker}", "down", keys.replied_bytes))
-        self.engine.send_down(worker, keys.reply())
+        self.engine.send_down(worker, keys.reply(), now)
 
     def _keys(self, worker: int) -> KeyedLinks:
         keys = self.engine.devices[worker].keys

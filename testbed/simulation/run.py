@@ -17,6 +17,7 @@ from testbed.frame.worker import Worker
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
+from testbed.scenario.codec import Codec
 from testbed.scenario.traces import followings, own_copy, places
 from testbed.seeds import stream
 from testbed.simulation.agenda import Agenda
@@ -231,6 +232,7 @@ def _engine(
         sample_bytes=experiment.sample_bytes,
         recorder=recorder,
         timeline=experiment.timeline(),
+        codec=scenario.codec or Codec(),
         followings=followings(scenario, partial(own_copy, folder)),
         keep=writer.take,
         checkpoints=experiment.checkpoints(),

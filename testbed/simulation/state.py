@@ -14,6 +14,7 @@ CHANGING = {
     "record": ("applied", "applied_bytes", "_traffic", "_pending"),
     "faults": ("_next", "horizon"),
     "traces": (),
+    "coding": ("_version", "_ready_at", "_signature"),
     "timeline": ("_due", "_waiting"),
     "population": ("absent", "held", "crashed"),
 }

@@ -30,6 +30,7 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
+from testbed.scenario.codec import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation import model
 from testbed.simulation.agenda import Agenda
@@ -185,6 +186,7 @@ def play(
     state: PlainState | None = None,
     rates: Sequence[float] | None = None,
     policy: Policy = TRUNCATION,
+    codec: dict[str, Any] | None = None,
 ) -> tuple[Engine, Book]:
     """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
 
@@ -244,6 +246,7 @@ def play(
             recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
             timeline=timeline,
             followings=followings,
+            codec=Codec.model_validate(codec or {}),
             checkpoints=Schedule(updates=1, seconds=None) if save else None,
             save=save or (lambda engine: None),
         )
