@@ -126,7 +126,7 @@ BENCH_RUNTIMES ?= native
 bench: setup ## how fast runs, gradients and parts are on this machine: ten minutes at most
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
 		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
-	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes metrics; do
+	for bench in "cost --reference" selection encoded_pushes bench_gradient coding simulation memory thousand_nodes metrics; do
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done
@@ -150,7 +150,7 @@ $(STUDIES): $(VENV)/.installed
 	@for study in $(filter scenarios/$(call folder-of,$@)/%,$(STUDY_FILES)); do
 		$(call run-study,$$study,)
 	done
-	$(python) -m testbed report $(filter scenarios/$@/%,$(STUDY_FILES)) --verdicts --runs $(RUNS) --scale $(SCALE)
+	$(python) -m testbed report $(filter scenarios/$(call folder-of,$@)/%,$(STUDY_FILES)) --verdicts --runs $(RUNS) --scale $(SCALE)
 
 define part-of-study
 $(1)-%: $(VENV)/.installed

@@ -56,9 +56,12 @@ def draw_explorer(core: Indices, size: int, count: int, *, rng: Generator) -> In
     """
     if count == 0:
         return np.empty(0, np.int32)
-    drawn = np.sort(rng.choice(size - core.size, count, replace=False, shuffle=False))
-    before = core - np.arange(core.size)  # how many entries outside the core stand before each key
-    return (drawn + np.searchsorted(before, drawn, side="right")).astype(np.int32)
+    others = np.ones(size, np.bool_)
+    others[core] = False
+    drawn = np.zeros(size - core.size, np.bool_)
+    drawn[rng.choice(drawn.size, count, replace=False, shuffle=False)] = True
+    others[others] = drawn
+    return np.flatnonzero(others).astype(np.int32)
 
 
 def _rounded(product: Decimal) -> int:

@@ -1,7 +1,7 @@
 """CPU time of what Slim-DP and Quant-DP do to a vector: python tests/bench/coding.py [MILLIONS ...]
 
-Of the worker and of the parameter server, each step apart, in seconds and in seconds for a million
-entries of the model. Arrays alone: no network, no frame. ``scenarios/slim_dp/savings.py`` reads it.
+On arrays alone: no network, no frame. Each step apart, in milliseconds and for a million entries,
+and as the ``codec:`` of a scenario. ``scenarios/slim_dp/savings.py`` reads what ``--json`` writes.
 """
 
 from __future__ import annotations
@@ -65,22 +65,42 @@ def measured(size: int, alpha: float, epsilon: float) -> dict[str, float]:
     return seconds
 
 
+def codec(seconds: dict[str, float], size: int) -> dict[str, dict[str, str]]:
+    """The steps as a scenario's ``codec`` has them: for a million entries, of worker and server."""
+    shared = {
+        "select": seconds["select"] + seconds["sign"],
+        "extract": seconds["draw"] + seconds["extract"],
+        "add": seconds["add"],
+        "dequantise": seconds["dequantise"],
+    }
+    follows = seconds["quantise"] + seconds["dequantise"]  # the server takes the step that it sends
+    worker = {**shared, "merge": seconds["merge"], "quantise": seconds["quantise"]}
+    server = {**shared, "merge": seconds["scatter"], "quantise": follows}
+    return {
+        side: {step: f"{1e12 * taken / size:.0f}us" for step, taken in times.items()}
+        for side, times in (("worker", worker), ("ps", server))
+    }
+
+
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("millions", nargs="*", type=float, default=[0.8, 13.4, 138.357544])
-    parser.add_argument("--json", type=Path, help="write the figures there, too")
+    parser.add_argument("--json", type=Path, help="write the codec of every size there")
     arguments = parser.parse_args()
     found = {}
     for millions in arguments.millions:
         size = round(millions * 1e6)
         alpha, epsilon = (0.2, 0.1) if millions > 100 else (0.3, 0.15)
-        found[size] = measured(size, alpha, epsilon)
+        seconds = measured(size, alpha, epsilon)
+        found[size] = codec(seconds, size)
         sys.stdout.write(f"{size:,} entries, alpha {alpha}, epsilon {epsilon}\n")
-        for step, seconds in found[size].items():
-            sys.stdout.write(
-                f"  {step:10} {seconds * 1e3:10.2f} ms {seconds / millions * 1e3:8.3f}"
-            )
-            sys.stdout.write(" ms a million\n")
+        for step, taken in seconds.items():
+            each = taken / millions * 1e3
+            sys.stdout.write(f"  {step:10} {taken * 1e3:10.2f} ms {each:8.3f} ms a million\n")
+        for side, times in found[size].items():
+            stated = ", ".join(f"{step}: {time_}" for step, time_ in times.items())
+            sys.stdout.write(f"  {side}: {{{stated}}}\n")
+        sys.stdout.flush()
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 

@@ -28,7 +28,7 @@ from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import StopRule
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Mlp
-from testbed.payloads import Keyed, Vector
+from testbed.payloads import Keyed, Payload, Quantized, Vector
 from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
 from testbed.payloads.keyed import signature_of
 from testbed.roles.clock import EmulatedClock
@@ -193,6 +193,16 @@ def test_bytes_and_models_are_those_of_a_simulation(
     assert stage.half.parameters.tobytes() == model.tobytes()
 
 
+def test_slim_dp_of_all_coordinates_is_plump_dp_to_the_bit(begin: Callable[..., Any]) -> None:
+    """With momentum and weight decay; live, and as Plump-DP is simulated."""
+    options = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01}
+    slim = SlimDp(name="slim-dp", alpha=1.0, epsilon=0.0, **options)
+    stage = begin(NETWORK.layout, updates=2 * ROUNDS, config=slim)
+    live(stage)
+    plump, _ = simulated(PlumpDp(name="plump-dp", **options), updates=2 * ROUNDS)
+    assert stage.half.parameters.tobytes() == plump.tobytes()
+
+
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_a_cache_that_is_dropped_costs_one_miss(begin: Callable[..., Any], direction: str) -> None:
     """The server's of pushes, or the worker's of replies; both in the middle of the training."""
@@ -219,31 +229,65 @@ def test_a_cache_that_is_dropped_costs_one_miss(begin: Callable[..., Any], direc
     assert found[0, 6 + place][place] - expected[0, 6 + place][place] == 4 * core
 
 
-def test_what_is_refused_changes_nothing(begin: Callable[..., Any]) -> None:
-    """Keys out of range, and a signature that is not that of its keys: counted, nothing applied."""
-    config = SlimDp(name="slim-dp")
+def keyed(core: list[int], explorer: list[int], *, signed: list[int] | None = None) -> Keyed:
+    """A payload of ones; ``signed``: the keys of its signature, by default those of the core."""
+    keys, others = (np.array(one, np.int32) for one in (core, explorer))
+    signature = signature_of(keys if signed is None else np.array(signed, np.int32))
+    ones = np.ones(len(core) + len(explorer), np.float32)
+    return Keyed(signature, keys, ones[: len(core)], others, ones[len(core) :])
+
+
+def quantized(*scales: float) -> Quantized:
+    """Levels of one in each of five buckets: tensors of 20, 5, 15 and 3 entries, 16 a bucket."""
+    return Quantized(np.array(scales, np.float32), np.ones(SIZE, np.int8))
+
+
+SLIM = SlimDp(name="slim-dp")
+QUANT = QuantDp(name="quant-dp", bucket=16)
+REFUSED = [
+    (SLIM, keyed([1, SIZE], []), "core keys must increase"),
+    (SLIM, keyed([-1, 1], []), "core keys must increase"),
+    (SLIM, keyed([1, 1], []), "core keys must increase"),
+    (SLIM, keyed([2, 1], []), "core keys must increase"),
+    (SLIM, keyed([1, 2], [4, 3]), "explorer keys must increase"),
+    (SLIM, keyed([1, 2], [3, 3]), "explorer keys must increase"),
+    (SLIM, keyed([1, 2], [SIZE]), "explorer keys must increase"),
+    (SLIM, keyed([1, 2], [2, 3]), "1 keys are in the core and in the explorer"),
+    (SLIM, keyed([1, 2], [], signed=[1, 3]), "the signature is not that"),
+    (QUANT, quantized(1, 1, 1, 1), "4 scales, expected one for each of 5 buckets"),
+    (QUANT, quantized(1, 1, 1, 1, 1, 1), "6 scales, expected one for each of 5 buckets"),
+    (QUANT, quantized(1, 1, -1, 1, 1), "a scale is negative"),
+    (QUANT, quantized(1, 1, np.nan, 1, 1), "NaN or infinite"),
+    (QUANT, quantized(1, 1, np.inf, 1, 1), "NaN or infinite"),
+]
+
+
+@pytest.mark.parametrize("config", [SLIM, QUANT], ids=lambda config: config.name)
+def test_what_is_refused_is_counted_and_changes_nothing(
+    begin: Callable[..., Any], config: AlgorithmConfig
+) -> None:
+    """Afterwards a push without its keys is refused, too: nothing of the others was remembered."""
+    refused = [one[1:] for one in REFUSED if one[0] is config]
     stage = begin(NETWORK.layout, updates=10, config=config)
     before = stage.half.parameters.copy()
+
+    def pushed(payload: Payload) -> bytes:
+        update = Update(payload, 0, samples=2)
+        return encode_push(PushMessage(0, 1, NETWORK.layout.fingerprint, update, Timing())).data
+
     with stage.connect("w0") as first, stage.connect("w1") as second:
         for worker, connection in enumerate((first, second)):
             request = ps_pb2.JoinRequest(worker=worker, fingerprint=NETWORK.layout.fingerprint)
             connection.call(methods.JOIN, request.SerializeToString())
         first.call(methods.PULL, ps_pb2.PullRequest(worker=0).SerializeToString())
-        core, values = np.array([1, SIZE], np.int32), np.ones(2, np.float32)
-        none = np.empty(0, np.int32)
-        beyond = Keyed(signature_of(core), core, values, none, values[:0])
-        forged = Keyed(signature_of(none), core, values, none, values[:0])
-        for payload, reason in ((beyond, "core keys must increase"), (forged, "the signature")):
-            push = PushMessage(
-                0, 1, NETWORK.layout.fingerprint, Update(payload, 0, samples=2), Timing()
-            )
+        for payload, reason in refused:
             with pytest.raises(RejectedError, match=reason):
-                first.call(methods.EXCHANGE, encode_push(push).data)
-        unknown = replace(beyond, core=none)
-        push = PushMessage(0, 1, NETWORK.layout.fingerprint, Update(unknown, 0, 2), Timing())
-        with pytest.raises(UnknownKeysError, match="are not known"):
-            first.call(methods.EXCHANGE, encode_push(push).data)
-    assert stage.counts()["FAILED_PRECONDITION"] == 2
-    assert stage.counts()["NOT_FOUND"] == 1
+                first.call(methods.EXCHANGE, pushed(payload))
+        whole = keyed([1, 2], [])
+        with pytest.raises(RejectedError) as unknown:
+            first.call(methods.EXCHANGE, pushed(replace(whole, core=whole.core[:0])))
+    assert isinstance(unknown.value, UnknownKeysError) == (config is SLIM)
+    assert stage.counts()["FAILED_PRECONDITION"] == len(refused) + (config is QUANT)
+    assert stage.counts()["NOT_FOUND"] == (config is SLIM)
     assert stage.half.parameters.tobytes() == before.tobytes()
     assert stage.half.version == 0
