@@ -97,9 +97,9 @@ class Up:
         """Until the parameter server has applied so many."""
         self.wait_for(lambda: self.folder.spool.exists() and _rows(self.folder) >= count)
 
-    def end(self) -> Done:
-        """Wait for its end."""
-        out, err = self.process.communicate(timeout=WAIT_SECONDS)
+    def end(self, *, within: float = WAIT_SECONDS) -> Done:
+        """Wait for its end, which a test that hangs would wait for in vain."""
+        out, err = self.process.communicate(timeout=within)
         return Done(self.process.returncode, out, err)
 
     def signal(self, number: signal.Signals) -> Done:
