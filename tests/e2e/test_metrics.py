@@ -44,7 +44,7 @@ workers:
 faults:
   - freeze: {workers: [w1], at: {time: 3s}, for: 2s}
   - kill: {workers: [w28], at: {time: 4s}}
-stop: {time: 12s}
+stop: {time: 30s} # commands are given meanwhile, and take seconds on a busy host
 evaluate: {every: 1s, images: 50}
 """
 
