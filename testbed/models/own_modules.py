@@ -24,7 +24,14 @@ from testbed.models.modules import (
 from testbed.models.objectives import CrossEntropy, SquaredError
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
-from testbed.user_code import UserCode, is_asked_for, own_place
+from testbed.user_code import (
+    OwnDescriptor,
+    UserCode,
+    closed_descriptors,
+    is_asked_for,
+    one_process,
+    own_place,
+)
 
 OwnLoss = Callable[[Tensor, Tensor], Any]
 """Outputs and targets of a batch to its mean loss."""
@@ -124,14 +131,15 @@ class _BoundOwnModule(BoundModule):
     ) -> None:
         super().__init__(module, layout, parameters)
         self._code = code
+        self._descriptor = OwnDescriptor()
         self._classes = classes
 
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
-        with _faults(self._code):
+        with self._faults():
             return super().loss_and_gradient(images, targets)
 
     def scores(self, images: Images) -> NDArray[np.float32]:
-        with _faults(self._code):
+        with self._faults():
             return super().scores(images)
 
     @torch.no_grad()
@@ -140,7 +148,7 @@ class _BoundOwnModule(BoundModule):
             objective = CrossEntropy() if self._classes else SquaredError()
             return objective.total(outputs, targets)
         self._module.eval()
-        with _faults(self._code):
+        with self._faults():
             given = torch.from_numpy(outputs.astype(np.float32))
             return self._loss(given, torch.tensor(targets)).item() * len(targets)
 
@@ -150,6 +158,27 @@ class _BoundOwnModule(BoundModule):
             return cast(Tensor, own(outputs, targets))
         usual = nn.functional.cross_entropy if self._classes else nn.functional.mse_loss
         return usual(outputs, targets)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Inside, what torch cannot do with what the user's code gives is that code's failure too.
+
+        So is what that code does to this process.
+        """
+        code = self._code
+        try:
+            with one_process():
+                yield
+        except TestbedError:
+            raise
+        except BaseException as error:
+            if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
+                raise
+            trace = "".join(traceback.format_exception(error))
+            told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
+            raise UserCodeError(told, trace=trace) from error
+        if not self._descriptor.is_open():
+            raise closed_descriptors(code.path.name)
 
     def _scores(self, images: Images) -> Tensor:
         """The module's output, if it is still what the first one was.
@@ -164,21 +193,6 @@ class _BoundOwnModule(BoundModule):
             place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
             raise UserCodeError(f"{place} gave {found}, expected {shape}, torch.float32.")
         return out
-
-
-@contextmanager
-def _faults(code: UserCode) -> Iterator[None]:
-    """Inside, what torch cannot do with what the user's code gives is that code's failure too."""
-    try:
-        yield
-    except TestbedError:
-        raise
-    except BaseException as error:
-        if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
-            raise
-        trace = "".join(traceback.format_exception(error))
-        told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
-        raise UserCodeError(told, trace=trace) from error
 
 
 def _shape(count: int, classes: int) -> tuple[int, ...]:

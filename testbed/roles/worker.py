@@ -20,7 +20,7 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
-from testbed.user_code import OwnCode
+from testbed.user_code import OwnCode, one_process
 
 LAST_WORD_SECONDS = 1.0
 """How long a worker that ends before its time tries to say so."""
@@ -98,7 +98,9 @@ def drive(loop: Loop, device: Device) -> None:
     try:
         action = next(loop)
         while True:
-            action = loop.send(device.perform(action))
+            outcome = device.perform(action)
+            with one_process():  # an algorithm of the user's own may fork
+                action = loop.send(outcome)
     except StopIteration:
         return
 
