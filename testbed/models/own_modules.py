@@ -152,6 +152,27 @@ class _BoundOwnModule(BoundModule):
             given = torch.from_numpy(outputs.astype(np.float32))
             return self._loss(given, torch.tensor(targets)).item() * len(targets)
 
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Inside, what torch cannot do with what the user's code gives is that code's failure too.
+
+        So is what that code does to this process.
+        """
+        code = self._code
+        try:
+            with one_process():
+                yield
+        except TestbedError:
+            raise
+        except BaseException as error:
+            if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
+                raise
+            trace = "".join(traceback.format_exception(error))
+            told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
+            raise UserCodeError(told, trace=trace) from error
+        if not self._descriptor.is_open():
+            raise closed_descriptors(code.path.name)
+
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of a batch: the module's own, or the usual one of its targets."""
         if own := _own_loss(self._module):

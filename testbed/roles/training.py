@@ -22,6 +22,7 @@ from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import unheard
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import TOLD_SECONDS
+from testbed.roles.keys import ServerKeys
 from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Moment, Snapshots
@@ -48,6 +49,7 @@ class Training:
     Attributes:
         queue: of the requests in front of the server.
         workers: how many the scenario has.
+        keys: what the workers know of core keys, where the algorithm sends them.
         first: how many must join before the training starts; 0 for all.
         fingerprint: of the model's layout.
         clock: started when all have joined.
@@ -65,6 +67,7 @@ class Training:
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
     first: int = 0
+    keys: ServerKeys | None = None
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()
@@ -174,8 +177,12 @@ class Training:
         self._check_order(push.worker, call)
         self._catch_up()
         now = self.clock.now
+        if self.keys is not None:
+            push = self.keys.complete(push, missed=self.record.updates.reply_bytes(push.worker))
         effects = self.server.push(push.worker, push.sequence, update=push.update, now=now)
         self._latest[push.worker] = call
+        if self.keys is not None:
+            self.keys.accepted(push)
         if effects.crashed:
             self.log.write(Crashed(f"w{push.worker}", push.sequence, now))
         if effects.accepted:
@@ -248,8 +255,7 @@ class Training:
         """The evaluator has measured a snapshot; None where it has no accuracy."""
         if self.started.is_set():
             self._catch_up()
-            now = self.clock.now
-            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=now))
+            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=self.clock.now))
 
     async def keep_time(self) -> Never:
         """Call ``tick`` whenever it is due."""
@@ -385,8 +391,8 @@ class Training:
             if waiting is None or waiting.answer.done():
                 continue
             held = self.clock.emulated(self.clock.steady() - waiting.since)
-            delivery = Delivery(release.reply, self.clock.now, held, standing=release.standing)
-            reply = encode_delivery(delivery)
+            sent = release.reply if self.keys is None else self.keys.shorten(release)
+            reply = encode_delivery(Delivery(sent, self.clock.now, held, standing=release.standing))
             waiting.answer.set_result(reply.data)
             if release.reply is None:
                 self._told.add(release.worker)

@@ -11,6 +11,7 @@ from pathlib import Path
 from testbed.errors import NodeError, RejectedError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.frame.worker import Loop, Worker
+from testbed.payloads.key_cache import KeyCaches
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
@@ -50,6 +51,7 @@ def _main(arguments: Arguments) -> None:
             clock=clock,
             paced_first=follows,
             encoding=experiment.scenario.encoding,
+            keys=KeyCaches() if worker.half.config.SENDS_KEYS else None,
             gap=heartbeat.take,
             slow=partial(factor, arguments.slow),
         )

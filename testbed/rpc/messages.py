@@ -21,6 +21,7 @@ class PushMessage:
         gap_seconds: the longest that the worker's process stood still since its push before, real.
         payload_bytes: of the payload's arrays, as they were encoded.
         saturated: values that the encoding has brought back into its range.
+        wants_keys: whether it repeats a push whose reply left out core keys that were not known.
     """
 
     worker: int
@@ -32,6 +33,7 @@ class PushMessage:
     payload_bytes: int = 0
     gap_seconds: float = 0.0
     saturated: int = 0
+    wants_keys: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,3 +16,6 @@ SNAPSHOT = _MANAGEMENT + "Snapshot"
 REPORT = _MANAGEMENT + "Report"
 REMOVE = _MANAGEMENT + "Remove"
 SILENCE = _MANAGEMENT + "Silence"
+
+IN_PIECES = {method: f"{method}InPieces" for method in (PULL, EXCHANGE, SNAPSHOT)}
+"""What is called instead where the messages of a model are long."""
