@@ -14,7 +14,7 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
@@ -221,8 +221,18 @@ class Switch:
 
     def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> End:
         """A veth whose other end appears in the node's namespace, and its port of the bridge."""
+        from pyroute2.netlink.exceptions import NetlinkError
+
         peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
-        here.ip.link("add", ifname=name, kind="veth", peer=peer)
+        add = partial(here.ip.link, "add", ifname=name, kind="veth", peer=peer)
+        try:
+            add()
+        except NetlinkError as error:
+            if error.code != errno.EEXIST:
+                raise
+            # A process of that name has ended, and the kernel still sends what it had queued.
+            here.ip.link("del", index=here.end(name).index)
+            add()
         port = here.end(name)
         here.ip.link("set", index=port.index, master=self._bridge)
         here.ip.brport(

@@ -84,7 +84,8 @@ class Setup:
 
     @property
     def _inputs(self) -> Inputs:
-        return Inputs(self.folder, self.data, own_files=bool(own_code(self.scenario)))
+        own = bool(own_code(self.scenario)) or self.scenario.workers.availability is not None
+        return Inputs(self.folder, self.data, own_files=own)
 
     def template(self) -> Template:
         """What warm nodes are forked from; cold ones need no template."""
