@@ -13,6 +13,7 @@ from testbed.rpc.codec import decode_delivery, decode_push, encode_delivery, enc
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.shared import Exchanged, SharedSamples
 from testbed.rpc.wire import MalformedError
+from testbed.values.state import pack, unpack
 
 SHARED = SharedSamples(
     np.array([4, 9]), np.array([1.0, 7.0]), np.array([[1, 2, 3], [4, 5, 6]], np.uint8)
@@ -88,3 +89,10 @@ def test_the_server_sends_on_what_came_last() -> None:
     assert exchanged.of(Reply(model, 1)) is None
     with pytest.raises(MalformedError, match="shared samples of 3 bytes, expected 4"):
         Exchanged(4).check(SHARED)
+
+
+def test_a_server_that_goes_on_from_a_checkpoint_has_them_still() -> None:
+    exchanged, after = Exchanged(3), Exchanged(3)
+    exchanged.keep(0, SHARED)
+    after._latest = unpack(pack(exchanged._latest))
+    assert same(after.of(Reply(Sparse.nothing(), 1, shared=SHARED.samples)), SHARED)
