@@ -10,6 +10,7 @@ from __future__ import annotations
 from testbed.nodes.base import Role
 from testbed.nodes.evaluator import EvaluatorRole
 from testbed.nodes.probe import ProbeRole
+from testbed.nodes.producer import ProducerRole
 from testbed.nodes.program import ProgramRole
 from testbed.nodes.ps import ParameterServerRole
 from testbed.nodes.worker import WorkerRole
@@ -19,6 +20,7 @@ ROLES: tuple[Role, ...] = (
     ParameterServerRole(),
     EvaluatorRole(),
     ProgramRole(),
+    ProducerRole(),
     WorkerRole(),
     ProbeRole(),
 )

@@ -28,6 +28,7 @@ STANDARD_ERRORS = 4
 RETRANSMITTED_LIMIT_RATIO = 0.05
 RECONCILIATION_LIMIT_RATIO = 0.01
 LATE_FAULT_LIMIT_SECONDS = 1.0
+PRODUCER_LIMIT_RATIO = 0.05
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Measurements:
     round_trips: Sequence[RoundTripMeasured] = ()
     lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
     late_faults: Sequence[tuple[str, float]] = ()  # those done late, and by how many real seconds
+    lag: Mapping[str, float] = field(default_factory=dict)  # share of what producers have not sent
     links: Followed | None = None  # those that follow recordings; None for none
     rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
     left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
@@ -244,6 +246,17 @@ def _lateness(measured: Measurements) -> Iterator[str]:
     yield from _slower(measured)
 
 
+def _producers(measured: Measurements) -> Iterator[str]:
+    """The streams were thinner than the scenario says."""
+    for producer, ratio in measured.lag.items():
+        if ratio > PRODUCER_LIMIT_RATIO:
+            yield (
+                f"{producer} has not sent {ratio:.2%} of the samples that were due "
+                f"({PRODUCER_LIMIT_RATIO:.0%} is allowed). Take more streams.producers, lower "
+                "rates or a lower time_scale; where a device has not fetched them, mend that."
+            )
+
+
 def _slower(measured: Measurements) -> Iterator[str]:
     """Workers went through their cycles more slowly than the scenario says."""
     mend = "Lower time_scale, raise {}, or take fewer workers."
@@ -376,6 +389,7 @@ RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {
     "gaps": _gaps,
     "links": _links,
     "lateness": _lateness,
+    "producers": _producers,
     "cycle": _cycle,
     "pressure": _pressure,
     "traffic": _traffic,

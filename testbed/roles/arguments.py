@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from testbed import faults
+from testbed.algorithms import ScaDles
 from testbed.errors import NodeError
 from testbed.experiment import Experiment
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
@@ -14,6 +16,9 @@ from testbed.rpc.limits import MessageLimits
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import LEAST_RATE, places
+
+LABEL_BYTES = 8
+"""Of a shared sample's label, and of its number."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,9 @@ class Arguments:
         server: ``address:port`` at which the parameter server answers workers.
         token: what it shows the parameter server; of that one itself, the run's secret.
         patience_seconds: real time for which a peer that went silent is waited for.
+        source: ``address:port`` at which records of streams are to be had; of a producer whom the
+            devices ask, its own. Empty without streams.
+        source_token: what a worker shows there.
     """
 
     node: str
@@ -35,6 +43,8 @@ class Arguments:
     server: str
     token: str
     patience_seconds: float = PATIENCE_SECONDS
+    source: str = ""
+    source_token: str = ""
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str]) -> Arguments:
@@ -52,6 +62,8 @@ class Arguments:
                 server=values.pop("server", ""),
                 token=values.pop("token"),
                 patience_seconds=float(values.pop("patience", PATIENCE_SECONDS)),
+                source=values.pop("source", ""),
+                source_token=values.pop("source_token", ""),
             )
         except KeyError as missing:
             raise NodeError(f"a role was launched without its argument {missing}") from None
@@ -107,7 +119,20 @@ def limits(experiment: Experiment) -> MessageLimits:
         slowest = max(slowest, 1 / LEAST_RATE.bytes_per_second)
     shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
     emulated_seconds = 4 * size * max(slowest, shared) + longest_partition(scenario)
-    return MessageLimits.of(size, transfer_seconds=emulated_seconds / scenario.time_scale)
+    return MessageLimits.of(
+        size,
+        transfer_seconds=emulated_seconds / scenario.time_scale,
+        beside=_shared_bytes(experiment),
+    )
+
+
+def _shared_bytes(experiment: Experiment) -> int:
+    """What the samples take that a worker shares at once, at the most."""
+    algorithm = experiment.algorithm
+    if not isinstance(algorithm, ScaDles) or not algorithm.injects:
+        return 0
+    most = ceil(algorithm.beta * max(algorithm.max_batch, experiment.scenario.workers.batch_size))
+    return most * (experiment.sample_bytes + 2 * LABEL_BYTES)
 
 
 def longest_partition(scenario: Scenario) -> float:

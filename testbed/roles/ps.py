@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -26,7 +26,9 @@ from testbed.roles.training import Training
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
+from testbed.rpc.shared import Exchanged
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
+from testbed.scenario.commands import producers
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 
@@ -59,6 +61,7 @@ def _main(arguments: Arguments) -> None:
     folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
     for place in (folder, arguments.socket.parent):
         place.mkdir(exist_ok=True)
+    streamed = experiment.algorithm.TAKES_STREAMS
     checkpoints = Checkpoints.of(experiment, arguments.folder)
     newest = checkpoints.newest(folder / "updates.bin") if checkpoints else None
     training = Training(
@@ -68,8 +71,9 @@ def _main(arguments: Arguments) -> None:
         first=experiment.scenario.workers.count - len(experiment.timeline().population.absent),
         fingerprint=experiment.network.layout.fingerprint,
         clock=clock,
+        exchanged=Exchanged(experiment.sample_bytes),
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
-        record=Record(SpoolWriter(folder / "updates.bin"), clock),
+        record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
     )
     if experiment.algorithm.SENDS_KEYS:
         training.keys = ServerKeys(training.log)
@@ -81,6 +85,7 @@ def _main(arguments: Arguments) -> None:
         limits=limits(experiment),
         encoding=experiment.scenario.encoding,
         secret=arguments.token,
+        producers=producers(experiment.scenario),
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
     )
     asyncio.run(_serve_until_sigterm(server, arguments))
@@ -100,6 +105,7 @@ class ParameterServer:
     Attributes:
         encoding: in which pushes must come.
         secret: of the run, with which it knows the tokens of all who may call.
+        producers: the nodes that produce streams.
     """
 
     training: Training
@@ -108,6 +114,7 @@ class ParameterServer:
     limits: MessageLimits
     secret: str
     encoding: Encoding = "raw"
+    producers: Sequence[str] = ()
     drain_seconds: float = DRAIN_SECONDS
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
@@ -115,7 +122,7 @@ class ParameterServer:
         servicer = Servicer(self.training, self.encoding)
         gate = partial(Gate, limits=self.limits, refused=servicer.refused, failed=self.end)
         workers = (f"w{index}" for index in range(self.training.workers))
-        others = (EVALUATOR, CONTROLLER)
+        others = (EVALUATOR, CONTROLLER, *self.producers)
         self.gates = (
             gate(
                 tokens_of(self.secret, workers),

@@ -24,11 +24,13 @@ from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import TOLD_SECONDS
 from testbed.roles.keys import ServerKeys
 from testbed.roles.orders import OrderStreams
+from testbed.roles.parts import parts_of
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Moment, Snapshots
 from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
+from testbed.rpc.shared import Exchanged
 from testbed.telemetry.events import EventLog
 from testbed.values.state import PlainState, pack, unpack
 
@@ -49,6 +51,7 @@ class Training:
     Attributes:
         queue: of the requests in front of the server.
         workers: how many the scenario has.
+        exchanged: the samples that workers share with one another.
         keys: what the workers know of core keys, where the algorithm sends them.
         first: how many must join before the training starts; 0 for all.
         fingerprint: of the model's layout.
@@ -67,12 +70,12 @@ class Training:
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
     first: int = 0
+    exchanged: Exchanged = field(default_factory=lambda: Exchanged(0))
     keys: ServerKeys | None = None
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()
-        self.ended = asyncio.Event()
-        self.drained = asyncio.Event()
+        self.ended, self.drained = asyncio.Event(), asyncio.Event()
         self._end: float | None = None  # when the training ended, emulated
         self._present: set[int] = set()  # joined and not left
         self._removed: set[int] = set()  # and not joined again
@@ -87,7 +90,7 @@ class Training:
 
     def state(self) -> PlainState:
         """All that a training after this one needs to go on, but the streams of calls."""
-        parts = self._parts.items()
+        parts = parts_of(self).items()
         kept = {name: {one: vars(part)[one] for one in names} for name, (part, names) in parts}
         return pack({"server": self.server.state(), **kept})
 
@@ -97,17 +100,9 @@ class Training:
         self.server.restore(whole.pop("server"))
         self.server.succeed()
         for name, values in whole.items():
-            vars(self._parts[name][0]).update(values)
+            vars(parts_of(self)[name][0]).update(values)
         self.snapshots.succeed()
         self.started.set()
-
-    @property
-    def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
-        """What is kept of a training beside its server, by name."""
-        rows = ("applied", "applied_bytes", "_traffic", "_pending")
-        parts = {"training": (self, ("_present", "_removed")), "queue": (self.queue, ("_free_at",))}
-        records = {"record": (self.record, ("tally",)), "updates": (self.record.updates, rows)}
-        return {"clock": (self.clock, ("_start",)), **parts, **records}
 
     @property
     def waiting(self) -> int:
@@ -176,6 +171,7 @@ class Training:
         await self._take_turn()
         self._check_order(push.worker, call)
         self._catch_up()
+        self.exchanged.check(push.shared)
         now = self.clock.now
         if self.keys is not None:
             push = self.keys.complete(push, missed=self.record.updates.reply_bytes(push.worker))
@@ -187,6 +183,7 @@ class Training:
             self.log.write(Crashed(f"w{push.worker}", push.sequence, now))
         if effects.accepted:
             self.record.accepted(push)
+            self.exchanged.keep(push.worker, push.shared)
         elif effects.lost:
             self.record.lost(push, effects.lost)
         else:
@@ -392,7 +389,8 @@ class Training:
                 continue
             held = self.clock.emulated(self.clock.steady() - waiting.since)
             sent = release.reply if self.keys is None else self.keys.shorten(release)
-            reply = encode_delivery(Delivery(sent, self.clock.now, held, standing=release.standing))
+            shared = self.exchanged.of(release.reply)
+            reply = encode_delivery(Delivery(sent, self.clock.now, held, release.standing, shared))
             waiting.answer.set_result(reply.data)
             if release.reply is None:
                 self._told.add(release.worker)

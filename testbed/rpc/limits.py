@@ -57,8 +57,8 @@ class MessageLimits:
     in_pieces: bool = False
 
     @classmethod
-    def of(cls, size: int, *, transfer_seconds: float = 0.0) -> MessageLimits:
-        """The limits for a model of ``size`` parameters.
+    def of(cls, size: int, *, transfer_seconds: float = 0.0, beside: int = 0) -> MessageLimits:
+        """The limits for a model of ``size`` parameters, and so many bytes beside it.
 
         Everything that is queued in front of a ping may take ``transfer_seconds`` of real time.
 
@@ -72,7 +72,7 @@ class MessageLimits:
                 hint="Choose a smaller model.",
             )
         return cls(
-            ENTRY_BYTES * size + ENVELOPE_BYTES,
+            ENTRY_BYTES * size + ENVELOPE_BYTES + beside,
             PING_PATIENCE_SECONDS + 2 * transfer_seconds,
             in_pieces=4 * size > LARGEST_WHOLE,
         )

@@ -11,7 +11,7 @@ CHANGING = {
     "queue": ("_free_at",),
     "uplink": ("_groups", "_settled", "_started", "_next"),
     "downlink": ("_groups", "_settled", "_started", "_next"),
-    "record": ("applied", "applied_bytes", "_traffic", "_pending"),
+    "record": ("applied", "applied_bytes", "_traffic", "_pending", "_streams"),
     "faults": ("_next", "horizon"),
     "traces": (),
     "coding": ("_version", "_ready_at", "_signature"),
