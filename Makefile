@@ -187,8 +187,6 @@ clean: ## remove the environment and all caches, never a run
 
 # ---- metrics -----------------------------------------------------------------------------------
 
-STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/testbed
-
 .PHONY: dashboards dashboards-down blocks dashboard-files dashboard-check
 
 dashboards: ## Prometheus and Grafana, which show the runs that go on
@@ -197,12 +195,14 @@ dashboards: ## Prometheus and Grafana, which show the runs that go on
 dashboards-down: ## end them; what they have recorded stays
 	@compose/dashboards down
 
-blocks: named-run $(VENV)/.installed ## put runs that are over into that Prometheus: make blocks RUN="a b"
+# When they are shown: when they were, or another moment for their end, such as 2026-10-01T12:00.
+AT ?= run
+
+blocks: named-run $(VENV)/.installed ## add runs that are over to that Prometheus: make blocks RUN="a b"
 	@folder=$$(mktemp -d)
 	trap 'rm -r $$folder' EXIT
-	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --out $$folder/runs.txt
-	mkdir -p $(STATE)/prometheus
-	promtool tsdb create-blocks-from openmetrics $$folder/runs.txt $(STATE)/prometheus
+	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --at $(AT) --out $$folder/runs.txt
+	compose/blocks $$folder/runs.txt
 
 dashboard-files: setup ## write compose/grafana/dashboards anew
 	@$(python) compose/grafana/generate.py
