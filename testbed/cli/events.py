@@ -63,7 +63,7 @@ def _check(kinds: tuple[str, ...]) -> None:
         ScenarioError: there is none of that name.
     """
     from testbed.errors import Problem, ScenarioError
-    from testbed.events.kinds import EVENTS
+    from testbed.events.names import EVENTS
     from testbed.scenario.synonyms import nearest
 
     expected = f"the name of an event: {', '.join(sorted(EVENTS))}"

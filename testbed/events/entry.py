@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.events.kinds import EVENTS, PS, Evaluated, Event, Unknown
+from testbed.events.kinds import Evaluated, Event, Unknown
+from testbed.events.names import EVENTS, PS
 
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from testbed.events.entry import FROM_PS, Entry
-from testbed.events.kinds import PS, Evaluated, Event, Restored, Started, StateChanged
+from testbed.events.kinds import Evaluated, Event, Restored, Started, StateChanged
+from testbed.events.names import PS
 from testbed.events.rows import EVALUATIONS, LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.events.usage import Usage

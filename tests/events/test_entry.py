@@ -11,9 +11,6 @@ import pytest
 
 from testbed.events.entry import NAMES, Entry, only
 from testbed.events.kinds import (
-    CONTROLLER,
-    EVENTS,
-    PS,
     Event,
     Exited,
     Finished,
@@ -22,6 +19,7 @@ from testbed.events.kinds import (
     Rejected,
     Unknown,
 )
+from testbed.events.names import CONTROLLER, EVENTS, PS
 
 VALUES: Mapping[Any, Any] = {
     str: "a word",
@@ -54,7 +52,7 @@ def test_every_event_is_read_as_it_was_written(name: str) -> None:
 def test_every_kind_of_event_is_listed_once() -> None:
     below = set(Event.__subclasses__()) - {Unknown}
     kinds = {kind for parent in below for kind in (parent.__subclasses__() or [parent])}
-    assert set(NAMES) == kinds, "add it to CONTROLLER or PS in testbed/events/kinds.py"
+    assert set(NAMES) == kinds, "add it to CONTROLLER or PS in testbed/events/names.py"
     assert not CONTROLLER.keys() & PS.keys()
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_type_hints
 
-from testbed.events.kinds import CONTROLLER, PS, Event
+from testbed.events.kinds import Event
+from testbed.events.names import CONTROLLER, PS
 from testbed.events.rows import (
     EVALUATIONS,
     LINKS,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.events.kinds import EVENTS
+from testbed.events.names import EVENTS
 from testbed.metrics import declared
 from testbed.metrics.declared import METRICS, table
 from testbed.metrics.metric import Metric
