@@ -30,6 +30,9 @@ def resolve(command: tuple[str, ...], addresses: Mapping[str, str]) -> tuple[str
 
 
 def linked_nodes(scenario: Scenario) -> Mapping[str, int]:
-    """The nodes on the switch by name, with their numbers there: PS, workers, programs."""
+    """The nodes on the switch by name, with their numbers there: PS, workers, programs, broker."""
     workers = (f"w{index}" for index in range(scenario.workers.count))
-    return {name: number for number, name in enumerate(("ps", *workers, *scenario.programs))}
+    streams = scenario.streams
+    broker = ("broker",) if streams is not None and streams.has_broker else ()
+    names = ("ps", *workers, *scenario.programs, *broker)
+    return {name: number for number, name in enumerate(names)}

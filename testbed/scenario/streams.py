@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.errors import Unfit
+from testbed.scenario.direction import Link
 from testbed.scenario.fields import PositiveDuration
+from testbed.scenario.transports import AnyTransport, Direct, Kafka
 from testbed.seeds import stream
 from testbed.streams import Arrivals, OverTime, Persistence, Policy, Rates, Steady
 from testbed.streams.rates import CLIP, Clip
@@ -33,7 +35,9 @@ class StreamSettings(BaseModel):
             what a step leaves, `bounded` keeps the newest.
         stream_timeout: a device to which nothing has come for so long, in emulated time, while it
             waits for samples, is left out of the round. `off` to wait for ever.
-        transport: how samples get to the devices; `direct`, from their producer.
+        transport: how samples get to the devices: `direct`, from their producer, or through a
+            `kafka` broker.
+        link: of the node that devices get their samples from: the producer, or the broker.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +47,8 @@ class StreamSettings(BaseModel):
     over_time: OverTime = Steady(name="steady")
     policy: Policy = Persistence(name="persistence")
     stream_timeout: PositiveDuration | Literal["off"] = Duration(10)
-    transport: Literal["direct"] = "direct"
+    transport: AnyTransport = Direct(name="direct")
+    link: Link = Link()
 
     @model_validator(mode="after")
     def _range_in_order(self) -> StreamSettings:
@@ -55,6 +60,11 @@ class StreamSettings(BaseModel):
     def range(self) -> Clip | None:
         """The clip range; None for any rate."""
         return None if isinstance(self.clip, str) else self.clip
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether samples come through one."""
+        return isinstance(self.transport, Kafka)
 
     @property
     def patience(self) -> float:
