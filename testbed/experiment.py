@@ -29,7 +29,7 @@ from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.seeds import stream
-from testbed.streams import Arrivals
+from testbed.streams import Arrivals, RecordFormat
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 
@@ -122,16 +122,25 @@ class Experiment:
         return Worker(
             half,
             stream=Stream(scenario.workers.batch_size, own=len(own)),
-            source=Shard(own, stream(scenario.seed, name, "order")),
+            source=self.order(index, own),
             think=self.think(index),
             encoding=scenario.encoding,
             draws=stream(scenario.seed, name, "transform") if self.data.transform else None,
         )
 
+    def order(self, index: int, own: Samples) -> Shard:
+        """Worker ``index``'s own training samples, in the order in which it gets them."""
+        return Shard(own, stream(self.scenario.seed, f"w{index}", "order"))
+
     def arrivals(self) -> Sequence[Arrivals] | None:
         """When the samples of each worker's stream come, by index; None without streams."""
         settings, count = self.scenario.streams, self.scenario.workers.count
         return None if settings is None else settings.arrivals(count, seed=self.scenario.seed)
+
+    @property
+    def records(self) -> RecordFormat:
+        """How samples travel."""
+        return RecordFormat(self.data.image_shape, self.data.train_images.dtype.char)
 
     @property
     def sample_bytes(self) -> int:

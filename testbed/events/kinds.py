@@ -288,6 +288,16 @@ class Load(Event):
 
 
 @dataclass(frozen=True)
+class Produced(Event):
+    """How far a producer of streams has come, once a second (real)."""
+
+    producer: Annotated[str, "its node"]
+    due: Annotated[int, "records that were to be sent by then, by the rates asked for"]
+    sent: Annotated[int, "those that were"]
+    worst_lag_ratio: Annotated[float, "of the device that lacks most, the share that was not sent"]
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """The training has ended."""
 
@@ -378,6 +388,7 @@ PS: Mapping[str, type[Event]] = {
     "incomplete": Incomplete,
     "omitted": Omitted,
     "load": Load,
+    "produced": Produced,
     "finished": Finished,
     "drained": Drained,
     "saved": Saved,

@@ -11,6 +11,7 @@ from testbed.nodes.base import Role
 from testbed.nodes.broker import BrokerRole
 from testbed.nodes.evaluator import EvaluatorRole
 from testbed.nodes.probe import ProbeRole
+from testbed.nodes.producer import ProducerRole
 from testbed.nodes.program import ProgramRole
 from testbed.nodes.ps import ParameterServerRole
 from testbed.nodes.worker import WorkerRole
@@ -21,6 +22,7 @@ ROLES: tuple[Role, ...] = (
     EvaluatorRole(),
     BrokerRole(),
     ProgramRole(),
+    ProducerRole(),
     WorkerRole(),
     ProbeRole(),
 )

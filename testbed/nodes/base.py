@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -83,6 +83,10 @@ class Role(ABC):
             writes = self.part == "server"
             mounts.append(Mount(inputs.folder.ps_sockets, INSIDE / "sockets", writable=writes))
         return tuple(mounts)
+
+    def arguments(self, node: NodeSpec, plan: Plan, *, secret: str) -> Mapping[str, str]:
+        """What its entry is told beside what all are; the run's ``secret`` makes tokens."""
+        return {}
 
     def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
         """Whom a node may talk to over its link: everybody there, but no worker to another."""

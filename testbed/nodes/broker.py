@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from testbed.agent.launch import Mount
 from testbed.nodes.base import BROKER_UID, SERVICE_WEIGHT, Inputs, Role, link_at
-from testbed.nodes.broker_files import FOLDER, JARS, JAVA, START
+from testbed.nodes.broker_files import FOLDER, JARS, JAVA, PORT, START
 from testbed.scenario.commands import linked_nodes
 from testbed.scenario.schema import Scenario
 from testbed.scenario.transports import Kafka
@@ -15,6 +15,17 @@ from testbed.values.units import Size
 
 JAVA_BYTES = 200_000_000
 """What its process takes beside its heap: classes, compiled code, threads, buffers. Measured."""
+
+
+def source_of(plan: Plan) -> Mapping[str, str]:
+    """What those are told who produce or read records: where the broker is, and whose the topics.
+
+    Empty for a run without a broker.
+    """
+    for node in plan.nodes:
+        if node.role == BrokerRole.name and node.link is not None:
+            return {"source": f"{node.link.address}:{PORT}", "topics": plan.run}
+    return {}
 
 
 class BrokerRole(Role):
@@ -27,7 +38,8 @@ class BrokerRole(Role):
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """The one, of streams whose transport has one."""
         streams = scenario.streams
-        if streams is None or not isinstance(streams.transport, Kafka) or scenario.simulated:
+        numbers = linked_nodes(scenario)
+        if self.name not in numbers or streams is None or not isinstance(streams.transport, Kafka):
             return
         kafka = streams.transport
         yield NodeSpec(
@@ -35,7 +47,7 @@ class BrokerRole(Role):
             role=self.name,
             index=0,
             device_class="",
-            link=link_at(linked_nodes(scenario)[self.name], scenario, streams.link),
+            link=link_at(numbers[self.name], scenario, streams.link),
             cpu=kafka.cpu,
             cpuset=kafka.cpuset,
             memory=kafka.memory,

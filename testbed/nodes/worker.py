@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from testbed.agent.launch import Mount
 from testbed.events.kinds import Joined
 from testbed.nodes.base import FIRST_WORKER_UID, INSIDE, Inputs, Role, link_at
+from testbed.nodes.broker import source_of
+from testbed.nodes.producer import PORT, ProducerRole
+from testbed.rpc.tokens import token_of
 from testbed.scenario.schema import Scenario
-from testbed.topology import NodeSpec
+from testbed.topology import NodeSpec, Plan
 
 
 class WorkerRole(Role):
@@ -25,6 +28,18 @@ class WorkerRole(Role):
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
         """Beside what all see: how slow faults have made it."""
         return (*super().mounts(inputs), Mount(inputs.folder.slow, INSIDE / "slow", writable=False))
+
+    def arguments(self, node: NodeSpec, plan: Plan, *, secret: str) -> Mapping[str, str]:
+        """Where its samples come from, where they come as streams, and what it shows there."""
+        feeding = [other for other in plan.nodes if other.role == ProducerRole.name]
+        if not feeding:
+            return {}
+        if through := source_of(plan):
+            return through
+        producer = feeding[node.index % len(feeding)]
+        assert producer.link is not None
+        token = token_of(token_of(secret, producer.name), node.name)
+        return {"source": f"{producer.link.address}:{PORT}", "source_token": token}
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Dealt to the classes in their order: the first class has w0, w1, ..."""

@@ -27,6 +27,10 @@ class Arguments:
         server: ``address:port`` at which the parameter server answers workers.
         token: what it shows the parameter server; of that one itself, the run's secret.
         patience_seconds: real time for which a peer that went silent is waited for.
+        source: ``address:port`` at which records of streams are to be had; of a producer whom the
+            devices ask, its own. Empty without streams.
+        source_token: what a worker shows there.
+        topics: with a broker, what the names of its topics begin with.
     """
 
     node: str
@@ -35,6 +39,9 @@ class Arguments:
     server: str
     token: str
     patience_seconds: float = PATIENCE_SECONDS
+    source: str = ""
+    source_token: str = ""
+    topics: str = ""
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str]) -> Arguments:
@@ -52,6 +59,9 @@ class Arguments:
                 server=values.pop("server", ""),
                 token=values.pop("token"),
                 patience_seconds=float(values.pop("patience", PATIENCE_SECONDS)),
+                source=values.pop("source", ""),
+                source_token=values.pop("source_token", ""),
+                topics=values.pop("topics", ""),
             )
         except KeyError as missing:
             raise NodeError(f"a role was launched without its argument {missing}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -26,6 +26,7 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
+from testbed.scenario.commands import producers
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 
@@ -78,6 +79,7 @@ def _main(arguments: Arguments) -> None:
         limits=limits(experiment),
         encoding=experiment.scenario.encoding,
         secret=arguments.token,
+        producers=producers(experiment.scenario),
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
     )
     asyncio.run(_serve_until_sigterm(server, arguments))
@@ -97,6 +99,7 @@ class ParameterServer:
     Attributes:
         encoding: in which pushes must come.
         secret: of the run, with which it knows the tokens of all who may call.
+        producers: the nodes that produce streams.
     """
 
     training: Training
@@ -105,6 +108,7 @@ class ParameterServer:
     limits: MessageLimits
     secret: str
     encoding: Encoding = "raw"
+    producers: Sequence[str] = ()
     drain_seconds: float = DRAIN_SECONDS
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
@@ -112,7 +116,7 @@ class ParameterServer:
         servicer = Servicer(self.training, self.encoding)
         gate = partial(Gate, limits=self.limits, refused=servicer.refused, failed=self.end)
         workers = (f"w{index}" for index in range(self.training.workers))
-        others = (EVALUATOR, CONTROLLER)
+        others = (EVALUATOR, CONTROLLER, *self.producers)
         self.gates = (
             gate(
                 tokens_of(self.secret, workers),

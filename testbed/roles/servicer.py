@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from testbed.algorithms.base import Measured
-from testbed.events.kinds import Evaluated, Incomplete, Rejected
+from testbed.events.kinds import Evaluated, Incomplete, Produced, Rejected
 from testbed.payloads.encodings import Encoding
 from testbed.roles.training import Training
 from testbed.rpc import methods
@@ -62,6 +62,8 @@ class Servicer:
             methods.REPORT: self._report,
             methods.REMOVE: self._remove,
             methods.SILENCE: self._silence,
+            methods.CLOCK: self._clock,
+            methods.PRODUCED: self._produced,
         }
 
     async def _join(self, message: bytes, call: Call) -> bytes:
@@ -147,6 +149,21 @@ class Servicer:
         self.training.silence(request.worker, silent=request.silent)
         return ps_pb2.SilenceReply().SerializeToString()
 
+    async def _clock(self, message: bytes, call: Call) -> bytes:
+        parse(ps_pb2.ClockRequest, message)
+        now = await self.training.begun()
+        return ps_pb2.ClockReply(time_seconds=now).SerializeToString()
+
+    async def _produced(self, message: bytes, call: Call) -> bytes:
+        request = parse(ps_pb2.ProducedRequest, message)
+        worst = request.worst_lag_ratio
+        if not (request.sent <= request.due <= LARGEST_NUMBER and 0 <= worst <= 1):
+            found = f"{request.sent} of {request.due} records sent, {worst} of the worst not"
+            raise MalformedError(f"{found}: out of range")
+        _is_producer(call)
+        told = Produced(str(call.node), request.due, request.sent, worst)
+        return ps_pb2.ProducedReply(ended=self.training.produced(told)).SerializeToString()
+
     def refused(self, refusal: Refusal) -> None:
         """Write down a refusal, with the node's name if it is known."""
         call = refusal.call
@@ -176,6 +193,13 @@ def _is(call: Call, node: str) -> None:
     if call.node != node:
         method = call.method.rpartition("/")[2]
         raise ImpersonationError(f"{call.node} calls {method}, which is for the {node} alone")
+
+
+def _is_producer(call: Call) -> None:
+    """Refuse a call that is a producer's to make."""
+    if call.node in (EVALUATOR, CONTROLLER):
+        method = call.method.rpartition("/")[2]
+        raise ImpersonationError(f"{call.node} calls {method}, which is for producers alone")
 
 
 def _printable(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Never
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
-from testbed.events.kinds import Crashed, Finished, Gap, Joined, Left, Silent, Started
+from testbed.events.kinds import Crashed, Finished, Gap, Joined, Left, Produced, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
@@ -30,6 +30,9 @@ from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
 from testbed.telemetry.events import EventLog
 from testbed.values.state import PlainState, pack, unpack
+
+PRODUCED_SECONDS = 0.2
+"""A producer tells how far it has come at most so often, real."""
 
 SILENT_SECONDS = 10.0
 """A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
@@ -79,6 +82,7 @@ class Training:
         self._orders = OrderStreams(self.server)
         self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
         self._standing: dict[int, float] = {}  # likewise, those that count as silent too
+        self._produced: dict[str, float] = {}  # when producers were last heard, steady
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
 
@@ -243,6 +247,26 @@ class Training:
         self.record.largest_gap_seconds = max(self.record.largest_gap_seconds, seconds)
         if seconds >= TOLD_SECONDS:
             self.log.write(Gap(node, seconds))
+
+    async def begun(self) -> float:
+        """The emulated time, once the training has started."""
+        await self.started.wait()
+        return self.clock.now
+
+    def produced(self, told: Produced) -> bool:
+        """A producer says how far it has come; returns whether the training has ended.
+
+        Raises:
+            RejectedError: it has said so just now.
+        """
+        now = self.clock.steady()
+        if now - self._produced.get(told.producer, -inf) < PRODUCED_SECONDS:
+            often = f"more often than every {PRODUCED_SECONDS:g} s"
+            raise RejectedError(f"{told.producer} tells how far it has come {often}")
+        self._produced[told.producer] = now
+        if not self.ended.is_set():
+            self.log.write(told)
+        return self.ended.is_set()
 
     def measured(self, measured: Measured, *, accuracy: float | None) -> None:
         """The evaluator has measured a snapshot; None where it has no accuracy."""

@@ -31,12 +31,13 @@ _LOST = (
 
 @dataclass(eq=False, repr=False)
 class Connection:
-    """A peer's one channel to the parameter server; one thread calls through it.
+    """A peer's one channel to a server; one thread calls through it.
 
     Attributes:
         address: see ``addresses``.
         token: the caller's; see ``tokens``.
         patience_seconds: how long a call is repeated after the connection was lost.
+        peer: who answers there, in words.
         clock: steady seconds.
         pause: lets seconds pass between two attempts.
         repeated: attempts beyond each call's first.
@@ -47,6 +48,7 @@ class Connection:
     token: str
     limits: MessageLimits
     patience_seconds: float = PATIENCE_SECONDS
+    peer: str = "the parameter server"
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
     repeated: int = 0
@@ -137,13 +139,12 @@ class Connection:
     def _rejected(self, method: str, error: grpc.RpcError) -> RejectedError:
         verb = method.rpartition("/")[2]
         return RejectedError(
-            f"{self.address}: the parameter server refused {verb}: {error.details()} "
-            f"({error.code().name})"
+            f"{self.address}: {self.peer} refused {verb}: {error.details()} ({error.code().name})"
         )
 
     def _lost(self, error: grpc.RpcError, seconds: float) -> NodeError:
         return NodeError(
-            f"{self.address}: the parameter server has not answered for {seconds:.0f} s "
+            f"{self.address}: {self.peer} has not answered for {seconds:.0f} s "
             f"({error.code().name}: {error.details()})"
         )
 

@@ -16,3 +16,7 @@ SNAPSHOT = _MANAGEMENT + "Snapshot"
 REPORT = _MANAGEMENT + "Report"
 REMOVE = _MANAGEMENT + "Remove"
 SILENCE = _MANAGEMENT + "Silence"
+CLOCK = _MANAGEMENT + "Clock"
+PRODUCED = _MANAGEMENT + "Produced"
+
+FETCH = "/testbed.v1.Producer/Fetch"

@@ -56,6 +56,7 @@ class Setup:
             "folder": str(INSIDE),
             "server": f"{self.plan.ps.link.address}:{PORT}",
             "token": self.secret if node.part == "server" else token_of(self.secret, node.name),
+            **role.arguments(node, self.plan, secret=self.secret),
         }
         return LaunchSpec(
             node=node,

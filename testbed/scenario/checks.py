@@ -30,7 +30,7 @@ MOST_WORKERS = 1022
 
 PARAMETER_BYTES = 4
 
-TAKEN = re.compile(r"ps|evaluator|agent|controller|w\d+|probe\d*")
+TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer\d*")
 """Names of nodes, and of whatever else has a log."""
 
 

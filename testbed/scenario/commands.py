@@ -1,9 +1,9 @@
-"""Commands of programs: a node's name in braces stands for its address."""
+"""The names of nodes: whom a scenario has on the switch, and whom a program's command means."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from testbed.scenario.schema import Scenario
 
@@ -30,9 +30,22 @@ def resolve(command: tuple[str, ...], addresses: Mapping[str, str]) -> tuple[str
 
 
 def linked_nodes(scenario: Scenario) -> Mapping[str, int]:
-    """The nodes on the switch by name, with their numbers there: PS, workers, programs, broker."""
+    """The nodes on the switch by name, with their numbers there.
+
+    The PS comes first, then the workers, the programs, the producers and their broker.
+    """
     workers = (f"w{index}" for index in range(scenario.workers.count))
+    feeding = producers(scenario)
     streams = scenario.streams
-    broker = ("broker",) if streams is not None and streams.has_broker else ()
-    names = ("ps", *workers, *scenario.programs, *broker)
+    broker = ("broker",) if feeding and streams is not None and streams.has_broker else ()
+    names = ("ps", *workers, *scenario.programs, *feeding, *broker)
     return {name: number for number, name in enumerate(names)}
+
+
+def producers(scenario: Scenario) -> Sequence[str]:
+    """The nodes that produce live streams; number i of n feeds the workers i, i + n, i + 2 n ..."""
+    streams, devices = scenario.streams, scenario.workers.count
+    if streams is None or scenario.simulated:
+        return ()
+    count = streams.producer_count(devices, seed=scenario.seed, time_scale=scenario.time_scale)
+    return [f"producer{index}" for index in range(count)]

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import ceil, inf
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.errors import Unfit
 from testbed.scenario.direction import Link
-from testbed.scenario.fields import PositiveDuration
-from testbed.scenario.transports import AnyTransport, Direct, Kafka
+from testbed.scenario.fields import Count, PositiveDuration
+from testbed.scenario.transports import Direct, Kafka, Transport
 from testbed.seeds import stream
 from testbed.streams import Arrivals, OverTime, Persistence, Policy, Rates, Steady
 from testbed.streams.rates import CLIP, Clip
 from testbed.values.units import Duration
 
 Bound = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+
+RECORDS_PER_SECOND = 1500
+"""A producer's process is given no more to send in a real second."""
 
 
 class StreamSettings(BaseModel):
@@ -35,9 +38,12 @@ class StreamSettings(BaseModel):
             what a step leaves, `bounded` keeps the newest.
         stream_timeout: a device to which nothing has come for so long, in emulated time, while it
             waits for samples, is left out of the round. `off` to wait for ever.
-        transport: how samples get to the devices: `direct`, from their producer, or through a
-            `kafka` broker.
-        link: of the node that devices get their samples from: the producer, or the broker.
+        transport: how live samples get to the devices: `direct`, from their producer, or by way of
+            a `kafka` broker.
+        producers: processes that produce them, each for its share of the devices; by default as
+            many as it takes.
+        link: of each node that devices get samples from: the producers or, where there is one, the
+            broker. A device's own link carries its samples and its gradients.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,7 +53,8 @@ class StreamSettings(BaseModel):
     over_time: OverTime = Steady(name="steady")
     policy: Policy = Persistence(name="persistence")
     stream_timeout: PositiveDuration | Literal["off"] = Duration(10)
-    transport: AnyTransport = Direct(name="direct")
+    transport: Transport = Direct(name="direct")
+    producers: Count | None = None
     link: Link = Link()
 
     @model_validator(mode="after")
@@ -74,6 +81,13 @@ class StreamSettings(BaseModel):
     def per_second(self, devices: int, *, seed: int) -> Sequence[float]:
         """The rate of each device, by index; drawn from a random stream of its own."""
         return self.rates.of(devices, clip=self.range, rng=stream(seed, "streams", "rates"))
+
+    def producer_count(self, devices: int, *, seed: int, time_scale: float) -> int:
+        """How many processes produce: what was asked for, or no more than it takes."""
+        if self.producers is not None:
+            return min(self.producers, devices)
+        asked = sum(self.per_second(devices, seed=seed)) * time_scale
+        return min(max(1, ceil(asked / RECORDS_PER_SECOND)), devices)
 
     def arrivals(self, devices: int, *, seed: int) -> Sequence[Arrivals]:
         """When the samples of each device come, by index."""

@@ -30,19 +30,19 @@ def _at_least(least: Size) -> AfterValidator:
     return AfterValidator(check)
 
 
-class Transport(BaseModel):
+class _Member(BaseModel):
     """Frozen, and strict about unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Direct(Transport):
+class Direct(_Member):
     """Producers send each sample to its device themselves."""
 
     name: Literal["direct"]
 
 
-class Kafka(Transport):
+class Kafka(_Member):
     """Through a broker of Apache Kafka: a topic for every device, each of one partition.
 
     Attributes:
@@ -71,4 +71,4 @@ class Kafka(Transport):
     memory: PositiveSize | None = None
 
 
-AnyTransport = Annotated[Annotated[Direct | Kafka, Field(discriminator="name")], Named()]
+Transport = Annotated[Annotated[Direct | Kafka, Field(discriminator="name")], Named()]

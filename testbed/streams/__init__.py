@@ -1,17 +1,22 @@
 """Data streams: how fast samples reach a device, and what becomes of those that wait there. Pure.
 
 ``rates`` says how many samples a second each device gets, ``over_time`` how that changes,
-``arrivals`` when each sample comes, ``buffers`` what is kept until a step takes it. How samples
-travel is a transport's business and stands where it is driven.
+``arrivals`` when each sample comes, ``buffers`` what is kept until a step takes it. Live, a sample
+travels as a record (``records``) through a ``transport``, and a device's ``reception`` checks and
+keeps what comes. What carries records stands where it is driven.
 """
 
 from testbed.streams.arrivals import Arrivals
 from testbed.streams.buffers import Bounded, Buffer, Persistence, Policy, Truncation
 from testbed.streams.over_time import OnOff, OverTime, Sine, Steady, Step
 from testbed.streams.rates import Constant, Each, Normal, Rates, Table1, Uniform
+from testbed.streams.reception import RateMeter, Reception
+from testbed.streams.records import BadRecordError, Record, RecordFormat
+from testbed.streams.transport import Receiver, Sender
 
 __all__ = [
     "Arrivals",
+    "BadRecordError",
     "Bounded",
     "Buffer",
     "Constant",
@@ -21,7 +26,13 @@ __all__ = [
     "OverTime",
     "Persistence",
     "Policy",
+    "RateMeter",
     "Rates",
+    "Receiver",
+    "Reception",
+    "Record",
+    "RecordFormat",
+    "Sender",
     "Sine",
     "Steady",
     "Step",

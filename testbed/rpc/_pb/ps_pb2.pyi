@@ -1,7 +1,7 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -233,3 +233,51 @@ class SilenceRequest(_message.Message):
 class SilenceReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ClockRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClockReply(_message.Message):
+    __slots__ = ("time_seconds",)
+    TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    time_seconds: float
+    def __init__(self, time_seconds: _Optional[float] = ...) -> None: ...
+
+class ProducedRequest(_message.Message):
+    __slots__ = ("due", "sent", "worst_lag_ratio")
+    DUE_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    WORST_LAG_RATIO_FIELD_NUMBER: _ClassVar[int]
+    due: int
+    sent: int
+    worst_lag_ratio: float
+    def __init__(self, due: _Optional[int] = ..., sent: _Optional[int] = ..., worst_lag_ratio: _Optional[float] = ...) -> None: ...
+
+class ProducedReply(_message.Message):
+    __slots__ = ("ended",)
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    ended: bool
+    def __init__(self, ended: _Optional[bool] = ...) -> None: ...
+
+class FetchRequest(_message.Message):
+    __slots__ = ("worker", "after", "committed", "least", "seconds")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    after: int
+    committed: int
+    least: int
+    seconds: float
+    def __init__(self, worker: _Optional[int] = ..., after: _Optional[int] = ..., committed: _Optional[int] = ..., least: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class FetchReply(_message.Message):
+    __slots__ = ("records", "first")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    first: int
+    def __init__(self, records: _Optional[_Iterable[bytes]] = ..., first: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,70 @@
+"""The transports of records that a scenario can ask for, each with its two ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+from testbed.experiment import Experiment
+from testbed.roles.arguments import Arguments, limits
+from testbed.roles.direct import DirectReceiver, DirectSender, answering
+from testbed.rpc.client import Connection
+from testbed.streams import Receiver, Sender
+
+CLOSE_SECONDS = 5.0
+"""For a producer to say goodbye to its broker."""
+
+
+@asynccontextmanager
+async def sending(
+    experiment: Experiment,
+    arguments: Arguments,
+    *,
+    devices: Iterable[int],
+    failed: Callable[[BaseException], None],
+) -> AsyncIterator[Sender]:
+    """A producer's end, for these devices; ``failed`` is told of an error nobody foresaw.
+
+    Raises:
+        HostError: what it needs cannot be had on this host.
+        NodeError: there is no broker, or none that it can write to.
+    """
+    if arguments.topics:
+        from testbed.roles.kafka import connect_sender
+
+        loop = asyncio.get_running_loop()
+        through, producer = connect_sender(
+            arguments.source,
+            arguments.topics,
+            devices,
+            lambda error: loop.call_soon_threadsafe(failed, error),
+        )
+        try:
+            yield through
+        finally:
+            producer.close(timeout=CLOSE_SECONDS)
+        return
+    sender = DirectSender(devices)
+    async with answering(arguments.source, sender, token=arguments.token, failed=failed):
+        yield sender
+
+
+def receiver(experiment: Experiment, arguments: Arguments) -> Receiver:
+    """A device's end.
+
+    Raises:
+        NodeError: there is no broker, or none that it can read from.
+    """
+    if arguments.topics:
+        from testbed.roles.kafka import connect_receiver
+
+        return connect_receiver(arguments.source, arguments.topics, arguments.index)
+    connection = Connection(
+        f"ipv4:{arguments.source}",
+        token=arguments.source_token,
+        limits=limits(experiment),
+        patience_seconds=arguments.patience_seconds,
+        peer="the producer",
+    )
+    return DirectReceiver(arguments.index, connection)

@@ -1,0 +1,63 @@
+"""Records as bytes, and what is no record."""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from testbed.streams import BadRecordError, Record, RecordFormat
+
+FORMAT = RecordFormat((1, 2, 2), "f")
+RECORD = Record(7, 41, 0.25, 3.0, np.array([[[0.5, 1.0], [1.5, 2.0]]], np.float32))
+HEAD_BYTES = 4 * 8 + 3 * 2 + 1
+
+
+def checked(data: bytes) -> bytes:
+    return data + struct.pack("<I", crc32(data))
+
+
+def test_a_record_comes_out_as_it_went_in() -> None:
+    data = FORMAT.encode(RECORD)
+    assert len(data) == HEAD_BYTES + 4 * 4 + 4 == HEAD_BYTES + FORMAT.pixel_bytes + 4
+    found = FORMAT.decode(data)
+    assert (found.sequence, found.sample, found.made, found.label) == (7, 41, 0.25, 3.0)
+    assert found.pixels.dtype == np.float32
+    assert np.array_equal(found.pixels, RECORD.pixels)
+
+
+def test_raw_pixels_are_a_byte_each() -> None:
+    raw = RecordFormat((3, 4, 4), "B")
+    pixels = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
+    assert raw.pixel_bytes == 48
+    assert np.array_equal(raw.decode(raw.encode(Record(1, 0, 0.0, 9.0, pixels))).pixels, pixels)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "truncated: 0 bytes, expected at least 43"),
+        (FORMAT.encode(RECORD)[:-1], "truncated: 58 bytes, expected 59"),
+        (FORMAT.encode(RECORD) + b"\0", "truncated: 60 bytes, expected 59"),
+        (FORMAT.encode(RECORD)[:-1] + b"\0", "wrong checksum"),
+        (RecordFormat((1, 1, 4), "f").encode(RECORD), r"wrong shape: \(1, 1, 4\)"),
+        (RecordFormat((1, 2, 2), "B").encode(RECORD), "wrong shape: .* of 'B'"),
+        (FORMAT.encode(Record(0, 1, 0.0, 0.0, RECORD.pixels)), "sequence 0"),
+        (FORMAT.encode(Record(1, -1, 0.0, 0.0, RECORD.pixels)), "sample -1"),
+        (FORMAT.encode(Record(1, 1, float("nan"), 0.0, RECORD.pixels)), "made nan"),
+        (FORMAT.encode(Record(1, 1, 0.0, float("inf"), RECORD.pixels)), "label inf"),
+    ],
+)
+def test_bytes_that_are_no_sample_are_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(BadRecordError, match=reason):
+        FORMAT.decode(data)
+
+
+@pytest.mark.parametrize("place", range(0, 55, 6))
+def test_a_byte_that_changed_on_the_way_is_found(place: int) -> None:
+    data = bytearray(FORMAT.encode(RECORD))
+    data[place] ^= 0x10
+    with pytest.raises(BadRecordError):
+        FORMAT.decode(bytes(data))
