@@ -10,7 +10,7 @@ existed are read as if they had it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
@@ -143,6 +143,11 @@ class UpdateRow(NamedTuple):
         int,
         Column("<i8", "values beyond float16's range, sent as its largest", WORKER, "values"),
     ] = 0
+
+
+class StreamColumns(NamedTuple):
+    """What stands behind an update's row where the algorithm may train on streams."""
+
     stream_wait_seconds: Annotated[
         float, Column("<f4", "waiting for samples since its last update", STREAM)
     ] = 0.0
@@ -164,6 +169,15 @@ class UpdateRow(NamedTuple):
     ] = 0
     stream_duplicates: Annotated[
         int, Column("<i8", "of those, dropped as they had come before", STREAM, "samples")
+    ] = 0
+    stream_latency_seconds: Annotated[
+        float, Column("<f4", "from the making of the newest sample to its coming", STREAM)
+    ] = 0.0
+    stream_refused: Annotated[
+        int, Column("<i8", "records that came and were no sample", STREAM, "records")
+    ] = 0
+    stream_missing: Annotated[
+        int, Column("<i8", "records that never came, those refused among them", STREAM, "records")
     ] = 0
     injected: Annotated[
         int, Column("<i4", "of `samples`, those that other workers have shared", PUSH, "samples")
@@ -222,12 +236,14 @@ class TrafficRow(NamedTuple):
 
 
 Rows = NDArray[np.void]
-"""Rows of the record of updates, shape (n,), dtype ``UPDATE``."""
+"""Rows of the record of updates, shape (n,), dtype ``UPDATE`` or ``STREAMED``."""
 
 
-def _columns(row: type[UpdateRow] | type[TrafficRow]) -> Mapping[str, Column]:
+def _columns(
+    row: type[UpdateRow] | type[StreamColumns] | type[TrafficRow],
+) -> Mapping[str, Column]:
     hints = get_type_hints(row, include_extras=True)
-    defaults = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
+    defaults: dict[str, Any] = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
     return {
         name: replace(hints[name].__metadata__[0], default=default)
         for name, default in defaults.items()
@@ -252,6 +268,9 @@ def _evaluation_columns() -> Mapping[str, Column]:
 UPDATES = _columns(UpdateRow)
 """The columns of the record of updates, by name and in order."""
 
+STREAMS = _columns(StreamColumns)
+"""Those that it has beside them where the algorithm may train on streams."""
+
 EVALUATIONS = _evaluation_columns()
 """Those of ``evaluations.csv``."""
 
@@ -261,11 +280,22 @@ TRAFFIC = _columns(TrafficRow)
 UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])
 """The layout of an update's row, in the spool and in memory."""
 
+STREAMED = np.dtype([(name, column.type) for name, column in (*UPDATES.items(), *STREAMS.items())])
+"""The same with the columns of streams behind it."""
+
+
+def joined(blocks: Iterable[Rows]) -> Rows:
+    """Rows of one run in one array, as they follow one another; ``UPDATE`` if there are none."""
+    found = [block for block in blocks if len(block)]
+    return np.concatenate(found) if found else np.empty(0, UPDATE)
+
 
 def conform(
-    stored: Mapping[str, NDArray[Any]], count: int, columns: Mapping[str, Column] = UPDATES
+    stored: Mapping[str, NDArray[Any]], count: int, columns: Mapping[str, Column] | None = None
 ) -> Rows:
     """Columns of another version's record of updates as rows of today's layout.
+
+    That has the columns of streams if any of them is stored; ``columns`` are others instead.
 
     A column that only that version knows is left out; one that was added since gets its default.
     Those that are stored have the shape (count,).
@@ -273,6 +303,8 @@ def conform(
     Raises:
         KeyError: a column without a default is missing.
     """
+    if columns is None:
+        columns = UPDATES if STREAMS.keys().isdisjoint(stored) else {**UPDATES, **STREAMS}
     made = np.empty(count, [(name, column.type) for name, column in columns.items()])
     for name, column in columns.items():
         if name not in stored and column.default is REQUIRED:

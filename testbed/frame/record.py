@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from testbed.algorithms.base import Applied, Samples, Update
-from testbed.events.rows import UpdateRow
+from testbed.events.rows import StreamColumns, UpdateRow
 
 
 class Timing(NamedTuple):
@@ -23,7 +23,7 @@ class Timing(NamedTuple):
 
 
 class Intake(NamedTuple):
-    """What became of a worker's stream until its last step took samples; see UpdateRow."""
+    """What became of a worker's stream until its last step took samples; see StreamColumns."""
 
     stream_wait_seconds: float = 0.0
     stream_lag_seconds: float = 0.0
@@ -33,6 +33,9 @@ class Intake(NamedTuple):
     stream_buffered: int = 0
     stream_truncated: int = 0
     stream_duplicates: int = 0
+    stream_latency_seconds: float = 0.0
+    stream_refused: int = 0
+    stream_missing: int = 0
 
 
 NOTED = {"injected": 2**31 - 1, "compressed": 1, "rho": 1e30, "rho_mean": 1e30}
@@ -65,11 +68,13 @@ class UpdateRecord:
 
     Attributes:
         append: takes the rows, in the order in which the updates entered the model.
+        streamed: whether rows have the columns of streams.
         applied: how many did.
         applied_bytes: their payload, with that of the messages that led to them.
     """
 
-    append: Callable[[UpdateRow], None]
+    append: Callable[[tuple[Any, ...]], None]
+    streamed: bool = False
     applied: int = 0
     applied_bytes: int = 0
     _traffic: defaultdict[int, WorkerTraffic] = field(
@@ -78,6 +83,9 @@ class UpdateRecord:
     _pending: defaultdict[int, deque[dict[str, Any]]] = field(
         default_factory=lambda: defaultdict(deque)
     )  # columns of UpdateRow, by worker
+    _streams: defaultdict[int, deque[tuple[Any, ...]]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )  # StreamColumns that stand behind them
 
     @property
     def pending(self) -> int:
@@ -129,10 +137,10 @@ class UpdateRecord:
                 **timing._asdict(),
             }
         )
-        if intake is not None:
-            self._pending[worker][-1] |= intake._asdict()
-        if update.note:
-            self._pending[worker][-1] |= _noted(update.note)
+        if self.streamed:
+            told: dict[str, Any] = {} if intake is None else intake._asdict()
+            columns = StreamColumns(**told | _noted(update.note))
+            self._streams[worker].append(tuple(columns))
         if traffic.messages:
             self._traffic[worker] = WorkerTraffic(reply_bytes=traffic.reply_bytes)
 
@@ -141,22 +149,21 @@ class UpdateRecord:
         accepted = self._pending[applied.worker].popleft()
         self.applied += 1
         self.applied_bytes += accepted["payload_up_bytes"]
-        self.append(
-            UpdateRow(
-                time_seconds=now,
-                wall_seconds=elapsed,
-                version_applied=applied.version,
-                staleness=applied.staleness,
-                sigma_mean=applied.sigma_mean,
-                sigma_max=applied.sigma_max,
-                step_scale=applied.step_scale,
-                **accepted,
-            )
+        row = UpdateRow(
+            time_seconds=now,
+            wall_seconds=elapsed,
+            version_applied=applied.version,
+            staleness=applied.staleness,
+            sigma_mean=applied.sigma_mean,
+            sigma_max=applied.sigma_max,
+            step_scale=applied.step_scale,
+            **accepted,
         )
+        self.append((*row, *self._streams[applied.worker].popleft()) if self.streamed else row)
 
 
 def _noted(note: Mapping[str, float]) -> dict[str, float]:
     """What a note says that has a column; a worker may have sent anything, and that is left out."""
     told = {name: note[name] for name in NOTED if name in note}
-    kinds = {name: type(UpdateRow._field_defaults[name]) for name in told}
+    kinds = {name: type(StreamColumns._field_defaults[name]) for name in told}
     return {name: kinds[name](value) for name, value in told.items() if 0 <= value <= NOTED[name]}

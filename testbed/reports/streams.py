@@ -17,12 +17,12 @@ PIXEL_BYTES = 4
 
 
 def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
-    """Totals, means over the updates, and the fullest buffer; None without streams.
+    """Totals, means over the updates, and the fullest buffer; None without streams or updates.
 
     Counts are those of each worker's last update, added up: produced = used + buffered + truncated
     + duplicates. CNC is the share of the updates whose round voted to compress.
     """
-    if scenario.streams is None:
+    if scenario.streams is None or updates.empty:
         return None
     last = updates.groupby("worker").last()
     images = scenario.dataset.images

@@ -29,7 +29,8 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
 
     Columns: ``computation_seconds`` (training, waits that set the speed of a class included),
     ``think_seconds``, ``communication_seconds`` (pushes and pulls), ``blocked_seconds`` (held by
-    the parameter server), ``stream_wait_seconds`` (for samples), ``total_seconds``,
+    the parameter server), ``stream_wait_seconds`` (for samples, where the
+    algorithm may train on streams), ``total_seconds``,
     ``waiting_ratio`` (1 - computation / total), ``steps`` and ``commits``.
     """
     columns = {
@@ -39,6 +40,7 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
         "blocked_seconds": "blocked_seconds",
         "stream_wait_seconds": "stream_wait_seconds",
     }
+    columns = {name: other for name, other in columns.items() if name in updates}
     seconds = updates[[*columns]].astype("float64").groupby(updates["worker"]).sum()
     table = seconds.rename(columns=columns)
     table["total_seconds"] = table.sum(axis=1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from testbed import faults
+from testbed.algorithms import ScaDles
 from testbed.errors import NodeError
 from testbed.experiment import Experiment
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
@@ -14,6 +16,9 @@ from testbed.rpc.limits import MessageLimits
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import LEAST_RATE, places
+
+LABEL_BYTES = 8
+"""Of a shared sample's label, and of its number."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,20 @@ def limits(experiment: Experiment) -> MessageLimits:
         slowest = max(slowest, 1 / LEAST_RATE.bytes_per_second)
     shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
     emulated_seconds = 4 * size * max(slowest, shared) + longest_partition(scenario)
-    return MessageLimits.of(size, transfer_seconds=emulated_seconds / scenario.time_scale)
+    return MessageLimits.of(
+        size,
+        transfer_seconds=emulated_seconds / scenario.time_scale,
+        beside=_shared_bytes(experiment),
+    )
+
+
+def _shared_bytes(experiment: Experiment) -> int:
+    """What the samples take that a worker shares at once, at the most."""
+    algorithm = experiment.algorithm
+    if not isinstance(algorithm, ScaDles) or not algorithm.injects:
+        return 0
+    most = ceil(algorithm.beta * max(algorithm.max_batch, experiment.scenario.workers.batch_size))
+    return most * (experiment.sample_bytes + 2 * LABEL_BYTES)
 
 
 def longest_partition(scenario: Scenario) -> float:

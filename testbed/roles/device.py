@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.errors import NodeError
 from testbed.frame.record import Timing
@@ -19,15 +20,18 @@ from testbed.frame.worker import (
     Push,
     Step,
     Take,
+    Taken,
     Think,
 )
 from testbed.models import Bound
 from testbed.payloads.encodings import Encoding
 from testbed.roles.clock import EmulatedClock
+from testbed.roles.stream import DeviceStream
 from testbed.rpc import messages, methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import ATTEMPT, decode_delivery, encode_push
+from testbed.rpc.shared import SharedSamples, assembled
 
 DEADLINE_SECONDS = 10.0
 """Of one attempt of a call that nobody holds back."""
@@ -49,6 +53,7 @@ class Device:
         encoding: of its pushes.
         sleep: lets real seconds pass.
         gap: the longest that this process stood still since this was last called, real seconds.
+        stream: where its samples come from; None if they are all there.
     """
 
     index: int
@@ -64,6 +69,7 @@ class Device:
     encoding: Encoding = "raw"
     sleep: Callable[[float], None] = time.sleep
     gap: Callable[[], float] = lambda: 0.0
+    stream: DeviceStream | None = None
 
     def __post_init__(self) -> None:
         # Since the last update went out, emulated.
@@ -113,8 +119,11 @@ class Device:
                 self._lap()  # what was before the training is not counted
                 message = ps_pb2.PullRequest(worker=self.index).SerializeToString()
                 return self._fetch(methods.PULL, message)
-            case Take():
-                raise AssertionError("a worker's samples come from its shard")
+            case Take(count):
+                assert self.stream is not None, "it has a shard, or a stream"
+                samples = self.stream.take(count)
+                self._lap()  # the stream counts the wait
+                return Taken(self.clock.now, samples)
             case Step():
                 return self._step(action)
             case Think(seconds):
@@ -123,21 +132,36 @@ class Device:
                 self._think += slept
                 self._overslept += max(0.0, slept - seconds)
                 return Passed(self.clock.now)
-            case Push(sequence, update, saturated):
-                timing = Timing(
-                    *(self._compute, self._late, self._think, self._transfer, self._blocked),
-                    overslept_seconds=self._overslept,
-                )
-                push = messages.PushMessage(
-                    *(self.index, sequence, self.fingerprint, update, timing),
-                    gap_seconds=self.gap(),
-                    saturated=saturated,
-                )
-                message = encode_push(push, self.encoding).data
-                if update.steps:
+            case Push():
+                message = encode_push(self._push(action), self.encoding).data
+                if action.update.steps:
                     self._compute = self._late = self._think = self._overslept = 0.0
                     self._transfer = self._blocked = 0.0
                 return self._fetch(methods.EXCHANGE, message)
+
+    def _push(self, action: Push) -> messages.PushMessage:
+        """What goes out with an update or a message."""
+        update, stream = action.update, self.stream
+        timing = Timing(
+            *(self._compute, self._late, self._think, self._transfer, self._blocked),
+            overslept_seconds=self._overslept,
+        )
+        return messages.PushMessage(
+            *(self.index, action.sequence, self.fingerprint, update, timing),
+            gap_seconds=self.gap(),
+            saturated=action.saturated,
+            intake=stream.told() if stream is not None and update.steps else None,
+            shared=self._with_pixels(update.shared),
+        )
+
+    def _with_pixels(self, samples: Samples | None) -> SharedSamples | None:
+        """Samples that go with a message; None if there are none."""
+        if samples is None or not len(samples):
+            return None
+        if self.stream is not None:
+            return self.stream.with_pixels(samples)
+        labels, pixels = self.data.train_labels[samples], self.data.train_images[samples]
+        return assembled(samples, zip(labels, pixels, strict=True))
 
     def _step(self, action: Step) -> Computed:
         """A gradient. The step ends when the loop asks for something else: selection is part of it.
@@ -147,7 +171,8 @@ class Device:
         self._stepping = True
         self._slow = self.slow()
         self._pace = 0.0 if self.step is None else self.step() * self._slow
-        _, gradient = self.bound.loss_and_gradient(*self.data.batch(action.samples, action.draw))
+        source = self.stream or self.data
+        _, gradient = self.bound.loss_and_gradient(*source.batch(action.samples, action.draw))
         if self.paced_first:
             self._finish_step()
             return Computed(self.clock.now, gradient)
@@ -181,6 +206,8 @@ class Device:
             self.gap()  # what was before the training is nobody's loss
         if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
             raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
+        if delivery.shared is not None and self.stream is not None:
+            self.stream.append(delivery.shared)
         return Arrived(self.clock.now, delivery.reply, delivery.standing)
 
     @property

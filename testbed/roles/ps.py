@@ -25,6 +25,7 @@ from testbed.roles.training import Training
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
+from testbed.rpc.shared import Exchanged
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
 from testbed.scenario.commands import producers
 from testbed.telemetry.events import EventLog
@@ -59,6 +60,7 @@ def _main(arguments: Arguments) -> None:
     folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
     for place in (folder, arguments.socket.parent):
         place.mkdir(exist_ok=True)
+    streamed = experiment.algorithm.TAKES_STREAMS
     checkpoints = Checkpoints.of(experiment, arguments.folder)
     newest = checkpoints.newest(folder / "updates.bin") if checkpoints else None
     training = Training(
@@ -68,8 +70,9 @@ def _main(arguments: Arguments) -> None:
         first=experiment.scenario.workers.count - len(experiment.timeline().population.absent),
         fingerprint=experiment.network.layout.fingerprint,
         clock=clock,
+        exchanged=Exchanged(experiment.sample_bytes),
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
-        record=Record(SpoolWriter(folder / "updates.bin"), clock),
+        record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
     )
     if newest is not None:
         newest.restore(training)

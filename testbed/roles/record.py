@@ -30,7 +30,7 @@ class Record:
     largest_gap_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.updates = UpdateRecord(self.spool.append)
+        self.updates = UpdateRecord(self.spool.append, self.spool.streamed)
 
     def accepted(self, push: PushMessage) -> None:
         """A push was accepted just now."""
@@ -41,6 +41,7 @@ class Record:
             payload_bytes=push.payload_bytes,
             timing=push.timing,
             saturated=push.saturated,
+            intake=push.intake,
         )
 
     def applied(self, applied: Iterable[Applied]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from testbed.algorithms.base import Measured
+from testbed.errors import RejectedError
 from testbed.events.kinds import Evaluated, Incomplete, Produced, Rejected
 from testbed.payloads.encodings import Encoding
 from testbed.roles.training import Training
@@ -24,6 +25,9 @@ from testbed.rpc.service import (
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR
 from testbed.rpc.wire import MalformedError
 
+PRODUCED_SECONDS = 0.2
+"""A producer tells how far it has come at most so often, real."""
+
 LONGEST_REASON = 1000  # characters
 
 
@@ -37,6 +41,7 @@ class Servicer:
 
     training: Training
     encoding: Encoding = "raw"
+    _told: dict[str, float] = field(default_factory=dict)  # when producers were last heard, steady
 
     @property
     def for_workers(self) -> Mapping[str, Behaviour]:
@@ -151,8 +156,8 @@ class Servicer:
 
     async def _clock(self, message: bytes, call: Call) -> bytes:
         parse(ps_pb2.ClockRequest, message)
-        now = await self.training.begun()
-        return ps_pb2.ClockReply(time_seconds=now).SerializeToString()
+        await self.training.started.wait()
+        return ps_pb2.ClockReply(time_seconds=self.training.clock.now).SerializeToString()
 
     async def _produced(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.ProducedRequest, message)
@@ -161,8 +166,18 @@ class Servicer:
             found = f"{request.sent} of {request.due} records sent, {worst} of the worst not"
             raise MalformedError(f"{found}: out of range")
         _is_producer(call)
-        told = Produced(str(call.node), request.due, request.sent, worst)
-        return ps_pb2.ProducedReply(ended=self.training.produced(told)).SerializeToString()
+        self._record_produced(Produced(str(call.node), request.due, request.sent, worst))
+        return ps_pb2.ProducedReply(ended=self.training.ended.is_set()).SerializeToString()
+
+    def _record_produced(self, told: Produced) -> None:
+        """Write down how far a producer has come; none can fill the disk with it."""
+        now = self.training.clock.steady()
+        if now - self._told.get(told.producer, -math.inf) < PRODUCED_SECONDS:
+            often = f"more often than every {PRODUCED_SECONDS:g} s"
+            raise RejectedError(f"{told.producer} tells how far it has come {often}")
+        self._told[told.producer] = now
+        if not self.training.ended.is_set():
+            self.training.log.write(told)
 
     def refused(self, refusal: Refusal) -> None:
         """Write down a refusal, with the node's name if it is known."""

@@ -15,7 +15,7 @@ from typing import Never
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
-from testbed.events.kinds import Crashed, Finished, Gap, Joined, Left, Produced, Silent, Started
+from testbed.events.kinds import Crashed, Finished, Gap, Joined, Left, Silent, Started
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
@@ -28,11 +28,9 @@ from testbed.roles.snapshots import Moment, Snapshots
 from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
+from testbed.rpc.shared import Exchanged
 from testbed.telemetry.events import EventLog
 from testbed.values.state import PlainState, pack, unpack
-
-PRODUCED_SECONDS = 0.2
-"""A producer tells how far it has come at most so often, real."""
 
 SILENT_SECONDS = 10.0
 """A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
@@ -51,6 +49,7 @@ class Training:
     Attributes:
         queue: of the requests in front of the server.
         workers: how many the scenario has.
+        exchanged: the samples that workers share with one another.
         first: how many must join before the training starts; 0 for all.
         fingerprint: of the model's layout.
         clock: started when all have joined.
@@ -68,6 +67,7 @@ class Training:
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
     first: int = 0
+    exchanged: Exchanged = field(default_factory=lambda: Exchanged(0))
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()
@@ -82,7 +82,6 @@ class Training:
         self._orders = OrderStreams(self.server)
         self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
         self._standing: dict[int, float] = {}  # likewise, those that count as silent too
-        self._produced: dict[str, float] = {}  # when producers were last heard, steady
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
 
@@ -105,7 +104,7 @@ class Training:
     @property
     def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
         """What is kept of a training beside its server, by name."""
-        rows = ("applied", "applied_bytes", "_traffic", "_pending")
+        rows = ("applied", "applied_bytes", "_traffic", "_pending", "_streams")
         parts = {"training": (self, ("_present", "_removed")), "queue": (self.queue, ("_free_at",))}
         records = {"record": (self.record, ("tally",)), "updates": (self.record.updates, rows)}
         return {"clock": (self.clock, ("_start",)), **parts, **records}
@@ -177,6 +176,7 @@ class Training:
         await self._take_turn()
         self._check_order(push.worker, call)
         self._catch_up()
+        self.exchanged.check(push.shared)
         now = self.clock.now
         effects = self.server.push(push.worker, push.sequence, update=push.update, now=now)
         self._latest[push.worker] = call
@@ -184,6 +184,7 @@ class Training:
             self.log.write(Crashed(f"w{push.worker}", push.sequence, now))
         if effects.accepted:
             self.record.accepted(push)
+            self.exchanged.keep(push.worker, push.shared)
         elif effects.lost:
             self.record.lost(push, effects.lost)
         else:
@@ -247,26 +248,6 @@ class Training:
         self.record.largest_gap_seconds = max(self.record.largest_gap_seconds, seconds)
         if seconds >= TOLD_SECONDS:
             self.log.write(Gap(node, seconds))
-
-    async def begun(self) -> float:
-        """The emulated time, once the training has started."""
-        await self.started.wait()
-        return self.clock.now
-
-    def produced(self, told: Produced) -> bool:
-        """A producer says how far it has come; returns whether the training has ended.
-
-        Raises:
-            RejectedError: it has said so just now.
-        """
-        now = self.clock.steady()
-        if now - self._produced.get(told.producer, -inf) < PRODUCED_SECONDS:
-            often = f"more often than every {PRODUCED_SECONDS:g} s"
-            raise RejectedError(f"{told.producer} tells how far it has come {often}")
-        self._produced[told.producer] = now
-        if not self.ended.is_set():
-            self.log.write(told)
-        return self.ended.is_set()
 
     def measured(self, measured: Measured, *, accuracy: float | None) -> None:
         """The evaluator has measured a snapshot; None where it has no accuracy."""
@@ -409,7 +390,8 @@ class Training:
             if waiting is None or waiting.answer.done():
                 continue
             held = self.clock.emulated(self.clock.steady() - waiting.since)
-            delivery = Delivery(release.reply, self.clock.now, held, standing=release.standing)
+            shared = self.exchanged.of(release.reply)
+            delivery = Delivery(release.reply, self.clock.now, held, release.standing, shared)
             reply = encode_delivery(delivery)
             waiting.answer.set_result(reply.data)
             if release.reply is None:

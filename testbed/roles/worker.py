@@ -16,10 +16,13 @@ from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
 from testbed.roles.heartbeat import Heartbeat, interval
 from testbed.roles.process import TerminatedError, run, wait_for_end
+from testbed.roles.stream import DeviceStream
+from testbed.roles.transports import receiver
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
+from testbed.streams import RateMeter, Reception
 from testbed.user_code import OwnCode
 
 LAST_WORD_SECONDS = 1.0
@@ -36,6 +39,7 @@ def _main(arguments: Arguments) -> None:
     worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
+    stream = device_stream(experiment, arguments, worker=worker, clock=clock)
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
     heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
@@ -52,7 +56,10 @@ def _main(arguments: Arguments) -> None:
             encoding=experiment.scenario.encoding,
             gap=heartbeat.take,
             slow=partial(factor, arguments.slow),
+            stream=stream,
         )
+        if stream is not None:
+            stream.connect()  # a training begins once all of its streams can
         _join(device, experiment)
         if follows:
             follow_orders(connection, arguments.index, worker, clock)
@@ -64,6 +71,28 @@ def _main(arguments: Arguments) -> None:
             raise
         device.leave()
         wait_for_end()  # the connection's counters are read while it is open
+
+
+def device_stream(
+    experiment: Experiment, arguments: Arguments, *, worker: Worker, clock: EmulatedClock
+) -> DeviceStream | None:
+    """The stream that a worker takes its samples from; None without streams."""
+    scenario, index = experiment.scenario, arguments.index
+    if scenario.streams is None:
+        return None
+    assert worker.source is not None, "it is new"
+    announced = scenario.streams.per_second(scenario.workers.count, seed=scenario.seed)[index]
+    stream = DeviceStream(
+        receiver(experiment, arguments),
+        Reception(experiment.records, scenario.streams.policy.buffer(), RateMeter(announced)),
+        experiment.data,
+        clock,
+        batch_size=scenario.workers.batch_size,
+        own=len(worker.source.samples),
+        patience=scenario.streams.patience,
+    )
+    worker.source, worker.look = None, stream.look
+    return stream
 
 
 def factor(file: Path) -> float:

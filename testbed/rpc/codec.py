@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from testbed.algorithms.base import Orders, Reply, Samples, Update
-from testbed.errors import AlgorithmError
+from testbed.algorithms.base import Orders, Reply, Update
 from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.frame.record import Timing
+from testbed.frame.record import Intake, Timing
 from testbed.payloads import KINDS, Array, Dense, Payload
 from testbed.payloads.encodings import Encoding, pack, unpack, value_bytes
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.messages import Delivery, PushMessage, Snapshot
+from testbed.rpc.shared import SharedSamples
 from testbed.rpc.wire import MalformedError, bytes_fields, cut, header
 
 ATTEMPT, PAYLOAD = 14, 15
@@ -58,7 +58,6 @@ def parse(kind: type[M], data: bytes) -> M:
 
 def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
     """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
-    _refuse_shared(push.update.shared)
     head = ps_pb2.ExchangeRequest(
         worker=push.worker,
         sequence=push.sequence,
@@ -72,6 +71,10 @@ def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
         timing=ps_pb2.Timing(**push.timing._asdict()),
         gap_seconds=push.gap_seconds,
     )
+    if push.intake is not None:
+        head.intake.CopyFrom(ps_pb2.Intake(**push.intake._asdict()))
+    if push.shared is not None:
+        head.shared.CopyFrom(push.shared.message())
     if encoding == "raw":
         return _join(head, push.update.payload)
     return _join_packed(head, push.update.payload, encoding)
@@ -96,20 +99,38 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
     else:
         payload, payload_bytes = _decode_packed(bulk, encoding, size)
     timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
+    intake = _intake(head.intake) if head.HasField("intake") else None
+    shared = SharedSamples.of(head.shared) if head.HasField("shared") else None
     _check_numbers(head, timing, rounded=payload.entries if encoding == "packed16" else 0)
     return PushMessage(
         worker=head.worker,
         sequence=head.sequence,
         fingerprint=head.fingerprint,
         update=Update(
-            payload, head.version, samples=head.samples, steps=head.steps, note=_note(head.note)
+            *(payload, head.version, head.samples, head.steps),
+            note=_note(head.note),
+            shared=None if shared is None else shared.samples,
         ),
         timing=timing,
         attempt=head.attempt,
-        payload_bytes=payload_bytes,
+        payload_bytes=payload_bytes + (0 if shared is None else shared.payload_bytes),
         gap_seconds=head.gap_seconds,
         saturated=head.saturated,
+        intake=intake,
+        shared=shared,
     )
+
+
+def _intake(message: ps_pb2.Intake) -> Intake:
+    """What is told of a stream.
+
+    Raises:
+        MalformedError: a number of it is out of range.
+    """
+    intake = Intake(*(getattr(message, name) for name in Intake._fields))
+    if not all(0 <= number <= LARGEST_NUMBER for number in intake):
+        raise MalformedError(f"{intake}: expected numbers that are finite and not negative")
+    return intake
 
 
 def _check_numbers(head: ps_pb2.ExchangeRequest, timing: Timing, *, rounded: int) -> None:
@@ -140,12 +161,16 @@ def encode_delivery(delivery: Delivery) -> Encoded:
     if reply is None:
         return Encoded(head.SerializeToString(), 0)
     head.version = reply.version
-    _refuse_shared(reply.shared)
+    shared_bytes = 0
+    if delivery.shared is not None:
+        head.shared.CopyFrom(delivery.shared.message())
+        shared_bytes = delivery.shared.payload_bytes
     if reply.note:
         head.note.update(reply.note)
     if delivery.standing.number:
         head.orders.CopyFrom(_orders(delivery.standing))
-    return _join(head, reply.model)
+    encoded = _join(head, reply.model)
+    return Encoded(encoded.data, encoded.payload_bytes + shared_bytes)
 
 
 def decode_delivery(data: bytes) -> Delivery:
@@ -158,11 +183,17 @@ def decode_delivery(data: bytes) -> Delivery:
     head = parse(ps_pb2.ModelReply, rest)
     if head.stop:
         return Delivery(None, time=head.time_seconds, blocked=head.blocked_seconds)
+    shared = SharedSamples.of(head.shared) if head.HasField("shared") else None
     return Delivery(
-        Reply(_decode_payload(bulk), version=head.version, note=_note(head.note)),
+        Reply(
+            *(_decode_payload(bulk), head.version),
+            note=_note(head.note),
+            shared=None if shared is None else shared.samples,
+        ),
         time=head.time_seconds,
         blocked=head.blocked_seconds,
         standing=_standing(head.orders) if head.HasField("orders") else NO_STANDING,
+        shared=shared,
     )
 
 
@@ -196,17 +227,6 @@ def _standing(message: ps_pb2.Orders) -> StandingOrders:
         batch_size=given("batch_size"),
     )
     return StandingOrders(message.number, orders)
-
-
-def _refuse_shared(shared: Samples | None) -> None:
-    """Samples that go with a message are carried by simulations only.
-
-    Raises:
-        AlgorithmError: there are some.
-    """
-    if shared is not None and len(shared):
-        found = f"{len(shared)} samples go with a message, which only a simulation carries."
-        raise AlgorithmError(found, hint="Take runtime: simulated, or share none.")
 
 
 def _note(field: Mapping[str, float]) -> dict[str, float]:

@@ -47,8 +47,8 @@ class MessageLimits:
     ping_patience_seconds: float = PING_PATIENCE_SECONDS
 
     @classmethod
-    def of(cls, size: int, *, transfer_seconds: float = 0.0) -> MessageLimits:
-        """The limits for a model of ``size`` parameters.
+    def of(cls, size: int, *, transfer_seconds: float = 0.0, beside: int = 0) -> MessageLimits:
+        """The limits for a model of ``size`` parameters, and so many bytes beside it.
 
         Everything that is queued in front of a ping may take ``transfer_seconds`` of real time.
 
@@ -62,9 +62,8 @@ class MessageLimits:
                 "message.",
                 hint="Choose a smaller model.",
             )
-        return cls(
-            ENTRY_BYTES * size + ENVELOPE_BYTES, PING_PATIENCE_SECONDS + 2 * transfer_seconds
-        )
+        message_bytes = ENTRY_BYTES * size + ENVELOPE_BYTES + beside
+        return cls(message_bytes, PING_PATIENCE_SECONDS + 2 * transfer_seconds)
 
     def check(self, message: bytes) -> None:
         """Refuse a message that is too long for this model.

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from testbed.algorithms.base import Reply, Update
 from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.frame.record import Timing
+from testbed.frame.record import Intake, Timing
 from testbed.payloads import Dense
+from testbed.rpc.shared import SharedSamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,8 @@ class PushMessage:
         gap_seconds: the longest that the worker's process stood still since its push before, real.
         payload_bytes: of the payload's arrays, as they were encoded.
         saturated: values that the encoding has brought back into its range.
+        intake: what became of the worker's stream, beside an update.
+        shared: the update's shared samples, with their pixels.
     """
 
     worker: int
@@ -32,6 +35,8 @@ class PushMessage:
     payload_bytes: int = 0
     gap_seconds: float = 0.0
     saturated: int = 0
+    intake: Intake | None = None
+    shared: SharedSamples | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +47,14 @@ class Delivery:
         reply: the model, its arrays views of the message; None if the training has ended.
         time: emulated seconds since the training started.
         blocked: emulated seconds for which the reply was held back.
+        shared: the reply's shared samples, with their pixels.
     """
 
     reply: Reply | None
     time: float = 0.0
     blocked: float = 0.0
     standing: StandingOrders = NO_STANDING
+    shared: SharedSamples | None = None
 
 
 @dataclass(frozen=True, eq=False)

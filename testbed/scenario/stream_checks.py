@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
-from testbed.algorithms import ScaDles
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
 from testbed.scenario.document import Document, Keys, options_path, problem_at
 from testbed.scenario.schema import Scenario
+from testbed.scenario.streams import Kafka
 from testbed.streams import Each
 
 
 def check_streams(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """There is an algorithm that takes them, and every device can be fed."""
-    yield from _check_injection(scenario, document)
     streams, algorithm, count = scenario.streams, scenario.algorithm, scenario.workers.count
     if streams is None:
         return
@@ -24,11 +23,10 @@ def check_streams(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield problem_at(
             document, ("streams",), found=f"streams with {algorithm.name}", expected=expected
         )
-    if not scenario.simulated:
-        expected = "runtime: simulated, in which streams are modelled; no node produces them yet"
-        yield problem_at(
-            document, ("streams",), found=f"runtime {scenario.runtime.name}", expected=expected
-        )
+    if not scenario.simulated and isinstance(streams.transport, Kafka):
+        where = options_path(document, ("streams", "transport"))
+        expected = "direct, or runtime: simulated; no node is a broker yet"
+        yield problem_at(document, where, found="kafka", expected=expected)
     path: Keys = options_path(document, ("streams", "rates"))
     if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
         found, expected = f"{len(streams.rates.given):,} rates", f"{count:,}, one for each worker"
@@ -42,13 +40,3 @@ def check_streams(scenario: Scenario, document: Document) -> Iterator[Problem]:
     if silent and streams.patience == inf:
         expected = "a duration: streams fall silent, and nobody would go on"
         yield problem_at(document, ("streams", "stream_timeout"), found="off", expected=expected)
-
-
-def _check_injection(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """What devices share with one another is carried by simulations only."""
-    algorithm = scenario.algorithm
-    if isinstance(algorithm, ScaDles) and algorithm.injects and not scenario.simulated:
-        path = options_path(document, ("algorithm",))
-        expected = "0: only a simulation carries shared samples, with runtime: simulated"
-        found = f"{algorithm.alpha:g}"
-        yield problem_at(document, (*path, "alpha"), found=found, expected=expected)

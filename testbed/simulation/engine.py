@@ -17,7 +17,7 @@ import numpy as np
 from testbed.algorithms.base import Measured, Samples
 from testbed.errors import RejectedError
 from testbed.events.kinds import Crashed, Evaluated, Left, Rejected
-from testbed.events.rows import UPDATE, UpdateRow
+from testbed.events.rows import STREAMED, UPDATE
 from testbed.faults.timeline import Timeline
 from testbed.frame.effects import Effects, Release
 from testbed.frame.evaluation import Due, Schedule
@@ -46,7 +46,7 @@ CHANGING = {
     "queue": ("_free_at",),
     "uplink": ("_groups", "_settled", "_started", "_next"),
     "downlink": ("_groups", "_settled", "_started", "_next"),
-    "record": ("applied", "applied_bytes", "_traffic", "_pending"),
+    "record": ("applied", "applied_bytes", "_traffic", "_pending", "_streams"),
     "faults": ("_next", "horizon"),
     "traces": (),
     "timeline": ("_due", "_waiting"),
@@ -88,14 +88,14 @@ class Engine:
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     checkpoints: Schedule | None = None
     save: Callable[[Engine], None] = lambda engine: None
-    _rows: list[UpdateRow] = field(default_factory=list)
+    _rows: list[tuple[object, ...]] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
     _tick_at: float = inf
     _tick: Planned | None = None
     _save_at: Due = field(default_factory=Due)
 
     def __post_init__(self) -> None:
-        self._record = UpdateRecord(self._rows.append)
+        self._record = UpdateRecord(self._rows.append, self.server.half.config.TAKES_STREAMS)
         self._faults = Faults(self, self.timeline)
         self._traces = Traces(self, self.followings)
 
@@ -396,5 +396,5 @@ class Engine:
         return evaluation
 
     def _flush(self) -> None:
-        self.recorder.updates(np.array(self._rows, UPDATE))
+        self.recorder.updates(np.array(self._rows, STREAMED if self._record.streamed else UPDATE))
         self._rows.clear()

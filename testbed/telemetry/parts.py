@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from testbed.errors import DataError
-from testbed.events.rows import UPDATE, Rows, conform
+from testbed.events.rows import Rows, conform, joined
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import FORMAT
 
@@ -124,7 +124,7 @@ def part_paths(folder: Path) -> list[Path]:
 
 
 def read_parts(folder: Path) -> Iterator[Rows]:
-    """The rows of each complete part, in order, dtype ``UPDATE``.
+    """The rows of each complete part, in order.
 
     Raises:
         DamagedPartError: a part is missing or damaged; names it.
@@ -136,12 +136,12 @@ def read_parts(folder: Path) -> Iterator[Rows]:
 
 
 def read_rows(folder: Path) -> Rows:
-    """All rows of all complete parts, shape (n,), dtype ``UPDATE``.
+    """All rows of all complete parts, shape (n,).
 
     Raises:
         DamagedPartError: a part is missing or damaged; names it.
     """
-    return np.concatenate([np.empty(0, UPDATE), *read_parts(folder)])
+    return joined(read_parts(folder))
 
 
 def _number(path: Path) -> int:
@@ -168,12 +168,12 @@ def _read_part(path: Path) -> Rows:
 
 
 def _table(rows: Rows) -> pyarrow.Table:
-    """The rows as an Arrow table; the types are those of ``UPDATE``, not guessed from values."""
+    """The rows as an Arrow table; the types are the rows' own, not guessed from values."""
     import pyarrow
 
     fields = [
-        pyarrow.field(name, pyarrow.from_numpy_dtype(UPDATE[name]), nullable=False)
-        for name in UPDATE.names or ()
+        pyarrow.field(name, pyarrow.from_numpy_dtype(rows.dtype[name]), nullable=False)
+        for name in rows.dtype.names or ()
     ]
     schema = pyarrow.schema(fields, metadata={"format": str(FORMAT)})
     columns = []

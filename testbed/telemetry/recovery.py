@@ -8,11 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from testbed.events.entry import FROM_PS, Entry
 from testbed.events.kinds import Evaluated, Restored
-from testbed.events.rows import EVALUATIONS, UPDATE, Rows
+from testbed.events.rows import EVALUATIONS, Rows, joined
 from testbed.telemetry.events import EventLog, follow_ps_events, read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
@@ -74,7 +72,7 @@ def spooled_rows(folder: RunFolder, *, after: int = 0, over: bool) -> Iterator[R
 
 
 def read_updates(folder: RunFolder) -> Rows:
-    """All updates of a run, shape (n,), dtype ``UPDATE``.
+    """All updates of a run, shape (n,).
 
     What the controller's record lacks, or is damaged in it, comes from the parameter server's.
 
@@ -86,7 +84,7 @@ def read_updates(folder: RunFolder) -> Rows:
     spooled = [*spooled_rows(folder, after=total, over=not folder.alive())]
     if damage is not None and sum(map(len, spooled)) < damage.least_rows():
         raise damage
-    return np.concatenate([np.empty(0, UPDATE), *sound, *spooled])
+    return joined([*sound, *spooled])
 
 
 def _recover_updates(folder: RunFolder) -> int:

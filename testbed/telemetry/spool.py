@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from testbed.errors import TestbedError
-from testbed.events.rows import REQUIRED, UPDATE, UPDATES, Rows, UpdateRow, conform
+from testbed.events.rows import REQUIRED, STREAMED, UPDATE, UPDATES, Rows, conform
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 
 WRITER = "ps"
@@ -36,17 +36,19 @@ HEADLESS = np.dtype(
 class SpoolWriter:
     """Appends rows to a file; the one process that applies updates has one.
 
-    Some rows are gathered in memory before they are written.
+    Some rows are gathered in memory before they are written. They have the columns of streams if
+    they are ``streamed``.
     """
 
-    def __init__(self, path: Path, *, rows: int = 256) -> None:
+    def __init__(self, path: Path, *, rows: int = 256, streamed: bool = False) -> None:
+        self.streamed = streamed
         self._file = path.open("ab", buffering=0)
-        self._rows = np.zeros(rows, UPDATE)
+        self._rows = np.zeros(rows, STREAMED if streamed else UPDATE)
         self._filled = 0
         if not self._file.tell():
-            self._file.write(header())
+            self._file.write(header(self._rows.dtype))
 
-    def append(self, row: UpdateRow) -> None:
+    def append(self, row: tuple[Any, ...]) -> None:
         """Add one row."""
         self._rows[self._filled] = row
         self._filled += 1
@@ -85,7 +87,7 @@ class SpoolReader:
         self._layout: np.dtype[Any] | None = None
 
     def read(self) -> Rows:
-        """Complete rows that are new since the last call, shape (rows,), dtype ``UPDATE``.
+        """Complete rows that are new since the last call, shape (rows,), see ``Rows``.
 
         They are at most CHUNK_ROWS. None means that there are no more for now.
 
@@ -112,7 +114,7 @@ class SpoolReader:
 
     def _conform(self, stored: Rows) -> Rows:
         layout = stored.dtype
-        if layout == UPDATE:
+        if layout in (UPDATE, STREAMED):
             return stored
         try:
             with np.errstate(invalid="ignore"):  # of what is no number; it is checked
@@ -128,7 +130,7 @@ class SpoolReader:
         least, most = {"sequence": 1}, {"worker": self._workers - 1}
         unsound = {
             name: ~((rows[name] >= least.get(name, 0)) & (rows[name] <= most.get(name, MOST)))
-            for name in UPDATE.names or ()
+            for name in rows.dtype.names or ()
         }
         wrong = np.logical_or.reduce([*unsound.values()])
         if not wrong.any():
@@ -142,8 +144,17 @@ class SpoolReader:
     def rewind(self, *, rows: int) -> None:
         """Read on behind the first rows: the others were cut off, and are written anew."""
         if self._layout is not None:
-            start = len(header(self._layout)) if self._layout is not HEADLESS else 0
-            self._offset = start + rows * self._layout.itemsize
+            self._offset = self.begin + rows * self.row_bytes
+
+    @property
+    def begin(self) -> int:
+        """Where the rows begin in the file."""
+        return 0 if self._layout is None or self._layout is HEADLESS else len(header(self._layout))
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row there; 0 before anything was read."""
+        return 0 if self._layout is None else self._layout.itemsize
 
     def _read_layout(self, file: BinaryIO) -> np.dtype[Any] | None:
         """Of the rows that stand from where the file is then; None if nothing is there yet."""
@@ -180,7 +191,7 @@ def cut_spool(path: Path, *, rows: int) -> int:
             hint="The file is damaged.",
         )
     with path.open("r+b") as file:
-        file.truncate(len(header()) + rows * UPDATE.itemsize)
+        file.truncate(reader.begin + rows * reader.row_bytes)
     return found - rows
 
 

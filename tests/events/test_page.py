@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from testbed.events.kinds import CONTROLLER, PS, Event
-from testbed.events.rows import EVALUATIONS, REQUIRED, TRAFFIC, UPDATES, Column
+from testbed.events.rows import EVALUATIONS, REQUIRED, STREAMS, TRAFFIC, UPDATES, Column
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -25,6 +25,7 @@ def renewed(page: str) -> str:
     """A page with its marked tables as they are to be."""
     tables = {
         "updates": of_columns(UPDATES),
+        "streams": of_columns(STREAMS),
         "evaluations": of_columns(EVALUATIONS),
         "traffic": of_columns(TRAFFIC),
         "controller": of_events(CONTROLLER),

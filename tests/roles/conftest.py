@@ -195,7 +195,7 @@ class Stage:
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
         )
         self.limits = MessageLimits.of(layout.size)
-        clock = EmulatedClock(1.0)
+        clock, streamed = EmulatedClock(1.0), config.TAKES_STREAMS
         training = Training(
             server=Server(self.half, StopRule(updates=updates)),
             queue=ServiceQueue(service_seconds),
@@ -203,7 +203,7 @@ class Stage:
             fingerprint=layout.fingerprint,
             clock=clock,
             log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
-            record=Record(SpoolWriter(folder / "updates.bin"), clock),
+            record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
         )
         self.server = ParameterServer(
             training, limits=self.limits, secret=self.secret, encoding=encoding

@@ -65,7 +65,7 @@ class PullRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "saturated", "attempt", "payload")
+    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "saturated", "intake", "shared", "attempt", "payload")
     class NoteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,8 @@ class ExchangeRequest(_message.Message):
     NOTE_FIELD_NUMBER: _ClassVar[int]
     GAP_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SATURATED_FIELD_NUMBER: _ClassVar[int]
+    INTAKE_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     worker: int
@@ -95,9 +97,11 @@ class ExchangeRequest(_message.Message):
     note: _containers.ScalarMap[str, float]
     gap_seconds: float
     saturated: int
+    intake: Intake
+    shared: Shared
     attempt: int
     payload: Payload
-    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., intake: _Optional[_Union[Intake, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Timing(_message.Message):
     __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds", "overslept_seconds")
@@ -115,8 +119,44 @@ class Timing(_message.Message):
     overslept_seconds: float
     def __init__(self, compute_seconds: _Optional[float] = ..., late_seconds: _Optional[float] = ..., think_seconds: _Optional[float] = ..., transfer_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., overslept_seconds: _Optional[float] = ...) -> None: ...
 
+class Intake(_message.Message):
+    __slots__ = ("stream_wait_seconds", "stream_lag_seconds", "stream_rate", "stream_produced", "stream_used", "stream_buffered", "stream_truncated", "stream_duplicates", "stream_latency_seconds", "stream_refused", "stream_missing")
+    STREAM_WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_LAG_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_RATE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_PRODUCED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_USED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_BUFFERED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    STREAM_LATENCY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_MISSING_FIELD_NUMBER: _ClassVar[int]
+    stream_wait_seconds: float
+    stream_lag_seconds: float
+    stream_rate: float
+    stream_produced: int
+    stream_used: int
+    stream_buffered: int
+    stream_truncated: int
+    stream_duplicates: int
+    stream_latency_seconds: float
+    stream_refused: int
+    stream_missing: int
+    def __init__(self, stream_wait_seconds: _Optional[float] = ..., stream_lag_seconds: _Optional[float] = ..., stream_rate: _Optional[float] = ..., stream_produced: _Optional[int] = ..., stream_used: _Optional[int] = ..., stream_buffered: _Optional[int] = ..., stream_truncated: _Optional[int] = ..., stream_duplicates: _Optional[int] = ..., stream_latency_seconds: _Optional[float] = ..., stream_refused: _Optional[int] = ..., stream_missing: _Optional[int] = ...) -> None: ...
+
+class Shared(_message.Message):
+    __slots__ = ("samples", "labels", "pixels")
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    PIXELS_FIELD_NUMBER: _ClassVar[int]
+    samples: bytes
+    labels: bytes
+    pixels: bytes
+    def __init__(self, samples: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., pixels: _Optional[bytes] = ...) -> None: ...
+
 class ModelReply(_message.Message):
-    __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "note", "payload")
+    __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "note", "shared", "payload")
     class NoteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +170,7 @@ class ModelReply(_message.Message):
     TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     stop: bool
     version: int
@@ -137,8 +178,9 @@ class ModelReply(_message.Message):
     time_seconds: float
     blocked_seconds: float
     note: _containers.ScalarMap[str, float]
+    shared: Shared
     payload: Payload
-    def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., note: _Optional[_Mapping[str, float]] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., note: _Optional[_Mapping[str, float]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Orders(_message.Message):
     __slots__ = ("local_steps", "commit_interval_seconds", "batch_size", "number")

@@ -1,0 +1,156 @@
+"""A live device's stream: records come in a thread of their own, and steps take what has come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.algorithms.base import Samples, Stream
+from testbed.datasets import Prepared
+from testbed.errors import NodeError, TestbedError
+from testbed.frame.record import Intake
+from testbed.roles.clock import EmulatedClock
+from testbed.rpc.shared import SharedSamples, assembled
+from testbed.streams import Receiver, Reception
+
+LINGER_SECONDS = 0.05
+"""While no step waits, records come in batches, at most so late, real."""
+
+MANY = 1_000_000
+"""Records that nobody waits for: a poll for so many takes its whole time."""
+
+
+@dataclass
+class DeviceStream:
+    """The samples of one device, from their coming to the step that they are used in.
+
+    Attributes:
+        receiver: brings records.
+        reception: checks, counts and keeps them.
+        data: what the device trains on; of it only form and transform are used.
+        batch_size: of the scenario.
+        own: how many training samples the stream is made of.
+        patience: emulated seconds without a sample after which a step waits no longer.
+    """
+
+    receiver: Receiver
+    reception: Reception
+    data: Prepared
+    clock: EmulatedClock
+    batch_size: int
+    own: int
+    patience: float = inf
+    _came: threading.Condition = field(default_factory=threading.Condition)
+    _wanted: int = 0  # by a step that waits
+    _failed: TestbedError | None = None
+    _at_hand: dict[int, tuple[float, NDArray[Any]]] = field(default_factory=dict)  # by number
+    _waited: float = 0.0  # since the intake was last told, emulated
+    _lag: float = 0.0  # of the oldest sample that was last taken
+
+    def connect(self) -> None:
+        """See that there is somebody who sends, then receive what comes, in the background.
+
+        Raises:
+            NodeError, RejectedError: there is not.
+        """
+        self._receive(0, 0.0)
+        threading.Thread(target=self._follow, name="stream", daemon=True).start()
+
+    def look(self, now: float) -> Stream:
+        """What a worker half is told of it."""
+        with self._came:
+            rate, waiting = self.reception.meter.rate, self.reception.buffer.waiting
+        return Stream(self.batch_size, own=self.own, rate=rate, buffered=waiting)
+
+    def take(self, count: int) -> Samples:
+        """The oldest ``count`` samples, once they are there; none if it has given up waiting.
+
+        Raises:
+            RejectedError: whoever sends does not want this device.
+        """
+        begun = self.clock.now
+        with self._came:
+            there = self._await(count, begun)
+            self._waited += self.clock.now - begun
+            if not there:
+                self.reception.give_up()
+                return np.empty(0, np.int64)
+            taken = self.reception.take(count)
+        self._lag = max(0.0, self.clock.now - taken[0].made)
+        self._at_hand = {record.sample: (record.label, record.pixels) for record in taken}
+        return np.array([record.sample for record in taken], np.int64)
+
+    def append(self, shared: SharedSamples) -> None:
+        """Other devices' samples have come, for the step that takes its own."""
+        kind, shape = self.data.train_images.dtype, self.data.image_shape
+        images = shared.pixels.view(kind).reshape(-1, *shape)
+        labels = shared.labels.tolist()
+        self._at_hand |= zip(shared.samples.tolist(), zip(labels, images, strict=True), strict=True)
+
+    def with_pixels(self, samples: Samples) -> SharedSamples:
+        """Samples at hand, as they go to other devices."""
+        return assembled(samples, (self._at_hand[sample] for sample in samples.tolist()))
+
+    def batch(self, samples: Samples, draw: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Images and labels of samples at hand, as ``Prepared.batch`` has them."""
+        labels, pixels = zip(*(self._at_hand[one] for one in samples.tolist()), strict=True)
+        images: Any = np.stack(pixels)
+        if self.data.transform is not None:
+            images = self.data.transform(images, np.random.default_rng(draw))
+        return images, np.array(labels, self.data.train_labels.dtype)
+
+    def told(self) -> Intake:
+        """What is to be said of it beside an update."""
+        waited, self._waited = self._waited, 0.0
+        with self._came:
+            one, buffer = self.reception, self.reception.buffer
+            return Intake(
+                *(waited, self._lag, one.meter.rate, buffer.produced, buffer.used, buffer.waiting),
+                *(buffer.truncated, buffer.duplicates, one.latency, one.refused, one.missing),
+            )
+
+    def _await(self, count: int, begun: float) -> bool:
+        """Wait for ``count`` samples; returns whether they are there."""
+        self.reception.wait()
+        while lacking := self.reception.lacking(count):
+            if self._failed is not None:
+                raise self._failed
+            self._wanted = lacking
+            silent = max(begun, self.reception.heard) + self.patience - self.clock.now
+            if silent <= 0:
+                break
+            self._came.wait(None if silent == inf else self.clock.real(silent))
+        self._wanted = 0
+        return not lacking
+
+    def _follow(self) -> None:
+        """Receive for as long as this process lives."""
+        while True:
+            try:
+                with self._came:
+                    wanted = self._wanted or MANY
+                self._receive(wanted, LINGER_SECONDS)
+            except NodeError:
+                continue  # whoever sends may come back; meanwhile the stream is silent
+            except TestbedError as error:
+                with self._came:
+                    self._failed = error
+                    self._came.notify()
+                return
+
+    def _receive(self, least: int, seconds: float) -> None:
+        """Take in what comes, and only then say that it is here."""
+        records: Sequence[bytes] = self.receiver.poll(least, seconds)
+        now = self.clock.now
+        with self._came:
+            for record in records:
+                self.reception.receive(record, now)
+            if records:
+                self._came.notify()
+        self.receiver.commit()
