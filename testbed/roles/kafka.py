@@ -66,7 +66,7 @@ class KafkaSender(Sender):
         topics: str,
         *,
         written: dict[int, int],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[BaseException], object],
         room: int = ROOM_BYTES,
     ) -> None:
         self._producer = producer
@@ -113,6 +113,7 @@ class KafkaReceiver(Receiver):
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
+        self._uncommitted = False
 
     def poll(self, least: int, seconds: float) -> Sequence[bytes]:
         """See Receiver. While the broker is away, nothing comes."""
@@ -128,12 +129,15 @@ class KafkaReceiver(Receiver):
                     raise NodeError(f"reading records failed: {error}") from None
                 time.sleep(min(left, RETRY_SECONDS))  # the broker is away
             if len(records) >= least or left == 0:
+                self._uncommitted |= bool(records)
                 return records
 
     def commit(self) -> None:
         """See Receiver: the next poll sends it."""
-        with telling("committing an offset"):
-            self._consumer.commit_async()
+        if self._uncommitted:
+            with telling("committing an offset"):
+                self._consumer.commit_async()
+            self._uncommitted = False
 
     def close(self) -> None:
         """See Receiver."""
@@ -142,7 +146,7 @@ class KafkaReceiver(Receiver):
 
 
 def connect_sender(
-    address: str, topics: str, devices: Iterable[int], failed: Callable[[BaseException], None]
+    address: str, topics: str, devices: Iterable[int], failed: Callable[[BaseException], object]
 ) -> tuple[KafkaSender, KafkaProducer]:
     """The sender for some devices, whose topics are made; and its producer, which is to be closed.
 

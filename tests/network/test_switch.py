@@ -213,3 +213,12 @@ def test_a_change_of_a_node_that_has_ended_names_it(
     node.peer.process.wait()
     with pytest.raises(NodeError, match="w0: its link cannot be changed"):
         lab.switch.reshape(node.spec, pid=node.peer.pid, network=lab.network)
+
+
+def test_a_link_takes_the_place_of_that_of_an_earlier_role(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    """The earlier one's namespace is still there, as that of a role that was just killed may be."""
+    lab.node(spec("w0", 2, up=SLOW))
+    again = lab.node(spec("w0", 2, up=FAST))
+    assert again.link.up_found == TokenBucket(FAST.rate, 5000, 125_000)

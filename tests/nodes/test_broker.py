@@ -23,7 +23,6 @@ from testbed.values.units import Duration, Rate, Size
 
 TEXT = """\
 name: streamed
-runtime: simulated
 algorithm: ddl
 model: digits-cnn
 dataset: digits
@@ -38,14 +37,7 @@ time_scale: 2
 
 
 def live(*settings: str) -> Scenario:
-    scenario = load_text(TEXT, overrides=[Override.parse(text) for text in settings])
-    native = load_text(
-        TEXT.replace("streams:", "unused:")
-        .split("unused:")[0]
-        .replace("runtime: simulated", "runtime: native")
-        + "stop: {updates: 1}\ntime_scale: 2\n"
-    )
-    return native.model_copy(update={"streams": scenario.streams})
+    return load_text(TEXT, overrides=[Override.parse(text) for text in settings])
 
 
 def node_of(scenario: Scenario) -> NodeSpec:
@@ -53,10 +45,10 @@ def node_of(scenario: Scenario) -> NodeSpec:
 
 
 def test_where_it_is_and_what_it_takes() -> None:
-    """It follows the PS and two workers on the switch; rates are those of real seconds."""
+    """It follows PS, workers and producer on the switch; rates are those of real seconds."""
     node = node_of(live())
     assert node.link is not None
-    assert (node.link.address, node.link.up.rate) == ("10.77.0.4", Rate(20e6))
+    assert (node.link.address, node.link.up.rate) == ("10.77.0.5", Rate(20e6))
     assert (node.uid, node.part, node.image, node.end) == (20002, "aside", "kafka", "restarted")
     # 256 MiB of heap and 200 MB
     assert role_of(node).memory_bytes(node, plan(live(), "r1"), vector=0) == 468_435_456
@@ -65,11 +57,23 @@ def test_where_it_is_and_what_it_takes() -> None:
 
 
 def test_a_run_may_be_told_to_end_with_it() -> None:
-    assert node_of(live("streams.transport.kafka.restart=false")).end == "fatal"
+    made = plan(live("streams.transport.kafka.restart=false"), "r1")
+    assert (made.node("broker").end, made.node("producer0").end) == ("fatal", "noticed")
+
+
+def test_producers_and_devices_are_told_where_it_is() -> None:
+    """The streams' link is its own then, and a producer that was killed goes on as it does."""
+    made = plan(live(), "r1")
+    producer = made.node("producer0")
+    told = {"source": "10.77.0.5:9092", "topics": "r1"}
+    for node in (producer, made.node("w1")):
+        assert role_of(node).arguments(node, made, secret="s3cret") == told
+    assert producer.link is not None
+    assert (producer.end, producer.link.up.rate) == ("restarted", None)
 
 
 def test_there_is_none_without_kafka_nor_in_a_simulation() -> None:
-    simulated = load_text(TEXT)
+    simulated = live("runtime=simulated")
     assert list(BrokerRole().nodes(simulated)) == []
     direct = live("streams.transport=direct")
     assert list(BrokerRole().nodes(direct)) == []
