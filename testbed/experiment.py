@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -24,10 +25,12 @@ from testbed.frame.stop import StopRule
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
+from testbed.scenario.availability import availabilities
 from testbed.scenario.durations import RandomDuration
 from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
+from testbed.scenario.traces import own_copy
 from testbed.seeds import stream
 from testbed.streams import Arrivals, RecordFormat
 from testbed.values.laws import Law
@@ -42,6 +45,7 @@ class Experiment:
     algorithm: AlgorithmConfig  # makes the halves; in the scenario, or in the user's own file
     data: Prepared  # the prepared data set, mapped into memory
     network: Network  # the model, without values
+    folder: Path  # the run's
 
     @classmethod
     def open(cls, folder: Path, *, data: Path | None = None) -> Experiment:
@@ -63,7 +67,7 @@ class Experiment:
         prepared = datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
-        return cls(scenario, algorithm, prepared, network)
+        return cls(scenario, algorithm, prepared, network, folder)
 
     @property
     def own_files(self) -> str:
@@ -89,11 +93,18 @@ class Experiment:
         draws = crashes(timeline, seed=scenario.seed)
         stop = StopRule(**dict(scenario.stop))
         dead_after = float(scenario.ps.dead_after or inf)
-        return Server(half, stop, crashes=draws, to_come=timeline.to_come, dead_after=dead_after)
+        return Server(
+            half,
+            stop,
+            crashes=draws,
+            dead_after=dead_after,
+            to_come=timeline.to_come,
+            returning=timeline.returning,
+        )
 
     def timeline(self) -> Timeline:
         """The faults that are to come."""
-        return timeline_of(self.scenario)
+        return timeline_of(self.scenario, self.folder)
 
     def schedule(self) -> Schedule:
         """When the model is evaluated during training."""
@@ -188,9 +199,14 @@ class Experiment:
         return np.sort(draws.choice(images, count, replace=False))
 
 
-def timeline_of(scenario: Scenario) -> Timeline:
-    """The faults that are to come in a run of the scenario."""
-    return Timeline.of(scenario.faults, scenario.workers.dealt(), seed=scenario.seed)
+def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
+    """What is to become of the workers of a run, in whose folder the recordings are."""
+    return Timeline.of(
+        scenario.faults,
+        scenario.workers.dealt(),
+        seed=scenario.seed,
+        availabilities=availabilities(scenario, partial(own_copy, folder)),
+    )
 
 
 def _schedule(every: int | Duration) -> Schedule:

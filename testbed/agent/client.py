@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from testbed.agent.launch import LAUNCH, TRAFFIC, USAGE, Exit, LaunchSpec
+from testbed.agent.launch import CARRIED, LAUNCH, TRAFFIC, USAGE, Exit, LaunchSpec
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
 from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE, TOKEN_VARIABLE
 from testbed.errors import NodeError, TestbedError
@@ -21,7 +21,7 @@ from testbed.events.usage import Usage
 from testbed.host.process import child_of, environment_of
 from testbed.host.reports import decode_error
 from testbed.host.sockets import pid_of_listener, short_path
-from testbed.network.counters import Traffic
+from testbed.network.counters import Carried, Traffic
 from testbed.rpc._pb import agent_pb2 as pb
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.methods import TOKEN_KEY
@@ -163,6 +163,10 @@ class AgentClient:
         """What the links have carried so far."""
         return TRAFFIC.validate_json(self._read("Count", pb.CountRequest()))
 
+    def carried(self) -> Mapping[str, Carried]:
+        """What each running node's link has carried so far."""
+        return CARRIED.validate_json(self._read("Carried", pb.CarriedRequest()))
+
     def usage(self) -> Usage:
         """What the queues hold and the containers use."""
         return USAGE.validate_json(self._read("Usage", pb.UsageRequest()))
@@ -183,12 +187,14 @@ class AgentClient:
         up: Shape | None = None,
         down: Shape | None = None,
         seconds: float | None = None,
+        planned: float | None = None,
     ) -> LinkChange:
         """Change the links of those of the nodes that run, for so many seconds or until reset.
 
-        The agent ends the change when its time has come, whether anybody is connected or not.
+        The agent ends the change when its time has come, whether anybody is connected or not. One
+        that a recording has was ``planned`` for a moment, in seconds since 1970.
         """
-        request = pb.ReshapeRequest(nodes=nodes, seconds=seconds)
+        request = pb.ReshapeRequest(nodes=nodes, seconds=seconds, planned=planned)
         for direction, shape in {"up": up, "down": down}.items():
             if shape is not None:
                 setattr(request, direction, SHAPE.dump_json(shape).decode())

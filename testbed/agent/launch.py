@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from testbed.errors import NodeError
 from testbed.events.usage import Usage
-from testbed.network.counters import Traffic
+from testbed.network.counters import Carried, Traffic
 from testbed.network.ends import Neighbour
 from testbed.topology import LaunchMode, NetworkSpec, NodeSpec
 
@@ -87,5 +87,6 @@ class Exit:
 
 
 LAUNCH = TypeAdapter(LaunchSpec)
+CARRIED = TypeAdapter(dict[str, Carried])
 TRAFFIC = TypeAdapter(Traffic)
 USAGE = TypeAdapter(Usage)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from testbed.errors import TestbedError
 from testbed.topology import LinkSpec, Shape
 
-Action = Literal["set", "reset", "expired"]
+Action = Literal["set", "recorded", "reset", "expired"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class LinkChange:
     """One change, as it happened.
 
     Attributes:
-        action: ``set``; ``reset`` to the plan's link by a command; ``expired``, reset by itself.
+        action: ``set``; ``recorded``, as a recording has it; ``reset`` to the plan's link by a
+            command; ``expired``, reset by itself.
         nodes: whose links.
         up: what the nodes send through now; None where the plan's links differ or were not changed.
         down: what they receive through.
@@ -70,6 +71,7 @@ class LinkChanges:
         up: Shape | None,
         down: Shape | None,
         seconds: float | None,
+        planned: float | None = None,
         relink: Relink,
     ) -> LinkChange:
         """Change one direction of links, or both: a shape that is None stays.
@@ -77,6 +79,8 @@ class LinkChanges:
         Args:
             links: of the nodes concerned, as they are now.
             seconds: for how long; None until it is reset. It takes the place of an earlier time.
+            planned: when a recording has this change, in seconds since 1970; None for others.
+            relink: does it.
 
         Raises:
             TestbedError: a link could not be changed; those before it have been.
@@ -88,7 +92,9 @@ class LinkChanges:
             if seconds is not None:
                 self._due[name] = now + seconds
             relink(name, replace(link, up=up or link.up, down=down or link.down))
-        return self._enter(LinkChange("set", tuple(links), up, down, begun, self.wall()))
+        action: Action = "set" if planned is None else "recorded"
+        moment = begun if planned is None else planned
+        return self._enter(LinkChange(action, tuple(links), up, down, moment, self.wall()))
 
     def reset(self, names: Sequence[str], *, relink: Relink) -> LinkChange:
         """Give nodes the plan's links again; those that have them already keep them."""

@@ -19,7 +19,7 @@ from testbed.errors import NodeError, TestbedError
 from testbed.events.usage import Queue, Usage
 from testbed.host.process import Process, has_ended
 from testbed.host.stopping import is_stopped
-from testbed.network.counters import INTERFACE, TrafficMeter
+from testbed.network.counters import INTERFACE, Carried, TrafficMeter, read_ports
 from testbed.network.queues import read_queues
 from testbed.network.switch import Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part
@@ -184,6 +184,10 @@ class Nodes:
         text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
+
+    def carried(self) -> dict[str, Carried]:
+        """What each running node's link has carried since it was made."""
+        return {name: one for name, one in read_ports().items() if name in self._running}
 
     def usage(self) -> Usage:
         """What the queues hold and the containers use; round trips are those of the last count."""

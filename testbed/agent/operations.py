@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from testbed.agent.launch import LAUNCH, TRAFFIC, USAGE
+from testbed.agent.launch import CARRIED, LAUNCH, TRAFFIC, USAGE
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE
 from testbed.agent.loop import NothingYet
 from testbed.agent.nodes import Nodes
@@ -102,11 +102,14 @@ def _link(nodes: Nodes, request: pb.NodeRequest) -> bytes:
 def _reshape(nodes: Nodes, request: pb.ReshapeRequest) -> bytes:
     if not 0 <= request.seconds < math.inf:
         raise MalformedError(f"a change for {request.seconds} seconds")
+    if not math.isfinite(request.planned):
+        raise MalformedError(f"a change planned for {request.planned} seconds since 1970")
     change = nodes.changes.set(
         nodes.links_of(request.nodes),
         up=SHAPE.validate_json(request.up) if request.HasField("up") else None,
         down=SHAPE.validate_json(request.down) if request.HasField("down") else None,
         seconds=request.seconds if request.HasField("seconds") else None,
+        planned=request.planned if request.HasField("planned") else None,
         relink=nodes.relink,
     )
     return CHANGE.dump_json(change)
@@ -132,6 +135,7 @@ _ACTS: Mapping[str, tuple[type[Message], Act]] = {
     "Heal": (pb.NodeRequest, lambda nodes, request: nodes.heal(request.node)),
     "PrivateBytes": (pb.NodeRequest, _private_bytes),
     "Count": (pb.CountRequest, lambda nodes, _: TRAFFIC.dump_json(nodes.meter.read())),
+    "Carried": (pb.CarriedRequest, lambda nodes, _: CARRIED.dump_json(nodes.carried())),
     "Usage": (pb.UsageRequest, lambda nodes, _: USAGE.dump_json(nodes.usage())),
     "Links": (pb.LinksRequest, lambda nodes, _: json.dumps(nodes.links()).encode()),
     "Link": (pb.NodeRequest, _link),

@@ -9,6 +9,7 @@ import click
 FORMATS: dict[str, str] = {
     "csv": "Every table as CSV.",
     "tensorboard": "A log folder of TensorBoard's.",
+    "mlflow": "A database of MLflow's.",
     "prometheus": "OpenMetrics with timestamps, for Prometheus and Grafana.",
 }
 """Each format and its line in ``testbed export --help``, so that the help imports none of them."""

@@ -135,17 +135,18 @@ def export_runs(
     *,
     force: bool,
     runs: Path,
+    folders: bool = True,
 ) -> None:
-    """Write runs into a folder, all of them or none.
+    """Write runs into a folder, all of them or none; with ``folders`` each into its own in there.
 
     Raises:
-        ScenarioError: the folder cannot be made, or one of these runs is in it already.
+        ScenarioError: the folder cannot be made, or one of these runs has a folder there already.
     """
     from testbed.reports.exports import open_runs
 
     check_new("--out", out, force=True, folder=True)
     opened = open_runs([find(name, runs).path for name in names])
-    for run in opened if out.exists() else ():
+    for run in opened if folders and out.exists() else ():
         check_new("--out", out / run.name, force=force, folder=True)
     write(opened, out)
     click.echo(f"wrote {out}")

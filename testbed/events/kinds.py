@@ -119,7 +119,9 @@ class MessagesTimed(Event):
 class LinkChanged(Event):
     """Links were changed while the run went on."""
 
-    action: Annotated[str, "`set`; `reset` by a command, or `expired`: reset by itself"]
+    action: Annotated[
+        str, "`set`; `recorded`, by a recording; `reset` by a command, or `expired`: by itself"
+    ]
     nodes: Annotated[tuple[str, ...], "whose"]
     up: Annotated[
         Mapping[str, Any] | None,
@@ -163,15 +165,20 @@ class LogFull(Event):
 
 @dataclass(frozen=True)
 class FaultApplied(Event):
-    """A fault of the scenario, or of `testbed fault`, came, or its time was over."""
+    """A fault of the scenario, of a recording or of `testbed fault` came, or its time was over."""
 
     kind: Annotated[str, "which, as in the scenario"]
     begins: Annotated[bool, "whether it came; false: it was undone"]
     nodes: Annotated[tuple[str, ...], "whom it struck"]
     planned_seconds: Annotated[float, "when that was to be, emulated"]
     actual_seconds: Annotated[float, "when it was done, emulated"]
-    place: Annotated[int | None, "its place in `faults`, from 0 on; null of one by hand"] = None
-    passed_over: Annotated[tuple[str, ...], "whom it did not strike, as they had crashed"] = ()
+    place: Annotated[
+        int | None, "its place in `faults`, from 0 on; null of one by hand, or of a recording"
+    ] = None
+    passed_over: Annotated[
+        tuple[str, ...], "whom it did not strike, as they had crashed, or were away by a recording"
+    ] = ()
+    recorded: Annotated[bool, "whether the recording of `workers.availability` has it"] = False
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ EVALUATOR = "the evaluator"
 INTERFACE = "`eth0` of the parameter server"
 SOCKETS = "the parameter server's sockets"
 HOST = "the host's /proc"
+SWITCH = "the node's port of the switch"
 
 
 @dataclass(frozen=True)
@@ -239,8 +240,23 @@ Rows = NDArray[np.void]
 """Rows of the record of updates, shape (n,), dtype ``UPDATE`` or ``STREAMED``."""
 
 
+class LinkRow(NamedTuple):
+    """What a link that follows a recording could carry, and carried, since the row before."""
+
+    time_seconds: Annotated[float, Column("float64", "until when, emulated", CLOCK)]
+    wall_seconds: Annotated[float, Column("float64", "the same, real", CLOCK)]
+    node: Annotated[str, Column("str", "whose link", SWITCH)]
+    direction: Annotated[str, Column("str", "`up` or `down`", SWITCH)]
+    asked_bits_per_second: Annotated[
+        float, Column("float64", "mean of the recorded rate, emulated", "the recording", "bit/s")
+    ]
+    delivered_bits_per_second: Annotated[
+        float, Column("float64", "Ethernet frames that passed, emulated", SWITCH, "bit/s")
+    ]
+
+
 def _columns(
-    row: type[UpdateRow] | type[StreamColumns] | type[TrafficRow],
+    row: type[UpdateRow] | type[StreamColumns] | type[TrafficRow] | type[LinkRow],
 ) -> Mapping[str, Column]:
     hints = get_type_hints(row, include_extras=True)
     defaults: dict[str, Any] = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
@@ -276,6 +292,9 @@ EVALUATIONS = _evaluation_columns()
 
 TRAFFIC = _columns(TrafficRow)
 """Those of ``traffic.csv``."""
+
+LINKS = _columns(LinkRow)
+"""Those of ``links.csv``."""
 
 UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])
 """The layout of an update's row, in the spool and in memory."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from testbed.events.entry import Entry
-from testbed.events.rows import Rows, TrafficRow
+from testbed.events.rows import LinkRow, Rows, TrafficRow
 from testbed.events.usage import Usage
 
 
@@ -21,6 +23,9 @@ class Sink:
 
     def traffic(self, row: TrafficRow) -> None:
         """The kernel's counters and the host were read."""
+
+    def links(self, rows: Sequence[LinkRow]) -> None:
+        """What links carried that follow recordings, over the last second."""
 
     def usage(self, usage: Usage) -> None:
         """Queues and containers were read, of a run whose metrics somebody wants."""

@@ -14,11 +14,12 @@ from math import inf
 from testbed.errors import NodeError
 from testbed.events.kinds import FaultApplied
 from testbed.faults import Crash, Crashes, Fault, Freeze, Join, Kill, Leave, Slow
+from testbed.faults.availability import Availability
 from testbed.faults.base import Actuator, Moment, PassingFault, TimedFault
 
 Due = tuple[float, bool, int]
 """When, in emulated seconds; whether it begins (then it comes after what ends at that moment); the
-fault's place in the list."""
+fault's place in the list, behind which stand the recordings of availability."""
 
 
 BY_HAND = -1
@@ -98,8 +99,8 @@ class Deed:
     """What is to be done now.
 
     Attributes:
-        place: the fault's, in the scenario's list.
-        begins: whether the fault comes, or its time is over.
+        place: the fault's, in the scenario's list; behind that, of a recording of availability.
+        begins: whether the fault comes, or its time is over; whether the recorded worker comes.
         planned: emulated seconds since the training started.
     """
 
@@ -116,27 +117,40 @@ class Timeline:
 
     Attributes:
         struck: the workers that each fault strikes.
+        availabilities: of the workers that come and go as recordings have it.
     """
 
     faults: Sequence[Fault] = ()
     struck: Sequence[tuple[int, ...]] = ()
+    availabilities: Sequence[Availability] = ()
     population: Population = field(default_factory=Population)
     _due: list[Due] = field(default_factory=list)
     _waiting: set[int] = field(default_factory=set)  # places of faults by version or accuracy
 
     @classmethod
-    def of(cls, faults: Sequence[Fault], classes: Sequence[str], *, seed: int) -> Timeline:
+    def of(
+        cls,
+        faults: Sequence[Fault],
+        classes: Sequence[str],
+        *,
+        seed: int,
+        availabilities: Sequence[Availability] = (),
+    ) -> Timeline:
         """The timeline of a scenario; ``classes`` are the workers', by index."""
         struck = [
             fault.struck(classes, seed=seed, place=place) for place, fault in enumerate(faults)
         ]
-        timeline = cls(faults, struck, Population(latecomers(faults, struck)))
+        absent = latecomers(faults, struck)
+        absent |= {one.worker for one in availabilities if not one.at_first}
+        timeline = cls(faults, struck, availabilities, Population(absent))
         for place, fault in enumerate(faults):
             if isinstance(fault, TimedFault):
                 if fault.at.time is None:
                     timeline._waiting.add(place)
                 else:
                     heapq.heappush(timeline._due, (float(fault.at.time), True, place))
+        for place, one in enumerate(availabilities, len(faults)):
+            timeline._plan_change(place, 0.0, there=one.at_first)
         return timeline
 
     @property
@@ -152,18 +166,24 @@ class Timeline:
     @property
     def next_pace(self) -> float:
         """When workers' steps may next begin to take longer, or end to; infinite for unknown."""
-        times = (time for time, _, place in self._due if isinstance(self.faults[place], Slow))
+        times = (time for time, _, place in self._due if isinstance(self._fault(place), Slow))
         return min(times, default=inf)
 
     @property
     def to_come(self) -> list[int]:
         """The workers that will join whatever the others do, once for every time."""
-        return [
+        planned = [
             worker
             for _, _, place in self._due
-            if isinstance(self.faults[place], Join)
+            if isinstance(self._fault(place), Join)
             for worker in self.struck[place]
         ]
+        return planned + [one.worker for one in self.availabilities for _ in range(one.joins)]
+
+    @property
+    def returning(self) -> set[int]:
+        """The workers that join again whenever they have left."""
+        return {one.worker for one in self.availabilities if one.returns}
 
     def crash(self, worker: int, *, planned: float, actual: float) -> FaultApplied:
         """A worker has crashed with a push; returns what is to be written down.
@@ -196,8 +216,12 @@ class Timeline:
             heapq.heappush(self._due, (now, True, place))
         return bool(come)
 
+    def _fault(self, place: int) -> Fault | None:
+        """The fault at a place; None behind the last."""
+        return self.faults[place] if place < len(self.faults) else None
+
     def _timed(self, place: int) -> TimedFault:
-        fault = self.faults[place]
+        fault = self._fault(place)
         assert isinstance(fault, TimedFault), "nothing else has a moment"
         return fault
 
@@ -209,18 +233,47 @@ class Timeline:
         """
         while self._due and self._due[0][0] <= now:
             planned, begins, place = heapq.heappop(self._due)
-            fault, population = self._timed(place), self.population
-            over = tuple(one for one in self.struck[place] if one in population.crashed)
-            others = [one for one in self.struck[place] if one not in population.crashed]
-            if not begins:
-                workers = tuple(one for one in others if population.undo(one, fault.kind, place))
-            else:
-                workers = tuple(others)
-                for worker in workers:
-                    population.take(worker, fault, place)
-                self._plan_next(fault, place, planned)
-            if workers or begins:
-                yield Deed(place, begins, planned, workers, over)
+            take = self._take_fault if place < len(self.faults) else self._take_change
+            deed = take(place, planned, begins)
+            if deed is not None:
+                yield deed
+
+    def _take_fault(self, place: int, planned: float, begins: bool) -> Deed | None:
+        """A fault comes, or its time is over."""
+        fault, population = self._timed(place), self.population
+        over = tuple(one for one in self.struck[place] if self._is_passed_over(one))
+        others = [one for one in self.struck[place] if one not in over]
+        if begins:
+            workers = tuple(others)
+            for worker in workers:
+                population.take(worker, fault, place)
+            self._plan_next(fault, place, planned)
+        else:
+            workers = tuple(one for one in others if population.undo(one, fault.kind, place))
+        return Deed(place, begins, planned, workers, over) if workers or begins else None
+
+    def _take_change(self, place: int, planned: float, comes: bool) -> Deed | None:
+        """A recording has its worker come or go; None where it is so already, or has crashed."""
+        worker, population = self.availabilities[place - len(self.faults)].worker, self.population
+        self._plan_change(place, planned, there=comes)
+        if worker in population.crashed or comes == (worker not in population.absent):
+            return None
+        if comes:
+            population.absent.discard(worker)
+        else:
+            population.gone(worker)
+        return Deed(place, comes, planned, (worker,))
+
+    def _is_passed_over(self, worker: int) -> bool:
+        """Whether faults let a worker be: it has crashed, or its recording has it away."""
+        away = worker in self.population.absent
+        recorded = away and any(one.worker == worker for one in self.availabilities)
+        return recorded or worker in self.population.crashed
+
+    def _plan_change(self, place: int, time: float, *, there: bool) -> None:
+        change = self.availabilities[place - len(self.faults)].after(time, there=there)
+        if change is not None:
+            heapq.heappush(self._due, (*change, place))
 
     def _plan_next(self, fault: TimedFault, place: int, planned: float) -> None:
         if not isinstance(fault, PassingFault):
@@ -236,25 +289,34 @@ class Timeline:
         Raises:
             NodeError: it cannot be done.
         """
-        fault = self._timed(deed.place)
+        recorded = deed.place >= len(self.faults)
+        kind = ("join" if deed.begins else "leave") if recorded else self._timed(deed.place).kind
         for worker in deed.workers:
             try:
-                if deed.begins:
-                    fault.strike(actuator, worker)
-                elif isinstance(fault, PassingFault):
-                    fault.undo(actuator, worker)
+                self._do(deed, worker, actuator)
             except NodeError as error:
-                found = f"{fault.kind} of w{worker}: {error.message}"
-                raise NodeError(f"faults.{deed.place} cannot be applied: {found}") from error
+                whose = "workers.availability" if recorded else f"faults.{deed.place}"
+                found = f"{kind} of w{worker}: {error.message}"
+                raise NodeError(f"{whose} cannot be applied: {found}") from error
         return FaultApplied(
-            kind=fault.kind,
-            begins=deed.begins,
+            kind=kind,
+            begins=deed.begins or recorded,
             nodes=names(deed.workers),
             planned_seconds=deed.planned,
             actual_seconds=clock(),
-            place=deed.place,
+            place=None if recorded else deed.place,
             passed_over=names(deed.passed_over),
+            recorded=recorded,
         )
+
+    def _do(self, deed: Deed, worker: int, actuator: Actuator) -> None:
+        fault = self._fault(deed.place)
+        if fault is None:
+            (actuator.join if deed.begins else actuator.leave)(worker)
+        elif isinstance(fault, TimedFault) and deed.begins:
+            fault.strike(actuator, worker)
+        elif isinstance(fault, PassingFault):
+            fault.undo(actuator, worker)
 
 
 def names(workers: Collection[int]) -> tuple[str, ...]:

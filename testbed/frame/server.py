@@ -49,6 +49,7 @@ class Server:
             the push counts, its reply is never released, and the algorithm is not told.
         dead_after: so long after something was to come of a worker it is removed; see Seat.since.
         to_come: workers that are still to join, once for every time, by the faults planned.
+        returning: workers that join again whenever they have left, as their recording has it.
         finished: why it ended, or empty while it goes on.
         stalled: whether it ended because nobody could push any more.
         steps: training steps that are in the model.
@@ -59,6 +60,7 @@ class Server:
     crashes: Callable[[int], bool] = field(default_factory=NoCrashes)
     dead_after: float = inf
     to_come: list[int] = field(default_factory=list)
+    returning: set[int] = field(default_factory=set)
     finished: str = ""
     stalled: bool = False
     steps: int = 0
@@ -207,6 +209,7 @@ class Server:
             if update.steps and self.crashes(worker):
                 seat.crashed, seat.since = True, now
                 self.to_come = [one for one in self.to_come if one != worker]
+                self.returning.discard(worker)
         seat.heard()
         self._waiting[worker] = None
         crashed = accepted and seat.crashed
@@ -339,17 +342,14 @@ class Server:
 
     def _is_stalled(self, now: float) -> bool:
         """Whether nothing that could happen lets anybody push again."""
-        waiting = False
-        if not self._begun or self.to_come:
+        if not self._begun or self.to_come or self.returning - self._seats.keys():
             return False
-        for worker, seat in self._seats.items():
-            if not seat.silent:
-                if worker not in self._waiting:
-                    return False
-                waiting = True
+        heard = [worker for worker, seat in self._seats.items() if not seat.silent]
+        if any(worker not in self._waiting for worker in heard):
+            return False
         removals = self.dead_after < inf and any(one.since < inf for one in self._seats.values())
         hopes = removals or self.half.next_tick(now) < inf or self.half.wants_loss()
-        return not (waiting and hopes)
+        return not (heard and hopes)
 
     def _order(self, worker: int, new: Orders) -> StandingOrders:
         """A worker's orders in force, once it was ordered something new."""

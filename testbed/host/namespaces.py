@@ -22,13 +22,29 @@ def inside(pid: int) -> Iterator[None]:
     Raises:
         OSError: no such process (it may have ended), or it may not be entered.
     """
-    target = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    namespace = open_namespace(pid)
     try:
-        with _returning():
-            syscalls.setns(target, syscalls.CLONE_NEWNET)
+        with entered(namespace):
             yield
     finally:
-        os.close(target)
+        os.close(namespace)
+
+
+def open_namespace(pid: int) -> int:
+    """A descriptor of the network namespace of process ``pid``, which lives while it is open.
+
+    Raises:
+        OSError: no such process (it may have ended), or it may not be looked at.
+    """
+    return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+@contextmanager
+def entered(namespace: int) -> Iterator[None]:
+    """Run the body in a network namespace that is open; otherwise as ``inside``."""
+    with _returning():
+        syscalls.setns(namespace, syscalls.CLONE_NEWNET)
+        yield
 
 
 @contextmanager

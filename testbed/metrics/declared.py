@@ -6,41 +6,14 @@ emulated ones unless a metric's help says otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-Kind = Literal["counter", "gauge", "histogram"]
-
-RUN_LABELS = ("run", "algorithm")
+from testbed.metrics.metric import Kind, Metric
 
 ROWS = "rows of updates"
+STREAMS = "rows of updates, of runs with streams"
 TRAFFIC = "readings of traffic"
 USAGE = "the agent, every 5 s"
 EXPORTER = "the exporter"
 PLAN = "the plan"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What is to be known of a metric.
-
-    Attributes:
-        labels: beside RUN_LABELS.
-        source: what it is read from: an event's name in events.jsonl, or another part of a run.
-    """
-
-    name: str
-    kind: Kind
-    unit: str
-    help: str
-    source: str
-    labels: tuple[str, ...] = ()
-
-    @property
-    def per_worker(self) -> bool:
-        """Whether it has a sample for every worker."""
-        return "worker" in self.labels
-
 
 BY_CLASS = ("class",)
 BY_WORKER = ("worker", "class")
@@ -126,9 +99,53 @@ CYCLE = Metric(
     "testbed_worker_cycle_seconds_total",
     "counter",
     "seconds",
-    "A worker's time by activity: compute, think, transfer, or blocked by the algorithm's waiting.",
+    "A worker's time by activity: compute, think, transfer, blocked by the algorithm's waiting, or "
+    "stream_wait, for samples, in runs with streams.",
     ROWS,
     (*BY_WORKER, "activity"),
+)
+
+
+def _of_streams(name: str, kind: Kind, unit: str, text: str) -> Metric:
+    return Metric(f"testbed_stream_{name}", kind, unit, text, STREAMS, BY_CLASS)
+
+
+STREAM_PRODUCED = _of_streams(
+    "produced_samples_total",
+    "counter",
+    "samples",
+    "Samples that came to the workers of a class until their last updates, repeated ones too.",
+)
+STREAM_USED = _of_streams("used_samples_total", "counter", "samples", "Of those, taken for steps.")
+STREAM_BUFFERED = _of_streams(
+    "buffered_samples", "gauge", "samples", "Of those, waiting once the steps had their own."
+)
+STREAM_TRUNCATED = _of_streams(
+    "truncated_samples_total", "counter", "samples", "Of those, discarded by the buffer's policy."
+)
+STREAM_DUPLICATES = _of_streams(
+    "duplicate_samples_total", "counter", "samples", "Of those, dropped as they had come before."
+)
+STREAM_RATE = _of_streams(
+    "samples_per_second",
+    "gauge",
+    "samples per second",
+    "Samples that come to a worker in a second, as measured: mean over the workers' last updates.",
+)
+STREAM_BATCH = _of_streams(
+    "batch_samples",
+    "gauge",
+    "samples",
+    "Samples of a worker's own stream in an update: mean over the workers' last ones.",
+)
+STREAM_LAG = _of_streams(
+    "lag_seconds",
+    "gauge",
+    "seconds",
+    "Age of the oldest sample when it was taken: mean over the workers' last updates.",
+)
+STREAM_WAIT = _of_streams(
+    "wait_seconds_total", "counter", "seconds", "How long workers have waited for samples."
 )
 WORKER_STATE = Metric(
     "testbed_worker_state",
@@ -336,6 +353,8 @@ EXPORTER_TIME = Metric(
 METRICS: tuple[Metric, ...] = (
     *(UPDATES, VERSION, STALENESS, PAYLOAD, LATE_STEPS, REJECTED, TCP, WIRE, RETRANSMITTED),
     *(WORKER_UPDATES, PUSH_AGE, CYCLE, WORKER_STATE, WORKERS, ACCURACY, LOSS),
+    *(STREAM_PRODUCED, STREAM_USED, STREAM_BUFFERED, STREAM_TRUNCATED, STREAM_DUPLICATES),
+    *(STREAM_RATE, STREAM_BATCH, STREAM_LAG, STREAM_WAIT),
     *(RATE_CONFIGURED, RATE_PROBED, TRIP_CONFIGURED, TRIP_PROBED, TRIP_NOW, DROPS, BACKLOG),
     *(LINK_CHANGES, FAULTS, FAULTS_ACTIVE, FAULT_PLANNED, FAULT_ACTUAL),
     *(HOST_BUSY, HOST_PRESSURE, HOST_MEMORY, CONTAINER_CPU, CONTAINER_MEMORY),

@@ -6,20 +6,16 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from functools import partial
 from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
 
 from testbed.errors import HostError, Problem, ScenarioError
+from testbed.metrics.exposition import CONTENT_TYPE, SeriesNames, exposition
 from testbed.metrics.reading import MetricsSink
-from testbed.metrics.samples import families
 
 OPTION = "--metrics-address"
 EXPECTED = "an address and a port, like 127.0.0.1:9500, or port 0 for any that is free"
@@ -52,7 +48,7 @@ def parse_address(text: str, *, insecure: bool) -> tuple[str, int]:
     return str(address), int(port)
 
 
-class Exporter(Collector):
+class Exporter:
     """Listens from the beginning, answers from ``start`` to ``close``.
 
     Args:
@@ -75,8 +71,8 @@ class Exporter(Collector):
                 f"metrics cannot be served at {host}:{port}: {why}.",
                 hint=f"Choose another port with {OPTION}, or --metrics alone for a free one.",
             ) from None
-        self.registry = CollectorRegistry(auto_describe=False)
         self.sink: MetricsSink | None = None
+        self.names: SeriesNames | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -93,8 +89,7 @@ class Exporter(Collector):
 
     def show(self, sink: MetricsSink) -> None:
         """Answer with this sink's samples; no thread runs before ``start``."""
-        self.sink = sink
-        self.registry.register(self)
+        self.sink, self.names = sink, SeriesNames(sink.outline.labels)
 
     def start(self) -> None:
         """Answer scrapes in a thread of its own from now on."""
@@ -116,11 +111,6 @@ class Exporter(Collector):
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def collect(self) -> Iterator[Family]:
-        """See Collector."""
-        if self.sink is not None:
-            yield from families(self.sink.samples(), self.sink.outline.labels)
-
 
 class _Server(ThreadingHTTPServer):
     """Answers every scrape in a thread of its own."""
@@ -136,16 +126,18 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Scrape(MetricsHandler):
-    """One scrape, whose CPU time is among the metrics."""
+    """One scrape, whose CPU time is among the metrics. Loopback gains nothing by compression."""
 
     exporter: Exporter
 
-    def __init__(self, *arguments: Any) -> None:
-        self.registry = self.exporter.registry
-        super().__init__(*arguments)
-
     def do_GET(self) -> None:  # noqa: N802 - the base class's name
         """Answer with all metrics."""
-        assert self.exporter.sink is not None
-        with self.exporter.sink.spending():
-            super().do_GET()
+        sink, names = self.exporter.sink, self.exporter.names
+        assert sink is not None and names is not None
+        with sink.spending():
+            text = exposition(sink.samples(), names).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)

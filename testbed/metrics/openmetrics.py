@@ -10,16 +10,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from testbed.metrics.declared import METRICS, Metric
+from testbed.metrics.declared import METRICS
+from testbed.metrics.exposition import SeriesNames, declaration
+from testbed.metrics.metric import Metric
 from testbed.metrics.replay import Replay
-from testbed.metrics.samples import Sample
 
 
 @dataclass
 class Series:
     """The samples of one series: when, in seconds since 1970, and the value."""
 
-    head: str  # its name and labels, as they are written
+    name: str  # with its labels, as they are written
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
@@ -35,7 +36,7 @@ class Series:
     def lines(self) -> Iterator[str]:
         """As they are written."""
         for time, value in zip(self.times, self.values, strict=True):
-            yield f"{self.head} {value:.17g} {time:.3f}\n"
+            yield f"{self.name} {value:.17g} {time:.3f}\n"
 
 
 Group = dict[tuple[str, str], Series]
@@ -56,35 +57,20 @@ def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | N
     groups: dict[Metric, dict[tuple[str, ...], Group]] = {metric: {} for metric in METRICS}
     for place, run in enumerate(runs):
         start = run.started if common is None else common
+        names = SeriesNames(run.labels)
         for moment in run.moments():
             for sample in moment.samples:
                 group = groups[sample.metric].setdefault((str(place), *sample.labels), {})
                 part = (sample.suffix, sample.end)
                 if part not in group:
-                    group[part] = Series(_head(run, sample))
+                    group[part] = Series(names.of(sample))
                 group[part].add(start + moment.emulated, sample.value)
     count = 0
     for metric, found in groups.items():
-        file.writelines(_declaration(metric) if found else ())
+        file.writelines(declaration(metric, metric.name.removesuffix("_total")) if found else ())
         for group in found.values():
             for lines in zip(*(series.lines() for series in group.values()), strict=True):
                 file.writelines(lines)
                 count += len(lines)
     file.write("# EOF\n")
     return count
-
-
-def _declaration(metric: Metric) -> Iterator[str]:
-    name = metric.name.removesuffix("_total")
-    yield f"# TYPE {name} {metric.kind}\n"
-    yield f"# HELP {name} {metric.help}\n"
-
-
-def _head(run: Replay, sample: Sample) -> str:
-    labels = run.labels.of(sample).items()
-    written = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
-    return f"{sample.metric.name}{sample.suffix}{{{written}}}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

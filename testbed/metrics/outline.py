@@ -29,6 +29,7 @@ class Outline:
         stop_seconds: emulated seconds after which it ends, or None.
         time_scale: emulated seconds per real second.
         per_worker: whether every worker has samples of its own.
+        streams: whether training samples come as data streams.
     """
 
     labels: RunLabels
@@ -39,6 +40,7 @@ class Outline:
     stop_seconds: float | None = None
     time_scale: float = 1.0
     per_worker: bool = True
+    streams: bool = False
 
     @classmethod
     def of(cls, scenario: Scenario, plan: Plan, *, per_worker: bool = False) -> Outline:
@@ -56,6 +58,7 @@ class Outline:
             stop_seconds=None if stop.time is None else float(stop.time),
             time_scale=scenario.time_scale,
             per_worker=per_worker or len(plan.workers) <= MOST_WORKERS,
+            streams=scenario.streams is not None,
         )
 
     def class_of(self, node: str) -> str:

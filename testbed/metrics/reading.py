@@ -71,7 +71,7 @@ class MetricsSink(Sink):
         self._lock = threading.Lock()
         self._spent = 0.0
         self._now = 0.0  # emulated
-        self._updates = UpdateTotals(outline.classes, outline.paced)
+        self._updates = UpdateTotals(outline.classes, outline.paced, streams=outline.streams)
         self._population = Population(outline)
         self._links = LinkReadings(outline)
         self._judged: list[Entry] = []

@@ -1,20 +1,16 @@
-"""Samples of the declared metrics, and how Prometheus's client library takes them."""
+"""Samples of the declared metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import NamedTuple
 
-from prometheus_client.metrics_core import Metric as Family
-
-from testbed.metrics.declared import BUCKETS, METRICS, RUN_LABELS, Metric
+from testbed.metrics.declared import BUCKETS
+from testbed.metrics.metric import RUN_LABELS, Metric
 
 ENDS = (*(f"{bound:.1f}" for bound in BUCKETS), "+Inf")
 """The label ``le`` of each bucket."""
-
-ORDER = {metric: place for place, metric in enumerate(METRICS)}
 
 
 class Sample(NamedTuple):
@@ -58,13 +54,3 @@ def histogram(
         yield Sample(metric, cumulated, labels, "_bucket", end)
     yield Sample(metric, cumulated, labels, "_count")
     yield Sample(metric, total, labels, "_sum")
-
-
-def families(samples: Iterable[Sample], run: RunLabels) -> Iterator[Family]:
-    """The samples by metric, as the client library writes them."""
-    ordered = sorted(samples, key=lambda sample: ORDER[sample.metric])
-    for metric, own in groupby(ordered, key=lambda sample: sample.metric):
-        family = Family(metric.name.removesuffix("_total"), metric.help, metric.kind)
-        for sample in own:
-            family.add_sample(f"{metric.name}{sample.suffix}", run.of(sample), sample.value)
-        yield family

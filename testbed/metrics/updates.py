@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from testbed.events.rows import Rows
 from testbed.metrics import declared
 from testbed.metrics.declared import BUCKETS
+from testbed.metrics.metric import Metric
 from testbed.metrics.samples import Sample, histogram
+from testbed.metrics.streams import StreamTotals
 
 ACTIVITIES = ("compute", "think", "transfer", "blocked")
 DIRECTIONS = {"up": "payload_up_bytes", "down": "payload_down_bytes"}
@@ -22,14 +24,19 @@ class UpdateTotals:
     Args:
         classes: of every worker, by index.
         paced: classes that have a speed, whose steps can be late.
+        streams: whether samples come as data streams.
     """
 
-    def __init__(self, classes: Sequence[str], paced: Collection[str]) -> None:
+    def __init__(
+        self, classes: Sequence[str], paced: Collection[str], *, streams: bool = False
+    ) -> None:
         self._names = tuple(dict.fromkeys(classes))
         places = {name: place for place, name in enumerate(self._names)}
         self._class = np.array([places[name] for name in classes], dtype=np.int64)
         self._classes = tuple(classes)
         self._paced = np.array([name in paced for name in classes], dtype=bool)
+        self._streams = StreamTotals(classes) if streams else None
+        self._activities = (*ACTIVITIES, "stream_wait") if streams else ACTIVITIES
         self.clear()
 
     def clear(self) -> None:
@@ -39,10 +46,12 @@ class UpdateTotals:
         self._updates = np.zeros(workers, np.int64)
         self._late = np.zeros(workers, np.int64)
         self._payload = np.zeros((len(DIRECTIONS), workers), np.int64)
-        self._seconds = np.zeros((len(ACTIVITIES), workers))
+        self._seconds = np.zeros((len(self._activities), workers))
         self._last = np.zeros(workers)  # emulated
         self._staleness = np.zeros(classes, np.int64)
         self._buckets = np.zeros((classes, len(BUCKETS) + 1), np.int64)
+        if self._streams is not None:
+            self._streams.clear()
 
     @property
     def total(self) -> int:
@@ -69,17 +78,21 @@ class UpdateTotals:
         np.add.at(self._late, worker, (rows["late_seconds"] > 0) & self._paced[worker])
         for place, column in enumerate(DIRECTIONS.values()):
             np.add.at(self._payload[place], worker, rows[column])
-        for place, activity in enumerate(ACTIVITIES):
+        for place, activity in enumerate(self._activities):
             np.add.at(self._seconds[place], worker, rows[f"{activity}_seconds"])
         np.maximum.at(self._last, worker, rows["time_seconds"])
         kind, staleness = self._class[worker], rows["staleness"]
         np.add.at(self._staleness, kind, staleness)
         np.add.at(self._buckets, (kind, np.searchsorted(BUCKETS, staleness)), 1)
+        if self._streams is not None:
+            self._streams.add(rows)
 
     def samples(self, now: float, *, per_worker: bool) -> Iterator[Sample]:
         """What is known at ``now`` emulated seconds."""
         yield Sample(declared.VERSION, self.version)
         yield from self._by_class()
+        if self._streams is not None:
+            yield from self._streams.samples()
         if per_worker:
             yield from self._by_worker(now)
 
@@ -94,7 +107,7 @@ class UpdateTotals:
             total = int(self._staleness[place])
             yield from histogram(declared.STALENESS, self._buckets[place], total, (name,))
 
-    def _counted(self) -> dict[declared.Metric, NDArray[np.int64]]:
+    def _counted(self) -> dict[Metric, NDArray[np.int64]]:
         return {declared.UPDATES: self._updates, declared.LATE_STEPS: self._late}
 
     def _summed(self, by_worker: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -107,6 +120,6 @@ class UpdateTotals:
             labels = (f"w{worker}", name)
             yield Sample(declared.WORKER_UPDATES, int(self._updates[worker]), labels)
             yield Sample(declared.PUSH_AGE, max(0.0, now - float(self._last[worker])), labels)
-            for place, activity in enumerate(ACTIVITIES):
+            for place, activity in enumerate(self._activities):
                 seconds = float(self._seconds[place, worker])
                 yield Sample(declared.CYCLE, seconds, (*labels, activity))

@@ -7,14 +7,16 @@ counted elsewhere, at the codec.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from testbed.network.sock_diag import TcpCounters, TcpSocket, read_sockets
+from testbed.host.namespaces import entered, open_namespace
+from testbed.network.sock_diag import SocketDiagnosis, TcpCounters, TcpSocket
 
 INTERFACE = "eth0"
 
@@ -59,23 +61,34 @@ class InterfaceCounters(NamedTuple):
     tx_packets: int = 0
 
 
+class Carried(NamedTuple):
+    """What a node's link has carried since it was made, in Ethernet bytes."""
+
+    up_bytes: int
+    down_bytes: int
+
+
 class Ledger:
     """Adds up sockets' counters and keeps those of sockets that have gone.
 
-    A socket that closes takes its counters along; what it had when it was last seen stays counted.
+    Of one whose end was not told of, what it had when it was last seen stays counted.
     """
 
     def __init__(self) -> None:
         self._seen: dict[int, TcpCounters] = {}
+        self._ended = TcpCounters()
 
-    def count(self, sockets: Iterable[TcpSocket]) -> TcpCounters:
-        """Enter what the sockets have now; the total over all that were ever seen."""
-        self._seen.update((found.cookie, found.counters) for found in sockets)
+    def count(self, connected: Iterable[TcpSocket], ended: Iterable[TcpSocket] = ()) -> TcpCounters:
+        """Enter what the sockets have now, or had at their end; the total over all ever seen."""
+        self._seen.update((found.cookie, found.counters) for found in connected)
+        for one in ended:
+            self._seen.pop(one.cookie, None)
+            self._ended = TcpCounters(*_sums((self._ended, one.counters)))
         return self.total()
 
     def total(self) -> TcpCounters:
         """The total as of the last count."""
-        return TcpCounters(*_sums(self._seen.values()))
+        return TcpCounters(*_sums((self._ended, *self._seen.values())))
 
 
 class TrafficMeter:
@@ -137,18 +150,33 @@ class TrafficMeter:
         )
 
 
-def read_interface(pid: int, *, interface: str = INTERFACE) -> InterfaceCounters:
-    """The counters of an interface in the network namespace of process ``pid``.
+def read_interface(process: int | str, *, interface: str = INTERFACE) -> InterfaceCounters:
+    """The counters of an interface in a process's network namespace: a pid, or ``thread-self``.
 
     Raises:
         OSError, KeyError: no such process, or no such interface.
     """
-    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
-        name, _, numbers = line.partition(":")
-        if name.strip() == interface:
+    return _read_interfaces(process)[interface]
+
+
+def read_ports() -> dict[str, Carried]:
+    """What the switch's ports, in the current network namespace, have carried; by name.
+
+    What comes in at a port has left the node's shaper, what goes out has left the port's own.
+    """
+    interfaces = _read_interfaces("thread-self").items()
+    return {name: Carried(one.rx_bytes, one.tx_bytes) for name, one in interfaces}
+
+
+def _read_interfaces(process: int | str) -> dict[str, InterfaceCounters]:
+    found = {}
+    for line in Path(f"/proc/{process}/net/dev").read_text().splitlines():
+        name, colon, numbers = line.partition(":")
+        if colon:
             columns = [int(number) for number in numbers.split()]
-            return InterfaceCounters(columns[0], columns[1], columns[8], columns[9])
-    raise KeyError(interface)
+            counters = InterfaceCounters(columns[0], columns[1], columns[8], columns[9])
+            found[name.strip()] = counters
+    return found
 
 
 def read_retransmitted_segments(pid: int) -> int:
@@ -169,24 +197,36 @@ class _Meter(ABC):
     def __init__(self) -> None:
         self.name = ""
         self.ledger = Ledger()
-        self._pid: int | None = None
+        self._opened: ExitStack | None = None
+        self._released = False
 
     def watch(self, name: str, pid: int) -> None:
         self.release()
-        self.name, self._pid = name, pid
+        self.read()
+        self.name, self._released = name, False
+        with ExitStack() as opened:
+            self._open(pid, opened)
+            self._opened = opened.pop_all()
 
     def release(self) -> None:
-        self._pid = None
+        """The next reading is the last: the ends of its sockets are told of a bit later."""
+        self._released = True
 
     def read(self) -> None:
-        if self._pid is not None:
-            # An error of this kind: the process has ended, and nobody has said so yet.
-            with suppress(FileNotFoundError, ProcessLookupError):
-                self._measure(self._pid)
+        if self._opened is None:
+            return
+        self._measure()
+        if self._released:
+            self._opened.close()
+            self._opened = None
 
     @abstractmethod
-    def _measure(self, pid: int) -> None:
-        """Read the kernel's counters of the node."""
+    def _open(self, pid: int, opened: ExitStack) -> None:
+        """Open what the readings need, and have it closed with ``opened``."""
+
+    @abstractmethod
+    def _measure(self) -> None:
+        """Read the kernel's counters of the node, whose process may have ended."""
 
 
 class _ServerMeter(_Meter):
@@ -198,22 +238,20 @@ class _ServerMeter(_Meter):
         self.round_trips: Mapping[str, float] = {}
         self._interfaces: list[InterfaceCounters] = []
 
-    def watch(self, name: str, pid: int) -> None:
-        super().watch(name, pid)
-        self._interfaces.append(InterfaceCounters())
-
-    def release(self) -> None:
-        super().release()
-        self.connected = 0
-
     def wire(self) -> InterfaceCounters:
         return InterfaceCounters(*_sums(self._interfaces))
 
-    def _measure(self, pid: int) -> None:
-        self.connected = 0
-        sockets = read_sockets(pid)
-        self.ledger.count(sockets)
-        self._interfaces[-1] = read_interface(pid)
+    def _open(self, pid: int, opened: ExitStack) -> None:
+        self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
+        self._namespace = open_namespace(pid)
+        opened.callback(os.close, self._namespace)
+        self._interfaces.append(InterfaceCounters())
+
+    def _measure(self) -> None:
+        sockets = self._sockets.connected()
+        self.ledger.count(sockets, self._sockets.ended())
+        with entered(self._namespace), suppress(KeyError):  # another has its place in the network
+            self._interfaces[-1] = read_interface("thread-self")
         self.connected = len(sockets)
         self.round_trips = {one.peer: one.round_trip_seconds for one in sockets}
 
@@ -225,16 +263,15 @@ class _WorkerMeter(_Meter):
     through the table of all sockets of the host.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._segments = 0
+    def _open(self, pid: int, opened: ExitStack) -> None:
+        self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
+        self._pid, self._segments = pid, 0
 
-    def watch(self, name: str, pid: int) -> None:
-        super().watch(name, pid)
-        self._segments = 0
-
-    def _measure(self, pid: int) -> None:
-        segments = read_retransmitted_segments(pid)
-        if segments != self._segments:
-            self.ledger.count(read_sockets(pid))
-            self._segments = segments
+    def _measure(self) -> None:
+        segments = -1  # for its process has ended
+        with suppress(FileNotFoundError, ProcessLookupError):
+            segments = read_retransmitted_segments(self._pid)
+        changed = segments < 0 or segments != self._segments
+        connected = self._sockets.connected() if changed else ()
+        self.ledger.count(connected, self._sockets.ended())
+        self._segments = segments

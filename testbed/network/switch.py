@@ -11,10 +11,10 @@ and no interface makes itself an IPv6 address to announce. So an idle link carri
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
@@ -221,8 +221,18 @@ class Switch:
 
     def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> End:
         """A veth whose other end appears in the node's namespace, and its port of the bridge."""
+        from pyroute2.netlink.exceptions import NetlinkError
+
         peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
-        _add_veth(here, name, peer)
+        add = partial(here.ip.link, "add", ifname=name, kind="veth", peer=peer)
+        try:
+            add()
+        except NetlinkError as error:
+            if error.code != errno.EEXIST:
+                raise
+            # A process of that name has ended, and the kernel still sends what it had queued.
+            here.ip.link("del", index=here.end(name).index)
+            add()
         port = here.end(name)
         here.ip.link("set", index=port.index, master=self._bridge)
         here.ip.brport(
@@ -247,27 +257,6 @@ class Switch:
             congestion_control=self._congestion_control,
             left_out=left_out,
         )
-
-
-def _add_veth(here: Sockets, name: str, peer: Mapping[str, object]) -> None:
-    """Add a veth, in the place of that of an earlier role of the node.
-
-    Once a role has ended, its namespace is taken apart by the kernel in its own time, which a busy
-    host stretches.
-    """
-    from pyroute2.netlink.exceptions import NetlinkError
-
-    try:
-        here.ip.link("add", ifname=name, kind="veth", peer=peer)
-    except NetlinkError as error:
-        if error.code != errno.EEXIST:
-            raise
-        try:
-            here.ip.link("del", ifname=name)
-        except NetlinkError as gone:
-            if gone.code != errno.ENODEV:  # it has gone meanwhile
-                raise
-        here.ip.link("add", ifname=name, kind="veth", peer=peer)
 
 
 def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End) -> None:

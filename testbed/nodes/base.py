@@ -44,7 +44,7 @@ class Inputs:
 
     folder: RunFolder
     data: Path  # folder of the prepared data set
-    own_files: bool  # whether there are files of the user's own: an algorithm, a model, a data set
+    own_files: bool  # whether they read files of the user's own: a model, when workers are there
     kafka: KafkaFiles | None = None  # where no engine makes containers of an image with a Kafka
 
 

@@ -62,12 +62,15 @@ def compare(first: Run, second: Run, *, accuracy: float | None = None) -> list[D
     ]
 
 
+def settings(run: Run) -> dict[str, Any]:
+    """The values of a run's scenario by their dotted paths."""
+    scenario = run.scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dict(_flattened(scenario))
+
+
 def scenario_differences(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
     """What differs between the scenarios of runs: by dotted path, the value in each or None."""
-    flat = [
-        dict(_flattened(run.scenario.model_dump(mode="json", by_alias=True, exclude_none=True)))
-        for run in runs
-    ]
+    flat = [settings(run) for run in runs]
     paths = list(dict.fromkeys(path for one in flat for path in one))
     found = {path: tuple(one.get(path) for one in flat) for path in paths if path != "name"}
     return {path: values for path, values in found.items() if len(set(map(repr, values))) > 1}

@@ -12,7 +12,7 @@ import numpy as np
 
 from testbed.errors import TestbedError
 from testbed.events.entry import plain
-from testbed.events.rows import EVALUATIONS, REQUIRED, TRAFFIC, Column
+from testbed.events.rows import EVALUATIONS, LINKS, REQUIRED, TRAFFIC, Column
 from testbed.reports.summary import summarise
 from testbed.reports.verdict import Verdict
 from testbed.telemetry.events import read_events
@@ -143,6 +143,11 @@ class Run:
     def traffic(self) -> pd.DataFrame:
         """A row for every reading of the kernel's counters, about one a second."""
         return read_csv(self.folder.traffic, TRAFFIC)
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """What links that follow recordings were asked for and carried, about once a second."""
+        return read_csv(self.folder.links, LINKS)
 
     @cached_property
     def events(self) -> pd.DataFrame:

@@ -97,18 +97,23 @@ def _summary_table(runs: Sequence[Run]) -> PageTable:
 
 def numbers_table(runs: Sequence[Run]) -> PageTable:
     """Every value of the runs' summaries by its dotted path, to the digit, without the workers'."""
-    columns = [dict(_leaves(run.summary)) for run in runs]
+    columns = [{path: _shown(value) for path, value in leaves(run.summary)} for run in runs]
     paths = dict.fromkeys(path for column in columns for path in column)
     rows = [[path, *(column.get(path, "-") for column in columns)] for path in paths]
     return PageTable(["", *_names(runs)], rows)
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of nested mappings with its dotted path; a summary's without its workers'."""
     if isinstance(value, Mapping) and value and path != BY_WORKER:
         for name, inner in value.items():
-            yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+            yield from leaves(inner, f"{path}.{name}" if path else str(name))
     elif path != BY_WORKER:
-        yield path, value if isinstance(value, str) else json.dumps(value)
+        yield path, value
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
@@ -214,5 +219,5 @@ def _text(run: Run) -> str:
 
 
 def _environment(run: Run) -> PageTable:
-    rows = [[path, text] for path, text in _leaves(run.environment)]
+    rows = [[path, _shown(value)] for path, value in leaves(run.environment)]
     return PageTable(["", "found"], rows)

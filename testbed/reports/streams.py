@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from testbed.reports.measures import number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
+    from testbed.events.kinds import Produced
     from testbed.scenario.schema import Scenario
 
 COUNTS = ("produced", "used", "buffered", "truncated", "duplicates")
@@ -41,6 +44,34 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
         "lag_seconds_mean": number(updates["stream_lag_seconds"].mean()),
         "batch_mean": number((updates["samples"] - injected).mean()),
         "injected_samples_mean": number(injected.mean()),
+        "injection": _injection(updates, scenario),
+        "latency_seconds_mean": number(updates["stream_latency_seconds"].mean()),
+        "refused_records": int(last["stream_refused"].sum()),
+        "missing_records": int(last["stream_missing"].sum()),
         "cnc_ratio": number(updates["compressed"].mean()),
         "floats_per_worker": number(updates["entries"].groupby(updates["worker"]).sum().mean()),
+    }
+
+
+def lag(events: Sequence[Produced]) -> dict[str, float]:
+    """Of each producer, the share of the records due that it had not sent when it last said so."""
+    last = {event.producer: event for event in events}
+    return {name: 1 - event.sent / event.due for name, event in last.items() if event.due}
+
+
+def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
+    """Bytes of shared samples, in all: towards the server, from it, and as the paper counts them.
+
+    What one worker shares goes to all others: so many samples go up for each that come down. The
+    paper has a byte for each pixel, and counts each sample once.
+    """
+    images, others = scenario.dataset.images, scenario.workers.count - 1
+    delivered = int(updates["injected"].sum())
+    if images is None or not delivered:
+        return None
+    shared, pixels = delivered / others, prod(images[0])
+    return {
+        "up_bytes": number(shared * PIXEL_BYTES * pixels),
+        "down_bytes": delivered * PIXEL_BYTES * pixels,
+        "paper_bytes": number(shared * pixels),
     }

@@ -13,6 +13,7 @@ from testbed.events.kinds import (
     Finished,
     LinksRead,
     Omitted,
+    Produced,
     RateMeasured,
     Rejected,
     Restored,
@@ -22,8 +23,9 @@ from testbed.events.kinds import (
 )
 from testbed.reports import fault_measures, measures
 from testbed.reports.cycle import HostShare, host_share, slept
+from testbed.reports.followed import followed
 from testbed.reports.missed import missed_evaluations
-from testbed.reports.streams import streams
+from testbed.reports.streams import lag, streams
 from testbed.reports.verdict import Flow, Measurements, judge
 from testbed.reports.waiting import waiting
 from testbed.scenario.targets import substitutes
@@ -75,6 +77,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "staleness": measures.staleness(run.updates),
         "streams": streams(run.updates, run.scenario),
         "faults": fault_measures.faults(events),
+        "links": None if measured.links is None else asdict(measured.links),
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),
         "lateness": {
@@ -204,6 +207,8 @@ def _measurements(
         round_trips=only(events, RoundTripMeasured),
         lost=measures.lost_nodes(events),
         late_faults=fault_measures.late_faults(events, run.scenario.time_scale),
+        lag=lag(only(events, Produced)),
+        links=followed(run.links, events),
         rejected=measures.rejected_pushes(events),
         left_out=list(dict.fromkeys(left_out)),
         ingress=measures.flow(run.updates, reading, side="in"),

@@ -77,6 +77,8 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "cycle", _cycle(summary["cycle"])
     if "waiting" in summary:  # summaries of older versions have none
         yield "workers' time", _waiting(summary["waiting"])
+    if summary.get("links") is not None:
+        yield "recorded links", _links(summary["links"])
     late = summary["lateness"]
     yield "late steps", _percent(late["late_steps_ratio"])
     if late.get("late_requests_ratio") is not None:
@@ -137,6 +139,20 @@ def _waiting(waiting: Mapping[str, Any]) -> str:
         seconds = waiting[f"{name}_seconds_mean"]
         parts.append(f"{name} {_percent(seconds / total if total else None)}")
     parts.append(f"{waiting['steps']:,} steps in {waiting['commits']:,} pushes")
+    return ", ".join(parts)
+
+
+def _links(links: Mapping[str, Any]) -> str:
+    """What links that follow recordings could carry, and carried; how late they were changed."""
+    parts = [
+        f"{direction} {rates['asked_bits_per_second'] / 1e6:.4g} mbit/s asked, "
+        f"{rates['delivered_bits_per_second'] / 1e6:.4g} delivered"
+        for direction in ("up", "down")
+        if (rates := links[direction]) is not None
+    ]
+    if links["changes"]:
+        late, latest = links["late_changes_ratio"], links["latest_change_seconds"]
+        parts.append(f"{links['changes']:,} changes, {late:.1%} late, at most {latest:.3f} s")
     return ", ".join(parts)
 
 

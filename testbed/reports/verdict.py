@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.events.kinds import RateMeasured, RoundTripMeasured
+from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO, Followed
 
 BUSY_LIMIT_RATIO = 0.9
 BUSY_SHARE_LIMIT_RATIO = 0.1
@@ -27,6 +28,7 @@ STANDARD_ERRORS = 4
 RETRANSMITTED_LIMIT_RATIO = 0.05
 RECONCILIATION_LIMIT_RATIO = 0.01
 LATE_FAULT_LIMIT_SECONDS = 1.0
+PRODUCER_LIMIT_RATIO = 0.05
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Measurements:
     round_trips: Sequence[RoundTripMeasured] = ()
     lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
     late_faults: Sequence[tuple[str, float]] = ()  # those done late, and by how many real seconds
+    lag: Mapping[str, float] = field(default_factory=dict)  # share of what producers have not sent
+    links: Followed | None = None  # those that follow recordings; None for none
     rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
     left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
     ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
@@ -137,6 +141,20 @@ def _nodes(measured: Measurements) -> Iterator[str]:
         yield (
             f"{fault} came {late:.2f} s late by the host's clock "
             f"({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Take fewer workers."
+        )
+
+
+def _followed(measured: Measurements) -> Iterator[str]:
+    """Links were changed later than their recordings have it."""
+    if (links := measured.links) is None or links.late_changes_ratio is None:
+        return
+    latest = links.latest_change_seconds or 0.0
+    if links.late_changes_ratio > LATE_LINKS_LIMIT_RATIO or latest > LATE_FAULT_LIMIT_SECONDS:
+        yield (
+            f"{links.late_changes_ratio:.2%} of the changes of links that follow recordings came "
+            f"more than {LATE_LINK_LIMIT_SECONDS * 1e3:g} ms late ({LATE_LINKS_LIMIT_RATIO:.0%} is "
+            f"allowed), the latest {latest:.2f} s ({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). "
+            "Take recordings that change less often, or fewer workers that follow them."
         )
 
 
@@ -226,6 +244,17 @@ def _lateness(measured: Measurements) -> Iterator[str]:
             "fewer workers."
         )
     yield from _slower(measured)
+
+
+def _producers(measured: Measurements) -> Iterator[str]:
+    """The streams were thinner than the scenario says."""
+    for producer, ratio in measured.lag.items():
+        if ratio > PRODUCER_LIMIT_RATIO:
+            yield (
+                f"{producer} has not sent {ratio:.2%} of the samples that were due "
+                f"({PRODUCER_LIMIT_RATIO:.0%} is allowed). Take more streams.producers, lower "
+                "rates or a lower time_scale; where a device has not fetched them, mend that."
+            )
 
 
 def _slower(measured: Measurements) -> Iterator[str]:
@@ -356,9 +385,11 @@ def _bits(rate: float) -> str:
 RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {
     "end": _end,
     "nodes": _nodes,
+    "followed": _followed,
     "gaps": _gaps,
     "links": _links,
     "lateness": _lateness,
+    "producers": _producers,
     "cycle": _cycle,
     "pressure": _pressure,
     "traffic": _traffic,

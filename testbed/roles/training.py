@@ -71,8 +71,7 @@ class Training:
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()
-        self.ended = asyncio.Event()
-        self.drained = asyncio.Event()
+        self.ended, self.drained = asyncio.Event(), asyncio.Event()
         self._end: float | None = None  # when the training ended, emulated
         self._present: set[int] = set()  # joined and not left
         self._removed: set[int] = set()  # and not joined again
@@ -107,7 +106,8 @@ class Training:
         rows = ("applied", "applied_bytes", "_traffic", "_pending", "_streams")
         parts = {"training": (self, ("_present", "_removed")), "queue": (self.queue, ("_free_at",))}
         records = {"record": (self.record, ("tally",)), "updates": (self.record.updates, rows)}
-        return {"clock": (self.clock, ("_start",)), **parts, **records}
+        rest = {"clock": (self.clock, ("_start",)), "exchanged": (self.exchanged, ("_latest",))}
+        return {**parts, **records, **rest}
 
     @property
     def waiting(self) -> int:

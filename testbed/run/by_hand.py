@@ -172,11 +172,11 @@ def listed(folder: RunFolder) -> list[dict[str, Any]]:
     scenario = load(folder.scenario, custom_files=folder.custom)
     rows: list[dict[str, Any]] = []
     for event in only(read_events(folder.events), FaultApplied):
-        by_hand = event.place is None
+        by_hand = event.place is None and not event.recorded
         planned = "by hand" if by_hand else f"{event.planned_seconds:.3f} s"
         rows.append({**vars(event), "planned": planned})
     come = {row["place"] for row in rows}
-    struck = timeline_of(scenario).struck
+    struck = timeline_of(scenario, folder.path).struck
     for place, fault in enumerate(scenario.faults):
         if place not in come:
             nodes = names(struck[place])

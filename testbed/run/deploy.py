@@ -37,6 +37,7 @@ class Deployment:
     watch: Watch
     clock: Callable[[], float]
     absent: Collection[str] = ()  # workers that are not there at the beginning
+    as_now: Callable[[NodeSpec], NodeSpec] = lambda node: node  # with its link as it is to be now
     _containers: Mapping[str, int] = field(default_factory=dict)
 
     def bring_up(self) -> None:
@@ -84,7 +85,8 @@ class Deployment:
 
     def launch(self, node: NodeSpec) -> int | None:
         """Let the agent launch a node; returns its pid, None if it has ended since."""
-        launch = replace(self.setup.launch(node), container=self._containers.get(node.name))
+        container = self._containers.get(node.name)
+        launch = replace(self.setup.launch(node), node=self.as_now(node), container=container)
         return self.agent.launch(launch)
 
     def start(self, node: NodeSpec) -> None:

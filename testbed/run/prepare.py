@@ -293,6 +293,8 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
     copied: dict[str, Path] = {}
     named = {f"{family}.file": member.file for family, member in own_code(scenario).items()}
     named |= {dotted(one.path): one.recording.trace for one in places(scenario)}
+    if scenario.workers.availability is not None:
+        named["workers.availability"] = scenario.workers.availability.trace
     for path, name in named.items():
         file = beside / name
         if copied.setdefault(file.name, file).resolve() != file.resolve():

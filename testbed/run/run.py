@@ -130,15 +130,17 @@ class Execution:
             if self.metering is not None:
                 watch.metered = True
                 self.metering.begin()
-            timeline = timeline_of(setup.scenario)
+            timeline = timeline_of(setup.scenario, folder.path)
             absent = names(timeline.population.absent)
-            deployment = Deployment(self.setup, self.driver, agent, watch, self.clock, absent)
-            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
-            faults = Faults(timeline, nodes, self.recorder, folder)
-            self.recorder.add(faults)
             follows = followings(setup.scenario, partial(own_copy, folder.path))
             absent_now = timeline.population.absent
             traces = Traces(setup.plan, agent, self.recorder, follows, absent_now)
+            deployment = Deployment(
+                *(self.setup, self.driver, agent, watch, self.clock, absent), as_now=traces.as_now
+            )
+            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
+            faults = Faults(timeline, nodes, self.recorder, folder)
+            self.recorder.add(faults)
             watch.restarts = Restarts(folder.name, deployment.launch, self.clock)
             if setup.scenario.checkpoint is not None:
                 watch.revival = Revival(folder.name, deployment.launch)
@@ -181,9 +183,9 @@ class Execution:
             pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
             pause = pause if traces is None else traces.pause(pause)
             time.sleep(pause)  # the PS reports through files
-            watch.look()
             if traces is not None and Finished not in watch.seen:
-                traces.look()
+                traces.look()  # first of all: its moments are the finest
+            watch.look()
             if faults is not None:
                 faults.look()
 

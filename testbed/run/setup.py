@@ -86,8 +86,8 @@ class Setup:
 
     @property
     def _inputs(self) -> Inputs:
-        own_files = bool(own_code(self.scenario))
-        return Inputs(self.folder, self.data, own_files=own_files, kafka=self.kafka)
+        own = bool(own_code(self.scenario)) or self.scenario.workers.availability is not None
+        return Inputs(self.folder, self.data, own_files=own, kafka=self.kafka)
 
     def template(self) -> Template:
         """What warm nodes are forked from; cold ones need no template."""

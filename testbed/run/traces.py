@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 from testbed.agent.client import AgentClient
 from testbed.errors import NodeError
+from testbed.events.rows import LinkRow
+from testbed.network.counters import Carried
 from testbed.scenario.traces import Following
 from testbed.telemetry.record import Recorder
-from testbed.topology import Plan, Shape
+from testbed.topology import NodeSpec, Plan, Shape
 from testbed.values.units import Duration, Rate
+
+READ_SECONDS = 1.0
+"""Between two readings of what the links have carried; real."""
 
 Due = tuple[float, int, float]
 """When, in emulated seconds; the number of what follows; the value that it has from then on."""
@@ -25,7 +29,7 @@ class Traces:
     """What follows what, and what is due.
 
     Attributes:
-        absent: the workers that are not there; they are caught up with when they are.
+        absent: the workers that are not there; they come with the links of that moment.
     """
 
     plan: Plan
@@ -35,15 +39,23 @@ class Traces:
     absent: Collection[int]
     _due: list[Due] = field(default_factory=list)
     _shapes: dict[tuple[int, str], Shape] = field(default_factory=dict)
-    _behind: set[tuple[int, str]] = field(default_factory=set)  # links not as they should be
+    _read: float = 0.0  # real seconds since the training started, of the last reading
+    _carried: Mapping[str, Carried] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, one in enumerate(self.followings):
             link = self.plan.workers[one.worker].link
             assert link is not None, "every worker has one"
-            self._shapes[one.worker, one.direction] = getattr(link, one.direction)
-            self._due.append((0.0, number, one.trace.at(0.0, one.offset)))
-        heapq.heapify(self._due)
+            self._shapes.setdefault((one.worker, one.direction), getattr(link, one.direction))
+            self._take(number, 0.0, one.trace.at(0.0, one.offset))
+
+    def as_now(self, node: NodeSpec) -> NodeSpec:
+        """A node with the link that its recordings have for it now, or for the beginning."""
+        if node.part != "client" or node.link is None:
+            return node
+        up = self._shapes.get((node.index, "up"), node.link.up)
+        down = self._shapes.get((node.index, "down"), node.link.down)
+        return replace(node, link=replace(node.link, up=up, down=down))
 
     def pause(self, longest: float) -> float:
         """Real seconds until something is due, and not more than these."""
@@ -51,31 +63,59 @@ class Traces:
         return min(longest, max(0.0, (soonest - self._now) / self.recorder.time_scale))
 
     def look(self) -> None:
-        """Change what is due by now, each link once."""
+        """Change what is due by now, each link once; and read now and then what they carry."""
         now = self._now
+        changes: dict[int, dict[str, Shape]] = defaultdict(dict)
+        planned: dict[int, float] = {}
         while self._due and self._due[0][0] <= now:
             at, number, value = heapq.heappop(self._due)
+            self._take(number, at, value)
             one = self.followings[number]
-            key = one.worker, one.direction
-            self._shapes[key] = self._changed(self._shapes[key], one.what, value)
-            self._behind.add(key)
-            if (following := one.trace.after(at, value, one.offset)) is not None:
-                heapq.heappush(self._due, (following[0], number, following[1]))
-        self._behind |= {key for key in self._shapes if key[0] in self.absent}
-        changes: dict[int, dict[str, Any]] = defaultdict(dict)
-        for worker, direction in sorted(self._behind):
-            if worker not in self.absent:
-                changes[worker][direction] = self._shapes[worker, direction]
-                self._behind.discard((worker, direction))
+            if one.worker not in self.absent:
+                planned.setdefault(one.worker, at)
+                changes[one.worker][one.direction] = self._shapes[one.worker, one.direction]
         for worker, shapes in changes.items():
-            self._reshape(self.plan.workers[worker].name, shapes)
+            self._reshape(self.plan.workers[worker].name, planned[worker], shapes)
+        read_next = self._read + READ_SECONDS if self._carried else 0.0
+        if self.followings and now / self.recorder.time_scale >= read_next:
+            self._record()
 
-    def _reshape(self, node: str, shapes: dict[str, Any]) -> None:
+    def _take(self, number: int, at: float, value: float) -> None:
+        """Note what something is from a moment on, and when it changes again."""
+        one = self.followings[number]
+        key = one.worker, one.direction
+        self._shapes[key] = self._changed(self._shapes[key], one.what, value)
+        if (following := one.trace.after(at, value, one.offset)) is not None:
+            heapq.heappush(self._due, (following[0], number, following[1]))
+
+    def _reshape(self, node: str, at: float, shapes: Mapping[str, Shape]) -> None:
+        planned = self.recorder.moment(at / self.recorder.time_scale)
         try:
-            self.agent.reshape([node], **shapes)
+            self.agent.reshape(
+                [node], up=shapes.get("up"), down=shapes.get("down"), planned=planned
+            )
         except NodeError:
             if node in self.agent.running():  # else it has just ended, which is told elsewhere
                 raise
+
+    def _record(self) -> None:
+        """Write down what links were asked to carry and carried, of those there all the while."""
+        before, begun, scale = self._carried, self._read, self.recorder.time_scale
+        self._carried, self._read = self.agent.carried(), self.recorder.elapsed_seconds or 0.0
+        rows = []
+        for one in self.followings:
+            node, counter = self.plan.workers[one.worker].name, f"{one.direction}_bytes"
+            if one.what != "rate" or node not in before or node not in self._carried:
+                continue
+            passed = getattr(self._carried[node], counter) - getattr(before[node], counter)
+            if passed < 0:  # its link was made anew
+                continue
+            asked = one.trace.mean_between(begun * scale, self._read * scale, one.offset)
+            delivered = 8 * passed / ((self._read - begun) * scale)
+            row = LinkRow(self._read * scale, self._read, node, one.direction, asked, delivered)
+            rows.append(row)
+        if rows:
+            self.recorder.links(rows)
 
     def _changed(self, shape: Shape, what: str, value: float) -> Shape:
         if what == "rate":

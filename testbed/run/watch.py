@@ -204,7 +204,7 @@ class Watch:
                 self._restart(node, ended)
                 continue
             ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
-            aside = means == "noticed" and node.part == "aside"
+            aside = means == "noticed" and bool(node.command)
             planned = means == "expected" or aside or ended_by_plan
             what = "" if means == "expected" else describe_exit(node, ended)
             fatal = means == "fatal"
@@ -215,7 +215,7 @@ class Watch:
                 raise self._failure(node, ended)
             if ended_by_plan:
                 self.removals.add(node.index, what)
-            if planned:
+            if planned or node.part == "aside":
                 continue
             self.lost[node.name] = what
             self.removals.add(node.index, what)

@@ -86,11 +86,13 @@ def _relocated(base: Document, folder: Path) -> Document:
             if isinstance(file, str):
                 base = base.replace((family, *inner, "file"), str(folder / file))
     classes = base.at(("workers", "classes"))
+    recordings: list[Keys] = [("workers", "availability")]
     for name in classes if isinstance(classes, dict) else ():
         for direction, what in product(("up", "down"), TRACED):
-            path = ("workers", "classes", name, "link", direction, what, "trace")
-            if isinstance(file := base.at(path), str):
-                base = base.replace(path, str(folder / file))
+            recordings.append(("workers", "classes", name, "link", direction, what))
+    for path in recordings:
+        if isinstance(file := base.at((*path, "trace")), str):
+            base = base.replace((*path, "trace"), str(folder / file))
     return base
 
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.errors import Problem, ScenarioError
+from testbed.scenario.availability import check_availability
 from testbed.scenario.checks import check_files, check_whole
 from testbed.scenario.document import Document, parse_document
 from testbed.scenario.extend import extend
@@ -111,6 +112,8 @@ def load_document(
     if scenario is not None and (own_code or locate is None):
         scenario, unread = with_means(scenario, document, locate)
         problems += unread
+    if scenario is not None and own_code and locate is not None:
+        problems += check_availability(scenario, document, locate)
     if scenario is not None and not problems:
         problems += check_whole(scenario, document)
         if own_code and locate is not None:

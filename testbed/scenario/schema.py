@@ -24,7 +24,7 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.scenario.direction import Link
+from testbed.scenario.direction import Link, Recording
 from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration
 from testbed.scenario.fields import (
     Count,
@@ -121,11 +121,13 @@ class Workers(Part):
         batch_size: samples of a mini-batch.
         think: a wait between computing and pushing, of classes without their own.
         classes: device classes by name; workers are dealt to them in this order.
+        availability: the recording that says when each worker is there; always by default.
     """
 
     count: Count
     batch_size: Count = 10
     think: RandomDuration | None = None
+    availability: Recording | None = None
     classes: Annotated[dict[Key, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
 
     @model_validator(mode="after")

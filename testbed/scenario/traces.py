@@ -75,14 +75,25 @@ def followings(scenario: Scenario, locate: Locate) -> list[Following]:
         OSError, UnfitLine: a file is not as it was then.
     """
     traces = {one: _read(one, locate) for one in places(scenario)}
-    found = []
-    for worker, name in enumerate(scenario.workers.dealt()):
-        drawn = float(stream(scenario.seed, f"w{worker}", "trace").random())
-        for place, trace in traces.items():
-            if place.device_class == name:
-                offset = drawn * trace.end if place.recording.offset == "drawn" else 0.0
-                found.append(Following(worker, place.direction, place.what, trace, offset))
-    return found
+    return [
+        Following(
+            worker,
+            place.direction,
+            place.what,
+            trace,
+            offset_of(place.recording, trace, worker, seed=scenario.seed),
+        )
+        for worker, name in enumerate(scenario.workers.dealt())
+        for place, trace in traces.items()
+        if place.device_class == name
+    ]
+
+
+def offset_of(recording: Recording, trace: Trace, worker: int, *, seed: int) -> float:
+    """Where a worker begins in a recording, in seconds: the same share of all that it follows."""
+    if recording.offset == "none":
+        return 0.0
+    return float(stream(seed, f"w{worker}", "trace").random()) * trace.end
 
 
 def own_copy(folder: Path, name: str) -> Path:
@@ -99,19 +110,9 @@ def with_means(
         if locate is None and place.has_value(scenario):
             continue  # as a run's own scenario has it
         try:
-            if locate is None:
-                raise OSError("text that is in no file names none")
             traces[place] = _read(place, locate)
-        except UnfitLine as error:
-            file = place.recording.trace
-            problems.append(Problem(file, error.line, "", error.found, error.expected))
-        except UnicodeDecodeError:
-            expected = "CSV, or lines of milliseconds"
-            problems.append(Problem(place.recording.trace, 0, "", "no text", expected))
-        except OSError as error:
-            found = f"{place.recording.trace}: {error.strerror or error}"
-            expected = "a file of text, relative to the folder of the scenario"
-            problems.append(problem_at(document, place.path, found=found, expected=expected))
+        except (UnfitLine, UnicodeDecodeError, OSError) as error:
+            problems.append(unreadable(place.recording, error, document, place.path))
     for place, trace in traces.items():
         problems += _unfit(scenario, document, place, trace)
         scenario = _with_value(scenario, place, trace.mean())
@@ -135,16 +136,39 @@ def _unfit(scenario: Scenario, document: Document, place: Place, trace: Trace) -
             yield problem_at(document, place.path, found=found, expected=expected, hint=hint)
 
 
-def _read(place: Place, locate: Locate) -> Trace:
-    with locate(place.recording.trace).open("rb") as file:
-        text = file.read(LARGEST_BYTES + 1)
-    if len(text) > LARGEST_BYTES:
-        raise UnfitLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
-    repeats = place.recording.then == "repeat"
-    trace = read_trace(text.decode(), COLUMNS[place.what], repeats=repeats)
+def _read(place: Place, locate: Locate | None) -> Trace:
+    trace = read_recording(place.recording, COLUMNS[place.what], locate)
     if place.what == "delay":
         return trace
     return replace(trace, values=tuple(max(float(LEAST_RATE), one) for one in trace.values))
+
+
+def read_recording(recording: Recording, column: str, locate: Locate | None) -> Trace:
+    """Read the file of a recording, of which ``column`` says what it holds.
+
+    Raises:
+        OSError, UnfitLine, UnicodeDecodeError: see ``unreadable``.
+    """
+    if locate is None:
+        raise OSError("text that is in no file names none")
+    with locate(recording.trace).open("rb") as file:
+        text = file.read(LARGEST_BYTES + 1)
+    if len(text) > LARGEST_BYTES:
+        raise UnfitLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
+    return read_trace(text.decode(), column, repeats=recording.then == "repeat")
+
+
+def unreadable(recording: Recording, error: Exception, document: Document, path: Keys) -> Problem:
+    """What is wrong with a recording, at a path, that ``read_recording`` could not read."""
+    match error:
+        case UnfitLine():
+            return Problem(recording.trace, error.line, "", error.found, error.expected)
+        case UnicodeDecodeError():
+            expected = "CSV, or for a rate lines of milliseconds"
+            return Problem(recording.trace, 0, "", "no text", expected)
+    found = f"{recording.trace}: {getattr(error, 'strerror', None) or error}"
+    expected = "a file of text, relative to the folder of the scenario"
+    return problem_at(document, path, found=found, expected=expected)
 
 
 def _with_value(scenario: Scenario, place: Place, number: float) -> Scenario:

@@ -80,6 +80,7 @@ class RunFolder:
     summary = Inside("summary.json")  # the run in numbers, and its verdict
     figure = Inside("accuracy-ingress.png")
     logs = Inside("logs")  # what every node printed
+    links = Inside("links.csv")  # what links were asked for that follow recordings, and carried
     custom = Inside("custom")  # the user's own files, of a run that has some
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them

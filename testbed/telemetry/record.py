@@ -10,7 +10,7 @@ from typing import Self
 
 from testbed.events.entry import FROM_PS, Entry
 from testbed.events.kinds import PS, Evaluated, Event, Restored, Started, StateChanged
-from testbed.events.rows import EVALUATIONS, TRAFFIC, Rows, TrafficRow
+from testbed.events.rows import EVALUATIONS, LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.events.usage import Usage
 from testbed.telemetry.events import EventLog
@@ -44,6 +44,7 @@ class FolderSink(Sink):
         self._events = EventLog(folder.events)
         self._evaluations = CsvTable(folder.evaluations, tuple(EVALUATIONS))
         self._traffic = CsvTable(folder.traffic, tuple(TRAFFIC))
+        self._links: CsvTable | None = None
         self._parts = PartWriter(folder.updates)
 
     def event(self, entry: Entry) -> None:
@@ -67,12 +68,20 @@ class FolderSink(Sink):
     def traffic(self, row: TrafficRow) -> None:
         self._traffic.append(row._asdict())
 
+    def links(self, rows: Sequence[LinkRow]) -> None:
+        """See Sink. Runs without such links have no table of them."""
+        if self._links is None:
+            self._links = CsvTable(self._folder.links, tuple(LINKS))
+        for row in rows:
+            self._links.append(row._asdict())
+
     def commit(self) -> None:
         self._parts.close()
 
     def close(self) -> None:
         """See Sink. Every file is closed, also where the pending updates cannot be written."""
-        with closing(self._traffic), closing(self._evaluations), closing(self._events):
+        links = nullcontext() if self._links is None else closing(self._links)
+        with links, closing(self._traffic), closing(self._evaluations), closing(self._events):
             self._parts.close()
 
 
@@ -112,6 +121,10 @@ class Recorder:
         """Real seconds since the training started, or None before."""
         return None if self._start is None else self._clock.steady() - self._start
 
+    def moment(self, elapsed: float) -> float:
+        """When so many real seconds had passed since the training started; seconds since 1970."""
+        return self._clock.wall() - ((self.elapsed_seconds or 0.0) - elapsed)
+
     def event(self, event: Event) -> None:
         """Something happened just now."""
         if isinstance(event, Started):
@@ -150,6 +163,11 @@ class Recorder:
         )
         for sink in self._sinks:
             sink.traffic(row)
+
+    def links(self, rows: Sequence[LinkRow]) -> None:
+        """What links carried that follow recordings was read."""
+        for sink in self._sinks:
+            sink.links(rows)
 
     def usage(self, usage: Usage) -> None:
         """Queues and containers were read."""

@@ -1,7 +1,8 @@
 """Recordings that a value follows: steps in time, read from CSV or from Mahimahi's cellular traces.
 
-CSV has a header, ``time_seconds`` and the value's name with its unit, and times that begin at 0 and
-grow. The last row is where the recording ends: there it begins anew, or its value is held.
+CSV has a header, ``time_seconds`` and the value's name with its unit if it has one, and times that
+begin at 0 and grow. The last row is where the recording ends: there it begins anew, or its value is
+held.
 
 A packet-delivery trace (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX
 ATC 2015) has a line for every 1,500 bytes that could pass, the millisecond at which; at its last
@@ -69,6 +70,14 @@ class Trace:
             first = 0
         return None
 
+    def mean_between(self, begin: float, end: float, offset: float = 0.0) -> float:
+        """Over the time from ``begin`` to ``end``, which is later; see ``at``."""
+        time, value, total = begin, self.at(begin, offset), 0.0
+        while (change := self.after(time, value, offset)) is not None and change[0] < end:
+            total += value * (change[0] - time)
+            time, value = change
+        return (total + value * (end - time)) / (end - begin)
+
     def mean(self) -> float:
         """Over the recording; of one that is held and has no length, the value."""
         if not self.end:
@@ -95,7 +104,7 @@ def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
     return _table(lines, column, repeats=repeats)
 
 
-RATE, DELAY = "bits_per_second", "delay_seconds"
+RATE, DELAY, AVAILABLE = "bits_per_second", "delay_seconds", "available"
 
 
 def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace:
@@ -112,6 +121,8 @@ def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace
             raise UnfitLine(number, f"{time:g} s after {rows[-1][0]:g} s", "times that grow")
         if value < 0:
             raise UnfitLine(number, f"{value:g}", "no negative value")
+        if column == AVAILABLE and value not in (0, 1):
+            raise UnfitLine(number, f"{value:g}", "1 for there, or 0 for away")
         rows.append((time, value))
     if len(rows) < (2 if repeats else 1):
         raise UnfitLine(lines[-1][0], "nothing below it", "rows, the last for where it ends")

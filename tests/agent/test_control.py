@@ -126,7 +126,9 @@ SECONDS = st.floats() | st.none()
 MALFORMED = {
     "Launch": st.builds(pb.LaunchRequest, launch=TEXTS),
     "Signal": st.builds(pb.SignalRequest, node=NODES, number=NUMBERS),
-    "Reshape": st.builds(pb.ReshapeRequest, nodes=NAMES, up=TEXTS, down=TEXTS, seconds=SECONDS),
+    "Reshape": st.builds(
+        *(pb.ReshapeRequest,), nodes=NAMES, up=TEXTS, down=TEXTS, seconds=SECONDS, planned=SECONDS
+    ),
     "ResetLinks": st.builds(pb.NodesRequest, nodes=NAMES),
     "LinkChanges": st.builds(pb.HistoryRequest, since=NUMBERS),
     **dict.fromkeys(

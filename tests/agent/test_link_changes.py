@@ -50,6 +50,16 @@ def test_a_change_leaves_the_other_direction_and_the_addresses_alone() -> None:
     assert host.changes.due_in_seconds() is None
 
 
+def test_a_change_of_a_recording_keeps_the_moment_that_it_was_planned_for() -> None:
+    host = Host()
+    host.changes.set(
+        *({"w0": PLANNED},), up=SLOW, down=None, seconds=None, planned=1099.97, relink=host.relink
+    )
+    (change,) = host.changes.done
+    assert (change.action, change.planned, change.actual) == ("recorded", 1099.97, 1100.0)
+    assert host.links["w0"].up == SLOW
+
+
 def test_a_change_ends_by_itself_and_both_times_are_kept() -> None:
     host = Host()
     host.set("w0", "w1", seconds=120)

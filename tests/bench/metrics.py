@@ -2,7 +2,8 @@
 
     python tests/bench/metrics.py --workers 200
 
-One live run is scraped twenty times while it trains, and then every five seconds to its end.
+One live run is scraped twenty times while it trains, and then every five seconds to its end. The
+exit status is 1 if one of the three is over its bound.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 SCRAPES = 20
 EVERY_SECONDS = 5.0
+MOST_SECONDS = 0.1
+"""That a scrape takes, the median."""
+
+MOST_SAMPLES = 6000
+MOST_SHARE = 0.01
+"""Of the run's CPU time."""
+
 SCENARIO = """\
 name: metrics
 algorithm: {{adacomp: {{ratio: 0.1}}}}
@@ -56,7 +64,7 @@ def main() -> int:
 
 
 def measure(folder: Path, *, workers: int, seconds: int) -> int:
-    """Carry the run out and print; returns the exit status of a run that does not train."""
+    """Carry the run out and print; returns the exit status of a run that does not train, or 1."""
     scenario = SCENARIO.format(workers=workers, think=workers / 100, seconds=seconds)
     (folder / "metrics.yaml").write_text(scenario)
     command = [sys.executable, "-m", "testbed", "up", "metrics.yaml", "--name", "metrics"]
@@ -70,11 +78,17 @@ def measure(folder: Path, *, workers: int, seconds: int) -> int:
         taken = [_timed(url) for _ in range(SCRAPES)]
         before, first = used(run.pid), scrape(url)
         last, after = follow(url, run.pid)
-    print(f"{workers} workers, {sum(1 for f in parse(last) for _ in f.samples):,} samples a scrape")
-    print(f"a scrape takes {statistics.median(taken) * 1e3:.1f} ms (median of {SCRAPES})")
-    share = (spent(last) - spent(first)) / (after - before)
-    print(f"scraped every {EVERY_SECONDS:g} s metrics take {share:.2%} of the run's CPU time")
-    return 0
+    samples = sum(1 for family in parse(last) for _ in family.samples)
+    median = statistics.median(taken)
+    own, run_seconds = spent(last) - spent(first), after - before
+    share = own / run_seconds
+    print(f"{workers} workers: {samples:,} samples a scrape (at most {MOST_SAMPLES:,})")
+    print(f"a scrape takes {median * 1e3:.1f} ms, the median of {SCRAPES} (at most 100 ms)")
+    print(
+        f"scraped every {EVERY_SECONDS:g} s: {share:.2%} of the run's CPU time (at most 1 %), "
+        f"{own:.2f} s of {run_seconds:.1f} s"
+    )
+    return int(samples >= MOST_SAMPLES or median >= MOST_SECONDS or share > MOST_SHARE)
 
 
 def _timed(url: str) -> float:

@@ -32,9 +32,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from testbed.events.rows import UPDATE, Rows
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.host import PROC
 from testbed.telemetry.spool import SpoolReader
@@ -177,12 +174,13 @@ def observe(
     up: subprocess.Popen[bytes], run: Path, workers: int, seconds: float
 ) -> tuple[Moment, Moment, Memory]:
     """Two moments of the training so many seconds apart, and what it had of memory by then."""
-    wait_until(lambda: len(updates_of(run)) >= FIRST_UPDATES * workers, up)
+    progress = Progress(run / "ps/updates.bin")
+    wait_until(lambda: progress.look().updates >= FIRST_UPDATES * workers, up)
     nodes = pids_of(run)
     processes = set(nodes.values()) | set(descendants(up.pid))
-    begun = look(run, processes)
-    wait_until(lambda: updates_of(run)["wall_seconds"][-1] >= begun.seconds + seconds, up)
-    ended = look(run, processes)
+    begun = look(progress, processes)
+    wait_until(lambda: progress.look().seconds >= begun.seconds + seconds, up)
+    ended = look(progress, processes)
     together = sum(bytes_of(pid, "Pss:") for pid in processes)
     of_workers = [pid for node, pid in nodes.items() if WORKER.fullmatch(node)]
     return begun, ended, Memory(together, median(bytes_of(pid, "Private_") for pid in of_workers))
@@ -207,17 +205,26 @@ def pids_of(run: Path) -> dict[str, int]:
     return {event["node"]: event["pid"] for event in events if event["event"] == "launched"}
 
 
-def look(run: Path, processes: set[int]) -> Moment:
+def look(progress: Progress, processes: set[int]) -> Moment:
     """The run as it is now."""
-    rows = updates_of(run)
-    spent = sum(map(cpu_seconds, processes))
-    return Moment(len(rows), float(rows["wall_seconds"][-1]), spent)
+    progress.look()
+    return Moment(progress.updates, progress.seconds, sum(map(cpu_seconds, processes)))
 
 
-def updates_of(run: Path) -> Rows:
-    """What the PS has written down."""
-    spool = run / "ps/updates.bin"
-    return SpoolReader(spool).read() if spool.exists() else np.empty(0, UPDATE)
+class Progress:
+    """What the PS has written down, read once: the run under measurement has the same CPUs."""
+
+    def __init__(self, spool: Path) -> None:
+        self.updates = 0
+        self.seconds = 0.0
+        self._reader = SpoolReader(spool)
+
+    def look(self) -> Progress:
+        """Itself, with the updates that are new."""
+        while len(rows := self._reader.read()):
+            self.updates += len(rows)
+            self.seconds = float(rows["wall_seconds"][-1])
+        return self
 
 
 def descendants(root: int) -> Iterator[int]:

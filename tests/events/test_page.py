@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import get_type_hints
 
 from testbed.events.kinds import CONTROLLER, PS, Event
-from testbed.events.rows import EVALUATIONS, REQUIRED, STREAMS, TRAFFIC, UPDATES, Column
+from testbed.events.rows import (
+    EVALUATIONS,
+    LINKS,
+    REQUIRED,
+    STREAMS,
+    TRAFFIC,
+    UPDATES,
+    Column,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -28,6 +36,7 @@ def renewed(page: str) -> str:
         "streams": of_columns(STREAMS),
         "evaluations": of_columns(EVALUATIONS),
         "traffic": of_columns(TRAFFIC),
+        "links": of_columns(LINKS),
         "controller": of_events(CONTROLLER),
         "ps": of_events(PS),
     }

@@ -344,6 +344,23 @@ def test_all_crashed_is_stalled_unless_somebody_is_to_join() -> None:
     assert subject.finished.startswith("stalled: nobody is left who could push (3 silent")
 
 
+def test_it_is_not_stalled_while_somebody_is_away_who_comes_back() -> None:
+    """B comes and goes, A has crashed; nobody can push once B has crashed as well."""
+    subject = server()
+    subject.returning = {B}
+    subject.begin(0.0)
+    for worker in (A, B):
+        subject.pull(worker, 0.0)
+    subject.leave(B, 1.0)
+    subject.crashes = lambda worker: True
+    subject.push(A, 1, update=dense(0), now=2.0)
+    assert not subject.finished
+    subject.join(B)
+    subject.pull(B, 3.0)
+    subject.push(B, 1, update=dense(1), now=4.0)
+    assert subject.stalled
+
+
 def test_who_is_not_heard_of_for_too_long_is_removed() -> None:
     """A and B have their replies at 0, B pushes at 5: A is removed at 10, B at 15."""
     subject = server()

@@ -14,7 +14,8 @@ import pytest
 
 from testbed.events.kinds import EVENTS
 from testbed.metrics import declared
-from testbed.metrics.declared import METRICS, Metric, table
+from testbed.metrics.declared import METRICS, table
+from testbed.metrics.metric import Metric
 
 PAGE = Path(declared.__file__).with_name("README.md")
 PLACE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)

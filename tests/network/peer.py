@@ -6,6 +6,8 @@
     flood SECONDS                     send for that long, in the background; says "flooding"
     drain SECONDS                     have the server send for that long; says "draining"
     close                             close the connection; says "closed"
+    over                              wait until all that were accepted have ended, and close them;
+                                      says how many bytes came with them
     ping HOST PORT COUNT [PATIENCE]   datagrams one after the other; says their milliseconds
     reflect PORT                      send datagrams on PORT back; says "reflecting"
 
@@ -26,7 +28,22 @@ REQUEST = struct.Struct("!QQQ")
 CHUNK = bytes(1 << 16)
 
 
-def receive(connection: socket.socket, count: int) -> bytes:
+class Accepted:
+    """A connection that is served in a thread of its own, and counts what comes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.received = 0
+        self.thread = threading.Thread(target=answer, args=(self,), daemon=True)
+        self.thread.start()
+
+    def recv(self, most: int) -> bytes:
+        piece = self.connection.recv(most)
+        self.received += len(piece)
+        return piece
+
+
+def receive(connection: socket.socket | Accepted, count: int) -> bytes:
     """Exactly that many bytes; only the last 24 are kept."""
     tail = b""
     while count:
@@ -51,26 +68,34 @@ def flood(connection: socket.socket, seconds: float) -> None:
         return
 
 
-def answer(connection: socket.socket) -> None:
-    with connection:
+def answer(accepted: Accepted) -> None:
+    with accepted.connection as connection:
         try:
             while True:
-                incoming, outgoing, milliseconds = REQUEST.unpack(receive(connection, REQUEST.size))
-                receive(connection, incoming)
+                incoming, outgoing, milliseconds = REQUEST.unpack(receive(accepted, REQUEST.size))
+                receive(accepted, incoming)
                 send(connection, outgoing)
                 flood(connection, milliseconds / 1e3)
         except (EOFError, ConnectionError):
             return
 
 
-def serve(port: int) -> None:
+def serve(port: int) -> list[Accepted]:
     listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    all_accepted: list[Accepted] = []
 
     def accept() -> None:
         while True:
-            threading.Thread(target=answer, args=listener.accept()[:1], daemon=True).start()
+            all_accepted.append(Accepted(listener.accept()[0]))
 
     threading.Thread(target=accept, daemon=True).start()
+    return all_accepted
+
+
+def over(all_accepted: list[Accepted]) -> int:
+    for accepted in all_accepted:
+        accepted.thread.join()
+    return sum(accepted.received for accepted in all_accepted)
 
 
 def reflect(port: int) -> None:
@@ -120,11 +145,12 @@ def main() -> None:
     if ctypes.CDLL(None, use_errno=True).unshare(0x40000000) < 0:
         raise OSError(ctypes.get_errno(), "unshare")
     connection = socket.socket()
+    all_accepted: list[Accepted] = []
     print("ready", flush=True)
     for line in sys.stdin:
         match line.split():
             case ["serve", port]:
-                serve(int(port))
+                all_accepted = serve(int(port))
                 said = "serving"
             case ["connect", host, port]:
                 connection = socket.create_connection((host, int(port)), timeout=20)
@@ -146,6 +172,8 @@ def main() -> None:
             case ["close"]:
                 connection.close()
                 said = "closed"
+            case ["over"]:
+                said = str(over(all_accepted))
             case ["reflect", port]:
                 reflect(int(port))
                 said = "reflecting"

@@ -2,14 +2,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from testbed.network.counters import Ledger, TrafficMeter, read_interface
-from testbed.network.sock_diag import TcpCounters, TcpSocket, read_sockets
+from testbed.network.counters import Ledger, Traffic, TrafficMeter, read_interface
+from testbed.network.sock_diag import SocketDiagnosis, TcpCounters, TcpSocket
 from testbed.topology import Shape
 from testbed.values.units import Duration, Rate
+
+
+@pytest.fixture
+def meter() -> Iterator[TrafficMeter]:
+    """Whatever it still watches at the end is let go."""
+    meter = TrafficMeter()
+    yield meter
+    for name in ("ps", "w0"):
+        meter.release(name)
+    meter.read()
 
 
 def connection(cookie: int, received_bytes: int) -> TcpSocket:
@@ -30,6 +43,16 @@ def test_a_closed_sockets_bytes_stay_counted() -> None:
     assert ledger.count([connection(2, 70), connection(3, 5)]).received_bytes == 175
 
 
+def test_what_a_socket_had_at_its_end_takes_the_place_of_what_it_was_seen_with() -> None:
+    ledger = Ledger()
+    ledger.count([connection(1, 100), connection(2, 50)])
+    assert ledger.count([connection(2, 70)], [connection(1, 130)]).received_bytes == 70 + 130
+    # One that came and went between two readings, and one that ended while they were read.
+    total = ledger.count([connection(2, 75)], [connection(2, 80), connection(3, 5)])
+    assert total.received_bytes == 130 + 80 + 5
+    assert ledger.count([]).received_bytes == 215
+
+
 def test_a_socket_that_one_reading_missed_is_not_counted_twice() -> None:
     ledger = Ledger()
     ledger.count([connection(1, 100)])
@@ -43,9 +66,8 @@ def test_an_interface_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.root
-def test_a_meter_reads_both_ends_of_an_exchange(lab: Any) -> None:
+def test_a_meter_reads_both_ends_of_an_exchange(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
-    meter = TrafficMeter()
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     meter.watch("w0", pid=worker.peer.pid, is_server=False)
     assert worker.peer.tell("exchange 17000 100000 3") == "done"
@@ -58,9 +80,8 @@ def test_a_meter_reads_both_ends_of_an_exchange(lab: Any) -> None:
 
 
 @pytest.mark.root
-def test_totals_outlive_connections_and_nodes(lab: Any) -> None:
+def test_totals_outlive_connections_and_nodes(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
-    meter = TrafficMeter()
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     meter.watch("w0", pid=worker.peer.pid, is_server=False)
     worker.peer.tell("exchange 5000 5000 1")
@@ -82,10 +103,11 @@ def test_totals_outlive_connections_and_nodes(lab: Any) -> None:
 
 
 @pytest.mark.root
-def test_a_workers_repeated_pushes_are_counted_under_its_name(lab: Any) -> None:
+def test_a_workers_repeated_pushes_are_counted_under_its_name(
+    lab: Any, meter: TrafficMeter
+) -> None:
     narrow = Shape(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
     ps, worker = lab.pair(up=narrow)
-    meter = TrafficMeter()
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     meter.watch("w0", pid=worker.peer.pid, is_server=False)
     worker.peer.tell("exchange 17000 10 2")
@@ -95,10 +117,9 @@ def test_a_workers_repeated_pushes_are_counted_under_its_name(lab: Any) -> None:
 
 
 @pytest.mark.root
-def test_a_node_that_comes_back_adds_to_what_it_had(lab: Any) -> None:
+def test_a_node_that_comes_back_adds_to_what_it_had(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
     worker.peer.tell("exchange 5000 5000 1")
-    meter = TrafficMeter()
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     before = meter.read().wire_rx_bytes
     meter.watch("ps", pid=worker.peer.pid, is_server=True)  # as if it were the PS, come back
@@ -106,17 +127,58 @@ def test_a_node_that_comes_back_adds_to_what_it_had(lab: Any) -> None:
     assert meter.read().wire_rx_bytes == before + second
 
 
+def read_to_the_end(meter: TrafficMeter, expected_bytes: int) -> Traffic:
+    """Read until all is there: the kernel tells of the end of a socket a bit later."""
+    deadline = time.monotonic() + 20
+    while (traffic := meter.read()).tcp_received_bytes < expected_bytes:
+        assert time.monotonic() < deadline, traffic
+    return traffic
+
+
+@pytest.mark.root
+def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMeter) -> None:
+    narrow = Shape(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
+    ps, worker = lab.pair(up=narrow)
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    worker.peer.tell("exchange 17000 10 1")
+    worker.peer.tell("close")
+    assert ps.peer.tell("over") == str(17_000 + 24)
+    traffic = read_to_the_end(meter, 17_024)
+    assert traffic.tcp_received_bytes - 17_024 in (0, 1)  # the end of a stream may count as a byte
+    assert 0 < traffic.retransmitted_in_bytes["w0"] < 34_000
+
+
+@pytest.mark.root
+def test_a_worker_that_is_killed_amid_a_push_takes_no_bytes_along(
+    lab: Any, meter: TrafficMeter
+) -> None:
+    ps, worker = lab.pair(up=Shape(rate=Rate.parse("20mbit")))
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    worker.peer.tell("flood 60")
+    while (before := meter.read().tcp_received_bytes) < 100_000:
+        pass
+    worker.peer.process.kill()
+    worker.peer.process.wait()
+    received = int(ps.peer.tell("over"))  # what it had sent is still on its way
+    assert received > before
+    assert read_to_the_end(meter, received).tcp_received_bytes - received in (0, 1)
+
+
 @pytest.mark.root
 def test_connections_within_a_node_are_not_on_its_link(lab: Any) -> None:
     ps, _ = lab.pair()
-    assert len(read_sockets(ps.peer.pid)) == 1
-    ps.peer.tell("connect 127.0.0.1 5000")
-    ps.peer.tell("exchange 10 10 1")
-    assert len(read_sockets(ps.peer.pid)) == 1
+    with closing(SocketDiagnosis(ps.peer.pid)) as sockets:
+        assert len(sockets.connected()) == 1
+        ps.peer.tell("connect 127.0.0.1 5000")
+        ps.peer.tell("exchange 10 10 1")
+        assert len(sockets.connected()) == 1
+        ps.peer.tell("close")
+        assert sockets.ended() == []
 
 
 def test_reading_a_process_that_has_ended() -> None:
     process = subprocess.Popen([sys.executable, "-SEc", ""])
     process.wait()
     with pytest.raises((FileNotFoundError, PermissionError)):
-        read_sockets(process.pid)
+        SocketDiagnosis(process.pid)

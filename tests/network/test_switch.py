@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from testbed.host.namespaces import inside, scratch
 from testbed.network.counters import InterfaceCounters, read_interface
 from testbed.network.ends import sockets
 from testbed.network.qdiscs import TokenBucket
+from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.switch import Switch
 from testbed.topology import NetworkSpec, NodeSpec, Shape
 from testbed.values.units import Duration, Rate
@@ -102,6 +104,21 @@ def test_nodes_reach_whom_they_know_and_nobody_hears_anything_else(
     assert read_interface(first.peer.pid) == one_way
     assert read_interface(ps.peer.pid) == one_way
     assert read_interface(second.peer.pid) == InterfaceCounters()
+
+
+def test_a_node_comes_back_while_the_one_that_ended_still_sends(
+    lab: Any, spec: Callable[..., NodeSpec]
+) -> None:
+    ps, worker = lab.pair(up=SLOW)
+    worker.peer.tell("flood 60")
+    with closing(SocketDiagnosis(ps.peer.pid)) as sockets:
+        while sum(one.counters.received_bytes for one in sockets.connected()) < 50_000:
+            pass  # so that more of it waits in the worker's queue
+    worker.peer.process.kill()
+    worker.peer.process.wait()
+    again = lab.node(worker.spec, ps.spec)
+    ps.peer.tell("reflect 7")
+    assert len(again.peer.tell("ping 10.77.0.1 7 5").split()) == 5
 
 
 def test_an_idle_link_carries_no_packet_at_all(lab: Any, spec: Callable[..., NodeSpec]) -> None:
@@ -213,12 +230,3 @@ def test_a_change_of_a_node_that_has_ended_names_it(
     node.peer.process.wait()
     with pytest.raises(NodeError, match="w0: its link cannot be changed"):
         lab.switch.reshape(node.spec, pid=node.peer.pid, network=lab.network)
-
-
-def test_a_link_takes_the_place_of_that_of_an_earlier_role(
-    lab: Any, spec: Callable[..., NodeSpec]
-) -> None:
-    """The earlier one's namespace is still there, as that of a role that was just killed may be."""
-    lab.node(spec("w0", 2, up=SLOW))
-    again = lab.node(spec("w0", 2, up=FAST))
-    assert again.link.up_found == TokenBucket(FAST.rate, 5000, 125_000)

@@ -100,6 +100,9 @@ def test_a_study_is_run_and_reported(tree: Path, target: str, scale: str, calls:
     assert made.returncode == 0, made.stderr
     called = (tree / "calls").read_text(encoding="utf-8").splitlines()
     expected = [STUDY.format(verb, one, scale) for one in calls for verb in ("sweep", "report")]
+    if target == "paper2":  # what came out of all of them, at the end
+        both = "scenarios/paper2/fig3.yaml scenarios/paper2/study.yaml"
+        expected.append(f"-m testbed report {both} --verdicts --runs runs --scale {scale}")
     assert called == expected
 
 

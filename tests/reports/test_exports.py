@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from testbed.cli import main
 from testbed.reports.frames import Run
 
+MLFLOW = "MLflow is not installed: pip install 'edge-testbed[mlflow]'"
 COMMITTED = Path(__file__).parent / "fixtures" / "017d417"
 
 
@@ -54,6 +56,64 @@ def test_tensorboard(here: Path) -> None:
     )
     assert counted == len(run.updates)
     assert "scenario/text_summary" in found.Tags()["tensors"]
+
+
+@pytest.fixture
+def mlflow() -> Any:
+    """MLflow's own library, with what it needs for databases."""
+    for name in ("sqlalchemy", "alembic"):
+        pytest.importorskip(name, reason=MLFLOW)
+    return pytest.importorskip("mlflow", reason=MLFLOW)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those that MLflow's own imports give
+def test_mlflow(here: Path, mlflow: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "mlflow", "simulated", "live", "--out", "out"]) == 0
+    client = mlflow.MlflowClient(f"sqlite:///{here}/out/mlflow.db")
+    run = Run(here / "runs/live")
+    (experiment,) = client.search_experiments(filter_string=f"name = '{run.state.scenario}'")
+
+    def there() -> dict[str, Any]:
+        found = client.search_runs([experiment.experiment_id])
+        return {one.info.run_name: one for one in found}
+
+    found = there()
+    assert sorted(found) == ["live", "simulated"]
+    identity = found["live"].info.run_id
+    during = run.evaluations[~run.evaluations["final"]]
+    accuracies = client.get_metric_history(identity, "accuracy/top1")
+    assert [one.step for one in accuracies] == list(during["version"])
+    assert [one.value for one in accuracies] == list(during["top1"])
+    data = found["live"].data
+    assert data.metrics["summary/ingress.payload_bytes"] == run.summary["ingress"]["payload_bytes"]
+    assert data.params["workers.classes.slow.link.up.rate"] == "1mbit"
+    assert found["live"].info.status == "FINISHED"
+    copied = Path(client.download_artifacts(identity, "summary.json", str(here)))
+    assert json.loads(copied.read_text()) == run.summary
+
+    # What is there is not replaced unasked; asked, the earlier run is deleted, and can be restored.
+    assert main(["export", "mlflow", "live", "--out", "out"]) == 2
+    assert "found live in out" in capsys.readouterr().err
+    assert there()["live"].info.run_id == identity
+    assert main(["export", "mlflow", "live", "--out", "out", "--force"]) == 0
+    assert sorted(there()) == ["live", "simulated"]
+    assert there()["live"].info.run_id != identity
+    assert client.get_run(identity).info.lifecycle_stage == "deleted"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_what_is_no_database_of_mlflow(
+    here: Path, mlflow: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "out").mkdir()
+    (here / "out/mlflow.db").write_text("mine, and longer than a header of SQLite's would be " * 9)
+    before = (here / "out/mlflow.db").read_bytes()
+    assert main(["export", "mlflow", "live", "--out", "out"]) == 4
+    assert "out/mlflow.db" in capsys.readouterr().err
+    assert (here / "out/mlflow.db").read_bytes() == before
+    assert [path.name for path in (here / "out").iterdir()] == ["mlflow.db"]
 
 
 def test_what_is_there_stays_and_is_not_replaced_unasked(

@@ -269,3 +269,9 @@ def test_waits_that_were_slept_longer_than_they_were_drawn() -> None:
         "Thinking took 107.0 ms an update, 7.00% more than the 100.0 ms asked for (5.0 ms more are "
         "allowed). Lower time_scale, raise workers.think.mean, or take fewer workers.",
     )
+
+
+def test_producers_may_lack_a_twentieth_of_what_was_due() -> None:
+    assert reasons(lag={"producer0": 0.05}) == ()
+    (found,) = reasons(lag={"producer0": 0.02, "producer1": 0.0523})
+    assert found.startswith("producer1 has not sent 5.23% of the samples that were due (5% is all")

@@ -20,6 +20,7 @@ from testbed.events.rows import Rows
 from testbed.events.sink import Sink
 from testbed.experiment import Durations, Experiment
 from testbed.faults import Fault
+from testbed.faults.availability import Availability
 from testbed.faults.timeline import Timeline, crashes
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
@@ -176,6 +177,7 @@ def play(
     planned: Callable[[Engine], None] = lambda engine: None,
     faults: Sequence[dict[str, Any]] = (),
     followings: Sequence[Following] = (),
+    availabilities: Sequence[Availability] = (),
     save: Callable[[Engine], None] | None = None,
     state: PlainState | None = None,
     rates: Sequence[float] | None = None,
@@ -209,7 +211,7 @@ def play(
         return Worker(half, Stream(2), shard, think=lambda: 0.0, draws=draws)
 
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
-    timeline = Timeline.of(plans, ["all"] * count, seed=0)
+    timeline = Timeline.of(plans, ["all"] * count, seed=0, availabilities=availabilities)
 
     with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
         engine = Engine(
@@ -218,6 +220,7 @@ def play(
                 stop,
                 crashes=crashes(timeline, seed=0),
                 to_come=timeline.to_come,
+                returning=timeline.returning,
             ),
             workers=pool,
             devices=[

@@ -31,6 +31,15 @@ def test_a_recording_is_repeated_from_its_end_on() -> None:
     assert trace.mean() == pytest.approx((9 * 1000 + 3000) / 10)
 
 
+def test_the_mean_over_a_time_counts_every_change_in_it() -> None:
+    """From 1 to 4: 1 s of 1000, 1 s of 3000, 1 s of 1000. From 9 to 12.5: 3 s, and .5 s of 3000."""
+    trace = read_trace(STEPS, RATE, repeats=True)
+    assert trace.mean_between(1.0, 4.0) == pytest.approx(5000 / 3)
+    assert trace.mean_between(9.0, 12.5) == pytest.approx((3 * 1000 + 0.5 * 3000) / 3.5)
+    assert trace.mean_between(2.2, 2.8) == pytest.approx(3000)
+    assert trace.mean_between(0.0, 1.0, offset=1.5) == pytest.approx(2000)
+
+
 def test_or_its_last_value_is_held() -> None:
     trace = read_trace(STEPS, RATE, repeats=False)
     assert changes(trace, 1e9) == [(0, 1000), (2, 3000), (3, 1000), (10, 0)]

@@ -6,6 +6,61 @@ from panels import Page, Panel
 
 from pages.common import BAD, BY_STATE, CLASS, RUN, UPDATE_RATE, WORKER, WORKER_STATES
 
+
+def samples_a_second(metric: str) -> str:
+    """How fast a counter of samples grows, all chosen classes together."""
+    return f"sum(rate(testbed_stream_{metric}_samples_total{{{CLASS}}}[$__rate_interval]))"
+
+
+STREAMS = (
+    Panel(
+        "Samples a second",
+        "Produced: came to the workers; of those, used for steps, truncated by the buffer's policy "
+        "or dropped as duplicates. The rest waits.",
+        "cps",
+        {
+            "produced": samples_a_second("produced"),
+            "used": samples_a_second("used"),
+            "truncated": samples_a_second("truncated"),
+            "duplicates": samples_a_second("duplicate"),
+        },
+    ),
+    Panel(
+        "Buffered samples",
+        "That wait at the workers, by class. What only grows is more than the steps can use.",
+        "none",
+        {"{{class}}": f"testbed_stream_buffered_samples{{{CLASS}}}"},
+    ),
+    Panel(
+        "Truncated",
+        "Share of the samples produced so far that the buffer's policy has discarded.",
+        "percentunit",
+        {
+            "{{class}}": f"testbed_stream_truncated_samples_total{{{CLASS}}} / "
+            f"(testbed_stream_produced_samples_total{{{CLASS}}} > 0)"
+        },
+        top=1,
+    ),
+    Panel(
+        "Batch",
+        "Samples of a worker's own stream in its last update: mean of the class.",
+        "none",
+        {"{{class}}": f"testbed_stream_batch_samples{{{CLASS}}}"},
+    ),
+    Panel(
+        "Lag",
+        "Age of the oldest sample when it was taken: mean of the class.",
+        "s",
+        {"{{class}}": f"testbed_stream_lag_seconds{{{CLASS}}}"},
+    ),
+    Panel(
+        "Waiting for samples",
+        "Workers of a class that wait for samples, on the mean.",
+        "none",
+        {"{{class}}": f"rate(testbed_stream_wait_seconds_total{{{CLASS}}}[$__rate_interval])"},
+    ),
+)
+
 DEVICES_PAGE = Page(
     "devices",
     "Devices",
@@ -72,5 +127,6 @@ DEVICES_PAGE = Page(
                 width=12,
             ),
         ),
+        "Data streams": STREAMS,
     },
 )

@@ -13,7 +13,7 @@ from testbed.reports.text_table import csv_text
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
 
-TABLES = ("updates", "evaluations", "traffic", "events")
+TABLES = ("updates", "evaluations", "traffic", "links", "events")
 
 
 def write_tables(runs: Sequence[Run], out: Path) -> None:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btestbed/rpc/_pb/agent.proto\x12\ntestbed.v1\"\x1f\n\rLaunchRequest\x12\x0e\n\x06launch\x18\x01 \x01(\t\"\x1a\n\x0bLaunchReply\x12\x0b\n\x03pid\x18\x01 \x01(\r\"\x10\n\x0eRunningRequest\"\x0f\n\rFrozenRequest\"\x1b\n\nNodesReply\x12\r\n\x05nodes\x18\x01 \x03(\t\"\x1f\n\x0eHistoryRequest\x12\r\n\x05since\x18\x01 \x01(\r\"-\n\nExitsReply\x12\x1f\n\x05\x65xits\x18\x01 \x03(\x0b\x32\x10.testbed.v1.Exit\"T\n\x04\x45xit\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x11\x12\x15\n\rout_of_memory\x18\x03 \x01(\x08\x12\x17\n\x0f\x63ontainer_ended\x18\x04 \x01(\x08\"\x1b\n\x0bNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\"\x1d\n\x0cNodesRequest\x12\r\n\x05nodes\x18\x01 \x03(\t\"-\n\rSignalRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\r\"*\n\x11PrivateBytesReply\x12\x15\n\rprivate_bytes\x18\x01 \x01(\x04\"\x0e\n\x0c\x43ountRequest\"\x0e\n\x0cUsageRequest\"\x0e\n\x0cLinksRequest\"u\n\x0eReshapeRequest\x12\r\n\x05nodes\x18\x01 \x03(\t\x12\x0f\n\x02up\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\x04\x64own\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x07seconds\x18\x04 \x01(\x01H\x02\x88\x01\x01\x42\x05\n\x03_upB\x07\n\x05_downB\n\n\x08_seconds\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x06\n\x04\x44one2\xee\x07\n\x05\x41gent\x12<\n\x06Launch\x12\x19.testbed.v1.LaunchRequest\x1a\x17.testbed.v1.LaunchReply\x12=\n\x07Running\x12\x1a.testbed.v1.RunningRequest\x1a\x16.testbed.v1.NodesReply\x12;\n\x06\x46rozen\x12\x19.testbed.v1.FrozenRequest\x1a\x16.testbed.v1.NodesReply\x12;\n\x05\x45xits\x12\x1a.testbed.v1.HistoryRequest\x1a\x16.testbed.v1.ExitsReply\x12\x35\n\x06Signal\x12\x19.testbed.v1.SignalRequest\x1a\x10.testbed.v1.Done\x12\x33\n\x06\x46reeze\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x31\n\x04Thaw\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x36\n\tPartition\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x31\n\x04Heal\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x46\n\x0cPrivateBytes\x12\x17.testbed.v1.NodeRequest\x1a\x1d.testbed.v1.PrivateBytesReply\x12\x37\n\x05\x43ount\x12\x18.testbed.v1.CountRequest\x1a\x14.testbed.v1.Document\x12\x37\n\x05Usage\x12\x18.testbed.v1.UsageRequest\x1a\x14.testbed.v1.Document\x12\x37\n\x05Links\x12\x18.testbed.v1.LinksRequest\x1a\x14.testbed.v1.Document\x12\x35\n\x04Link\x12\x17.testbed.v1.NodeRequest\x1a\x14.testbed.v1.Document\x12;\n\x07Reshape\x12\x1a.testbed.v1.ReshapeRequest\x1a\x14.testbed.v1.Document\x12<\n\nResetLinks\x12\x18.testbed.v1.NodesRequest\x1a\x14.testbed.v1.Document\x12?\n\x0bLinkChanges\x12\x1a.testbed.v1.HistoryRequest\x1a\x14.testbed.v1.Documentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btestbed/rpc/_pb/agent.proto\x12\ntestbed.v1\"\x1f\n\rLaunchRequest\x12\x0e\n\x06launch\x18\x01 \x01(\t\"\x1a\n\x0bLaunchReply\x12\x0b\n\x03pid\x18\x01 \x01(\r\"\x10\n\x0eRunningRequest\"\x0f\n\rFrozenRequest\"\x1b\n\nNodesReply\x12\r\n\x05nodes\x18\x01 \x03(\t\"\x1f\n\x0eHistoryRequest\x12\r\n\x05since\x18\x01 \x01(\r\"-\n\nExitsReply\x12\x1f\n\x05\x65xits\x18\x01 \x03(\x0b\x32\x10.testbed.v1.Exit\"T\n\x04\x45xit\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x11\x12\x15\n\rout_of_memory\x18\x03 \x01(\x08\x12\x17\n\x0f\x63ontainer_ended\x18\x04 \x01(\x08\"\x1b\n\x0bNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\"\x1d\n\x0cNodesRequest\x12\r\n\x05nodes\x18\x01 \x03(\t\"-\n\rSignalRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\r\"*\n\x11PrivateBytesReply\x12\x15\n\rprivate_bytes\x18\x01 \x01(\x04\"\x0e\n\x0c\x43ountRequest\"\x10\n\x0e\x43\x61rriedRequest\"\x0e\n\x0cUsageRequest\"\x0e\n\x0cLinksRequest\"\x97\x01\n\x0eReshapeRequest\x12\r\n\x05nodes\x18\x01 \x03(\t\x12\x0f\n\x02up\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\x04\x64own\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x07seconds\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x14\n\x07planned\x18\x05 \x01(\x01H\x03\x88\x01\x01\x42\x05\n\x03_upB\x07\n\x05_downB\n\n\x08_secondsB\n\n\x08_planned\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x06\n\x04\x44one2\xab\x08\n\x05\x41gent\x12<\n\x06Launch\x12\x19.testbed.v1.LaunchRequest\x1a\x17.testbed.v1.LaunchReply\x12=\n\x07Running\x12\x1a.testbed.v1.RunningRequest\x1a\x16.testbed.v1.NodesReply\x12;\n\x06\x46rozen\x12\x19.testbed.v1.FrozenRequest\x1a\x16.testbed.v1.NodesReply\x12;\n\x05\x45xits\x12\x1a.testbed.v1.HistoryRequest\x1a\x16.testbed.v1.ExitsReply\x12\x35\n\x06Signal\x12\x19.testbed.v1.SignalRequest\x1a\x10.testbed.v1.Done\x12\x33\n\x06\x46reeze\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x31\n\x04Thaw\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x36\n\tPartition\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x31\n\x04Heal\x12\x17.testbed.v1.NodeRequest\x1a\x10.testbed.v1.Done\x12\x46\n\x0cPrivateBytes\x12\x17.testbed.v1.NodeRequest\x1a\x1d.testbed.v1.PrivateBytesReply\x12\x37\n\x05\x43ount\x12\x18.testbed.v1.CountRequest\x1a\x14.testbed.v1.Document\x12;\n\x07\x43\x61rried\x12\x1a.testbed.v1.CarriedRequest\x1a\x14.testbed.v1.Document\x12\x37\n\x05Usage\x12\x18.testbed.v1.UsageRequest\x1a\x14.testbed.v1.Document\x12\x37\n\x05Links\x12\x18.testbed.v1.LinksRequest\x1a\x14.testbed.v1.Document\x12\x35\n\x04Link\x12\x17.testbed.v1.NodeRequest\x1a\x14.testbed.v1.Document\x12;\n\x07Reshape\x12\x1a.testbed.v1.ReshapeRequest\x1a\x14.testbed.v1.Document\x12<\n\nResetLinks\x12\x18.testbed.v1.NodesRequest\x1a\x14.testbed.v1.Document\x12?\n\x0bLinkChanges\x12\x1a.testbed.v1.HistoryRequest\x1a\x14.testbed.v1.Documentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -57,16 +57,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRIVATEBYTESREPLY']._serialized_end=483
   _globals['_COUNTREQUEST']._serialized_start=485
   _globals['_COUNTREQUEST']._serialized_end=499
-  _globals['_USAGEREQUEST']._serialized_start=501
-  _globals['_USAGEREQUEST']._serialized_end=515
-  _globals['_LINKSREQUEST']._serialized_start=517
-  _globals['_LINKSREQUEST']._serialized_end=531
-  _globals['_RESHAPEREQUEST']._serialized_start=533
-  _globals['_RESHAPEREQUEST']._serialized_end=650
-  _globals['_DOCUMENT']._serialized_start=652
-  _globals['_DOCUMENT']._serialized_end=676
-  _globals['_DONE']._serialized_start=678
-  _globals['_DONE']._serialized_end=684
-  _globals['_AGENT']._serialized_start=687
-  _globals['_AGENT']._serialized_end=1693
+  _globals['_CARRIEDREQUEST']._serialized_start=501
+  _globals['_CARRIEDREQUEST']._serialized_end=517
+  _globals['_USAGEREQUEST']._serialized_start=519
+  _globals['_USAGEREQUEST']._serialized_end=533
+  _globals['_LINKSREQUEST']._serialized_start=535
+  _globals['_LINKSREQUEST']._serialized_end=549
+  _globals['_RESHAPEREQUEST']._serialized_start=552
+  _globals['_RESHAPEREQUEST']._serialized_end=703
+  _globals['_DOCUMENT']._serialized_start=705
+  _globals['_DOCUMENT']._serialized_end=729
+  _globals['_DONE']._serialized_start=731
+  _globals['_DONE']._serialized_end=737
+  _globals['_AGENT']._serialized_start=740
+  _globals['_AGENT']._serialized_end=1807
 # @@protoc_insertion_point(module_scope)

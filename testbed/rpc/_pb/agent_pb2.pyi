@@ -86,6 +86,10 @@ class CountRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class CarriedRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class UsageRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -95,16 +99,18 @@ class LinksRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ReshapeRequest(_message.Message):
-    __slots__ = ("nodes", "up", "down", "seconds")
+    __slots__ = ("nodes", "up", "down", "seconds", "planned")
     NODES_FIELD_NUMBER: _ClassVar[int]
     UP_FIELD_NUMBER: _ClassVar[int]
     DOWN_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedScalarFieldContainer[str]
     up: str
     down: str
     seconds: float
-    def __init__(self, nodes: _Optional[_Iterable[str]] = ..., up: _Optional[str] = ..., down: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...
+    planned: float
+    def __init__(self, nodes: _Optional[_Iterable[str]] = ..., up: _Optional[str] = ..., down: _Optional[str] = ..., seconds: _Optional[float] = ..., planned: _Optional[float] = ...) -> None: ...
 
 class Document(_message.Message):
     __slots__ = ("json",)

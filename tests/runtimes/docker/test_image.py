@@ -26,7 +26,7 @@ LOOK_INSIDE = """
 import importlib, importlib.util, json, pkgutil, shutil, sys
 from os.path import exists
 import testbed
-CONTROLLERS = {"api", "cli", "studies", "run", "reports", "__main__", "docker"}
+CONTROLLERS = {"api", "cli", "studies", "run", "metrics", "reports", "__main__", "docker"}
 imported = []
 for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
     if not CONTROLLERS & set(module.name.split(".")):
@@ -46,7 +46,10 @@ print(json.dumps({
     "not compiled": [module.__name__ for module in modules if not exists(module.__cached__)],
 }))
 """
-ABSENT = ["docker", "matplotlib", "pandas", "pip", "pooch", "pyarrow", "scipy", "sklearn"]
+ABSENT = [
+    *("docker", "matplotlib", "pandas", "pip", "plotly", "pooch"),
+    *("prometheus_client", "pyarrow", "scipy", "sklearn"),
+]
 COMMANDS = ["cc", "c++", "gcc", "g++", "clang", "make", "tini", "iperf3", "ping", "tail", "sh"]
 LEFTOVERS = r"""
 find / -xdev \( -name '*.whl' -o -name '*.a' -path '*-packages*' -o -path '/root/.cache/*' \

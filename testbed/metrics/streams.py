@@ -1,0 +1,68 @@
+"""What became of the samples of data streams, by class: arrays, so that many rows cost little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from testbed.events.rows import Rows
+from testbed.metrics import declared
+from testbed.metrics.samples import Sample
+
+COUNTED = {
+    declared.STREAM_PRODUCED: "stream_produced",
+    declared.STREAM_USED: "stream_used",
+    declared.STREAM_TRUNCATED: "stream_truncated",
+    declared.STREAM_DUPLICATES: "stream_duplicates",
+    declared.STREAM_BUFFERED: "stream_buffered",
+}
+"""Columns that are counted from the start on, or as of now: a worker's last row has all of it."""
+
+LATEST = {
+    declared.STREAM_RATE: "stream_rate",
+    declared.STREAM_LAG: "stream_lag_seconds",
+}
+"""Columns of which the mean over the workers is shown, each as of its last update."""
+
+
+class StreamTotals:
+    """The last update of every worker, and sums over all updates in the model.
+
+    Args:
+        classes: of every worker, by index.
+    """
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self._members = {
+            name: np.array([one == name for one in classes]) for name in dict.fromkeys(classes)
+        }
+        self._workers = len(classes)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all updates."""
+        columns = (*COUNTED.values(), *LATEST.values(), "batch")
+        self._last = {column: np.zeros(self._workers) for column in columns}
+        self._waited = np.zeros(self._workers)
+        self._seen = np.zeros(self._workers, dtype=bool)
+
+    def add(self, rows: Rows) -> None:
+        """Count new updates."""
+        worker = rows["worker"]
+        for column in (*COUNTED.values(), *LATEST.values()):
+            self._last[column][worker] = rows[column]  # of several the last one stays
+        self._last["batch"][worker] = rows["samples"] - rows["injected"]
+        np.add.at(self._waited, worker, rows["stream_wait_seconds"])
+        self._seen[worker] = True
+
+    def samples(self) -> Iterator[Sample]:
+        """What is known now."""
+        for name, members in self._members.items():
+            for metric, column in COUNTED.items():
+                yield Sample(metric, int(self._last[column][members].sum()), (name,))
+            yield Sample(declared.STREAM_WAIT, float(self._waited[members].sum()), (name,))
+            seen = members & self._seen
+            if seen.any():
+                for metric, column in (*LATEST.items(), (declared.STREAM_BATCH, "batch")):
+                    yield Sample(metric, float(self._last[column][seen].mean()), (name,))

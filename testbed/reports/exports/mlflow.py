@@ -1,0 +1,147 @@
+"""Runs in a database of MLflow's: an experiment a scenario, which has its runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.errors import DataError, Problem, ScenarioError
+from testbed.reports.compare import settings
+from testbed.reports.exports import lacks
+from testbed.reports.exports.scalars import Scalar, scalars
+from testbed.reports.run_page import leaves
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from testbed.reports.frames import Run
+
+DATABASE = "mlflow.db"
+FILES = "mlflow-files"
+METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
+"""What MLflow takes in one call."""
+
+STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+
+
+def write_mlflow(runs: Sequence[Run], out: Path, *, force: bool = False) -> None:
+    """Add runs to ``out/mlflow.db``, all of them or, if the writing fails, none.
+
+    A run's params are its scenario's values; its metrics the same curves as TensorBoard's, and the
+    numbers of its summary; its artifacts both files. Earlier runs of the same names are
+    deleted as MLflow deletes: they can be restored.
+
+    Raises:
+        HostError: MLflow's library is not installed.
+        ScenarioError: runs of these names are there already, and not to be replaced.
+        DataError: what is there is no database of this version of MLflow.
+        TestbedError: a file of a run is damaged; then nothing is written.
+    """
+    metrics = [[*scalars(run), *_numbers(run)] for run in runs]
+    with _database(out) as client:
+        earlier = [one for run in runs for one in _named(client, run)]
+        if earlier and not force:
+            expected, hint = "a database without these runs", "Replace them with --force."
+            found = f"{', '.join(run.name for run in runs if _named(client, run))} in {out}"
+            raise ScenarioError([Problem("--out", 0, "", found, expected, hint)])
+        made: list[str] = []
+        try:
+            for run, own in zip(runs, metrics, strict=True):
+                made.append(_create(client, run, out))
+                _write(client, made[-1], run, own)
+        except BaseException:
+            for one in made:
+                client.delete_run(one)
+            raise
+        for one in earlier:
+            client.delete_run(one)
+
+
+@contextmanager
+def _database(out: Path) -> Iterator[MlflowClient]:
+    """The one in a folder; what did not exist before does not if the writing fails."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an export tells nobody of it
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    try:
+        import alembic  # noqa: F401 - MlflowClient asks for it later, with a traceback
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError:
+        raise lacks("mlflow", "mlflow") from None
+    path = out.absolute() / DATABASE
+    fresh = not path.exists()
+    out.mkdir(exist_ok=True)
+    try:
+        try:
+            client = MlflowClient(f"sqlite:///{path}")
+            client.search_experiments()
+        except (MlflowException, SQLAlchemyError) as error:
+            raise DataError(
+                f"{path} cannot be read as a database of MLflow's: {str(error).splitlines()[0]}",
+                hint="Name another folder with --out.",
+            ) from None
+        yield client
+    except BaseException:
+        if fresh:
+            path.unlink(missing_ok=True)
+            shutil.rmtree(out / FILES, ignore_errors=True)
+            with suppress(OSError):  # it holds something else
+                out.rmdir()
+        raise
+
+
+def _named(client: MlflowClient, run: Run) -> list[str]:
+    """The ids of what has this run's name already."""
+    experiment = client.get_experiment_by_name(run.state.scenario)
+    if experiment is None:
+        return []
+    named = f"attributes.run_name = '{run.name}'"
+    return [one.info.run_id for one in client.search_runs([experiment.experiment_id], named)]
+
+
+def _create(client: MlflowClient, run: Run, out: Path) -> str:
+    experiment = client.get_experiment_by_name(run.state.scenario)
+    if experiment is None:
+        files = (out / FILES).absolute().as_uri()
+        identity = client.create_experiment(run.state.scenario, artifact_location=files)
+    else:
+        identity = experiment.experiment_id
+    began = run.state.started or run.state.created
+    made = client.create_run(identity, start_time=_milliseconds(began), run_name=run.name)
+    return str(made.info.run_id)
+
+
+def _write(client: MlflowClient, identity: str, run: Run, metrics: Sequence[Scalar]) -> None:
+    from mlflow.entities import Metric, Param
+
+    params = [Param(path, str(value)) for path, value in settings(run).items()]
+    for first in range(0, len(params), PARAMS_AT_ONCE):
+        client.log_batch(identity, params=params[first : first + PARAMS_AT_ONCE])
+    values = [Metric(one.name, one.value, int(one.time * 1000), one.step) for one in metrics]
+    for first in range(0, len(values), METRICS_AT_ONCE):
+        client.log_batch(identity, metrics=values[first : first + METRICS_AT_ONCE])
+    for file in (run.folder.scenario, run.folder.summary):
+        if file.exists():
+            client.log_artifact(identity, str(file))
+    if run.state.ended is not None:
+        ended = _milliseconds(run.state.ended)
+        client.set_terminated(identity, STATUS[run.state.state], ended)
+
+
+def _numbers(run: Run) -> Iterator[Scalar]:
+    """The numbers of the summary, as they are at the last update."""
+    state = run.state
+    moment = _milliseconds(state.ended or state.started or state.created) / 1000
+    for path, value in leaves(run.summary):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield Scalar(f"summary/{path}", len(run.updates), moment, float(value))
+
+
+def _milliseconds(moment: str) -> int:
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)

@@ -1,0 +1,99 @@
+"""Devices that train on the samples their producer sends over shaped links, beside a simulation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import testbed
+from testbed.events.entry import only
+from testbed.events.kinds import Produced
+from testbed.telemetry.events import read_events
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+RATES = [19, 35, 61, 77, 23, 28, 31, 68]
+SCENARIO = f"""\
+name: streams
+seed: 1
+algorithm: {{scadles: {{learning_rate: 0.05, alpha: 0.5, beta: 0.5}}}}
+model: {{mlp: {{hidden: [32]}}}}
+dataset: digits
+streams:
+  rates: {{each: {{per_second: {RATES}}}}}
+  policy: persistence
+workers:
+  count: 8
+  classes:
+    device: {{speed: 200ms, link: {{up: {{rate: 20mbit}}, down: {{rate: 20mbit}}}}}}
+stop: {{time: 20s}}
+evaluate: {{every: 10s, images: 100}}
+"""
+FREEZE = "faults=[{freeze: {workers: [w3], at: {time: 8s}, for: 2s}}]"
+
+
+def of_rounds(updates: pd.DataFrame, column: str) -> pd.DataFrame:
+    """A row for each round of the training, a column for each worker."""
+    numbered = updates.assign(round=updates.groupby("worker").cumcount())
+    return numbered.pivot_table(index="round", columns="worker", values=column)
+
+
+def test_a_live_stream_is_that_of_the_simulation(bed: Any) -> None:
+    """Batches of a second's samples, half of the devices sharing half of theirs; w3 stops for 2 s.
+
+    While it stands nobody goes on, and what comes waits: nothing is lost, nothing comes twice.
+    """
+    bed.scenario("streams.yaml", SCENARIO)
+    up = bed.up("--set", FREEZE, file="streams.yaml")
+    name = bed.new_name()
+    simulated = bed.run("up", "streams.yaml", "--name", name, "--set", "runtime=simulated")
+    assert simulated.status == 0, simulated.err
+    done = up.end()
+    assert done.status in (0, 6), done.err
+    live, model = (testbed.Run(path).updates for path in (up.folder.path, bed.runs / name))
+    kept = live["stream_used"] + live["stream_buffered"] + live["stream_truncated"]
+    assert (live["stream_produced"] == kept + live["stream_duplicates"]).all()
+    assert not live[["stream_duplicates", "stream_missing", "stream_refused"]].any(axis=None)
+    _agree(live, model)
+    told = only(read_events(up.folder.events), Produced)
+    assert told[-1].sent > 0.95 * told[-1].due
+
+
+def _agree(live: pd.DataFrame, model: pd.DataFrame) -> None:
+    """Batches and bytes are equal; queues are up to a second's arrivals, but for the freeze."""
+    columns = ("samples", "injected", "payload_up_bytes", "payload_down_bytes")
+    for column in columns:
+        found, expected = of_rounds(live, column), of_rounds(model, column)
+        rounds = min(len(found), len(expected))
+        assert rounds >= 12
+        assert (found[:rounds] == expected[:rounds]).all(axis=None), column
+    own = of_rounds(live.assign(own=live["samples"] - live["injected"]), "own")
+    assert (own == RATES).all(axis=None)
+    before = of_rounds(live, "stream_buffered")[:6]
+    queues = before - of_rounds(model, "stream_buffered")[:6]
+    assert (queues.abs() <= np.array(RATES) + 1).all(axis=None)
+    times = [of_rounds(one, "time_seconds").max(axis=1).diff().median() for one in (live, model)]
+    assert times[0] == pytest.approx(times[1], rel=0.1)
+
+
+def test_a_producer_that_is_killed_leaves_silent_streams_behind(bed: Any) -> None:
+    """The others are skipped after 1.5 seconds of silence; the run ends, and is not valid."""
+    bed.scenario("streams.yaml", SCENARIO)
+    options = ("streams.producers=2", "streams.stream_timeout=1500ms", "stop.time=9s")
+    settings = [word for option in options for word in ("--set", option)]
+    up = bed.up(*settings, file="streams.yaml")
+    up.wait_for_updates(8)
+    bed.kill_node(up, "producer1")
+    done = up.end()
+    assert done.status == 6, done.err
+    reasons = json.loads((up.folder.path / "summary.json").read_text())["verdict"]["reasons"]
+    assert any("producer1 was lost before the end" in reason for reason in reasons), reasons
+    updates = testbed.Run(up.folder.path).updates
+    fed = updates["worker"] % 2 == 0
+    late = updates[updates["time_seconds"] > 6]
+    assert set(late["worker"]) == {0, 2, 4, 6} == set(updates["worker"][fed])
+    assert not updates["stream_missing"].any()

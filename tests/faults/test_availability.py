@@ -1,0 +1,94 @@
+"""Workers that are there when a recording says so: moments worked by hand."""
+
+from __future__ import annotations
+
+from pydantic import TypeAdapter
+
+from testbed.faults import Fault
+from testbed.faults.availability import Availability
+from testbed.faults.timeline import Timeline
+from testbed.values.traces import Trace
+
+FAULTS = TypeAdapter(tuple[Fault, ...])
+
+SHIFTS = Trace((0.0, 4.0, 6.0), (1.0, 0.0, 1.0), 9.0, repeats=True)
+"""There until 4, away until 6, there until 13 (9 + 4), away until 15, and so on."""
+
+ONCE = Trace((0.0, 2.0, 5.0), (0.0, 1.0, 0.0), 5.0, repeats=False)
+"""Away until 2, there until 5, then away for good."""
+
+
+def timeline(*availabilities: Availability, faults: tuple[dict[str, object], ...] = ()) -> Timeline:
+    plans = FAULTS.validate_python(faults)
+    return Timeline.of(plans, ["all"] * 3, seed=0, availabilities=availabilities)
+
+
+def deeds(subject: Timeline, until: float) -> list[tuple[float, bool, tuple[int, ...]]]:
+    return [(deed.planned, deed.begins, deed.workers) for deed in subject.due(until)]
+
+
+def test_workers_come_and_go_at_the_moments_of_their_recordings() -> None:
+    """w1 is 5 s ahead in it: away from 0 (5 - 5) to 1, then from 8 (13 - 5) to 10."""
+    subject = timeline(Availability(0, SHIFTS), Availability(1, SHIFTS, 5.0), Availability(2, ONCE))
+    assert subject.population.absent == {1, 2}
+    assert deeds(subject, 13.0) == [
+        *((1.0, True, (1,)), (2.0, True, (2,)), (4.0, False, (0,)), (5.0, False, (2,))),
+        *((6.0, True, (0,)), (8.0, False, (1,)), (10.0, True, (1,)), (13.0, False, (0,))),
+    ]
+    assert subject.population.absent == {0, 2}
+    assert subject.next_time == 15.0
+
+
+def test_who_will_come_is_known_beforehand() -> None:
+    """w2 comes once; w0 and w1 again and again; who is always there never does."""
+    always = Trace((0.0,), (1.0,), 9.0, repeats=True)
+    subject = timeline(Availability(0, SHIFTS), Availability(1, always), Availability(2, ONCE))
+    assert (subject.to_come, subject.returning) == ([2], {0})
+
+
+def test_faults_let_those_be_who_are_away() -> None:
+    """The freeze of w0 at 5 s is passed over; that at 7 s ends when it is switched off."""
+    freeze = {"workers": ("w0", "w1"), "at": {"time": "5s"}, "for": "500ms"}
+    again = {"workers": ("w0",), "at": {"time": "7s"}}
+    faults = ({"freeze": freeze}, {"freeze": again})
+    subject = timeline(Availability(0, SHIFTS), faults=faults)
+    found = [(one.planned, one.workers, one.passed_over) for one in subject.due(8.0)]
+    assert found == [
+        *((4.0, (0,), ()), (5.0, (1,), (0,)), (5.5, (1,), (0,)), (6.0, (0,), ()), (7.0, (0,), ()))
+    ]
+    assert subject.population.held_by("freeze") == {0: 1}
+    assert deeds(subject, 15.0) == [(13.0, False, (0,)), (15.0, True, (0,))]
+    assert subject.population.held_by("freeze") == {}
+
+
+def test_who_has_crashed_stays_away() -> None:
+    faults = ({"crash": {"after_push": 0.5}},)
+    subject = timeline(Availability(0, SHIFTS), faults=faults)
+    subject.crash(0, planned=1.0, actual=1.0)
+    assert deeds(subject, 30.0) == []
+
+
+class Written:
+    """An actuator that writes down what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def join(self, worker: int) -> None:
+        self.asked.append(("join", worker))
+
+    def leave(self, worker: int) -> None:
+        self.asked.append(("leave", worker))
+
+
+def test_who_is_switched_off_leaves_and_who_is_switched_on_joins() -> None:
+    subject, actuator = timeline(Availability(0, SHIFTS)), Written()
+    events = [
+        subject.carry_out(deed, actuator, clock=lambda: deed.planned)  # type: ignore[arg-type]  # noqa: B023
+        for deed in subject.due(6.0)
+    ]
+    assert actuator.asked == [("leave", 0), ("join", 0)]
+    assert [(one.kind, one.begins, one.nodes, one.place) for one in events] == [
+        *(("leave", True, ("w0",), None), ("join", True, ("w0",), None))
+    ]
+    assert all(one.recorded for one in events)

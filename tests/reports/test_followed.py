@@ -1,0 +1,45 @@
+"""Links that follow recordings: how late they were changed, and what passed, by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from testbed.events.entry import Entry
+from testbed.events.kinds import LinkChanged
+from testbed.events.rows import LINKS, LinkRow
+from testbed.reports.followed import Followed, LinkRates, followed
+from testbed.reports.verdict import Measurements, judge
+
+
+def changed(late: float, action: str = "recorded") -> Entry:
+    event = LinkChanged(action, ("w0",), None, None, planned=1000.0, actual=1000.0 + late)
+    return Entry(1000.0, 0.0, event)
+
+
+def rows(*them: tuple[str, float, float]) -> pd.DataFrame:
+    return pd.DataFrame([LinkRow(1.0, 1.0, "w0", *one) for one in them], columns=list(LINKS))
+
+
+def test_what_was_asked_and_delivered_and_how_late_it_changed() -> None:
+    """One of four changes is later than 50 ms; up 1 and 3 asked, .5 and 2.5 delivered."""
+    links = rows(("up", 1e6, 0.5e6), ("up", 3e6, 2.5e6))
+    events = [changed(0.01), changed(0.04), changed(0.0625), changed(0.05 - 1e-9)]
+    found = followed(links, [*events, changed(7.0, "set")])
+    assert found == Followed(4, 0.25, 0.0625, up=LinkRates(2e6, 1.5e6), down=None)
+
+
+def test_a_run_without_recordings_has_nothing_of_it() -> None:
+    assert followed(rows(), [changed(0.0, "set")]) is None
+    assert judge(Measurements("finished", links=None)).valid
+
+
+def test_late_changes_speak_against_a_run() -> None:
+    """One of a hundred may be late, two may not; and none by more than a second."""
+    by_one = followed(rows(), [changed(0.06), *[changed(0.001)] * 99])
+    assert judge(Measurements("finished", links=by_one)).valid
+    by_two = followed(rows(), [*[changed(0.0625)] * 2, *[changed(0.001)] * 98])
+    (reason,) = judge(Measurements("finished", links=by_two)).reasons
+    assert reason.startswith("2.00% of the changes of links that follow recordings came more than")
+    far = followed(rows(), [changed(1.5), *[changed(0.001)] * 199])
+    (reason,) = judge(Measurements("finished", links=far)).reasons
+    assert "the latest 1.50 s (1 s is allowed)" in reason

@@ -1,0 +1,126 @@
+"""A device's end of its stream: a step waits, takes what came, or gives up; no sockets, no pixels
+but those that came."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+import pytest
+
+from testbed.datasets import Prepared
+from testbed.errors import RejectedError
+from testbed.roles.clock import EmulatedClock
+from testbed.roles.stream import DeviceStream
+from testbed.rpc.shared import assembled
+from testbed.streams import Buffer, RateMeter, Receiver, Reception, Record, RecordFormat
+
+FORMAT = RecordFormat((1, 1, 2), "f")
+DATA = Prepared(
+    np.zeros((9, 1, 1, 2), np.float32),
+    np.zeros(9, np.int64),
+    np.zeros((1, 1, 1, 2), np.float32),
+    np.zeros(1, np.int64),
+    classes=10,
+    source={},
+)
+"""Its own pixels are all 0: those that come are not."""
+
+
+class Bringing(Receiver):
+    """Brings what it is given, and says what was committed."""
+
+    def __init__(self) -> None:
+        self.batches: deque[Sequence[bytes] | RejectedError] = deque()
+        self.given = threading.Semaphore(0)
+        self.came = 0
+        self.committed = 0
+
+    def give(self, *batch: bytes) -> None:
+        self.batches.append(batch)
+        self.given.release()
+
+    def fail(self, error: RejectedError) -> None:
+        self.batches.append(error)
+        self.given.release()
+
+    def poll(self, least: int, seconds: float) -> Sequence[bytes]:
+        if not self.given.acquire(timeout=seconds):
+            return ()
+        batch = self.batches.popleft()
+        if isinstance(batch, RejectedError):
+            raise batch
+        self.came += len(batch)
+        return batch
+
+    def commit(self) -> None:
+        self.committed = self.came
+
+    def close(self) -> None:
+        return
+
+
+def record(sequence: int) -> bytes:
+    pixels = np.full((1, 1, 2), sequence, np.float32)
+    return FORMAT.encode(Record(sequence, 10 + sequence, 0.0, float(sequence), pixels))
+
+
+def stream(receiver: Receiver, *, patience: float = inf) -> DeviceStream:
+    clock = EmulatedClock(1.0)
+    clock.start()
+    reception = Reception(FORMAT, Buffer(), RateMeter(64.0))
+    made = DeviceStream(receiver, reception, DATA, clock, batch_size=4, own=9, patience=patience)
+    made.connect()
+    return made
+
+
+def test_a_step_waits_for_its_samples_and_trains_on_the_pixels_that_came() -> None:
+    receiver = Bringing()
+    subject = stream(receiver)
+    for sequence in (1, 2, 3):
+        receiver.give(record(sequence))
+    samples = subject.take(3)
+    assert samples.tolist() == [11, 12, 13]
+    images, labels = subject.batch(samples, 0)
+    assert images[:, 0, 0, 0].tolist() == [1.0, 2.0, 3.0]
+    assert labels.tolist() == [1, 2, 3]
+    told = subject.told()
+    assert (told.stream_produced, told.stream_used, told.stream_buffered) == (3, 3, 0)
+    assert subject.look(0.0).rate == told.stream_rate
+
+
+def test_a_step_gives_up_once_nothing_has_come_for_too_long() -> None:
+    receiver = Bringing()
+    receiver.give(record(1))
+    subject = stream(receiver, patience=0.1)
+    assert not len(subject.take(2))
+    assert subject.told().stream_buffered == 1  # it is for the next
+    receiver.give(record(2))
+    assert subject.take(2).tolist() == [11, 12]
+    assert receiver.committed >= 1
+
+
+def test_a_refusal_reaches_the_step_that_waits() -> None:
+    receiver = Bringing()
+    subject = stream(receiver)
+    receiver.fail(RejectedError("not yours"))
+    with pytest.raises(RejectedError, match="not yours"):
+        subject.take(1)
+
+
+def test_shared_samples_have_the_pixels_of_who_shares_them() -> None:
+    receiver = Bringing()
+    receiver.give(record(1), record(2))
+    subject = stream(receiver)
+    own = subject.take(2)
+    shared = subject.with_pixels(own[1:])
+    assert shared.payload_bytes == 2 * 4
+    assert shared.labels.tolist() == [2.0]
+    other = np.array([7])
+    subject.append(assembled(other, [(5.0, np.full((1, 1, 2), 9, np.float32))]))
+    images, labels = subject.batch(np.concatenate([own, other]), 0)
+    assert images[:, 0, 0, 1].tolist() == [1.0, 2.0, 9.0]
+    assert labels.tolist() == [1, 2, 5]

@@ -1,0 +1,101 @@
+"""A producer's pace, on a clock that is moved by hand: what is due, no more, no less, in order."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from testbed.datasets import Prepared
+from testbed.frame.worker import Shard
+from testbed.roles.clock import EmulatedClock
+from testbed.roles.producer import Feed, Production
+from testbed.streams import Arrivals, RecordFormat, Sender, Steady
+
+FORMAT = RecordFormat((1, 1, 1), "f")
+DATA = Prepared(
+    np.arange(4, dtype=np.float32).reshape(4, 1, 1, 1),
+    np.array([3, 2, 1, 0]),
+    np.zeros((1, 1, 1, 1), np.float32),
+    np.zeros(1, np.int64),
+    classes=4,
+    source={},
+)
+
+
+class Kept(Sender):
+    """Takes over as many records as there is room for."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.records: list[bytes] = []
+
+    def send(self, device: int, record: bytes) -> bool:
+        if len(self.records) == self.room:
+            return False
+        self.records.append(record)
+        return True
+
+    def acknowledged(self, device: int) -> int:
+        return 0
+
+    async def flush(self) -> None:
+        return
+
+
+def feed(rate: float) -> Feed:
+    shard = Shard(np.arange(4), np.random.default_rng(1))
+    arrivals = Arrivals(rate, Steady(name="steady"))
+    return Feed(0, arrivals, shard, data=DATA, format=FORMAT)
+
+
+def test_what_is_due_is_counted_from_the_beginning() -> None:
+    """Ten a second: 3 after 0.35 s, and after a second that was slept through all 13 by 1.35 s."""
+    subject, sender = feed(10.0), Kept(100)
+    for now, expected in ((0.0, 0), (0.05, 0), (0.35, 3), (0.39, 3), (1.35, 13)):
+        subject.send_due(sender, now)
+        assert len(sender.records) == expected
+    records = [FORMAT.decode(data) for data in sender.records]
+    assert [one.sequence for one in records] == list(range(1, 14))
+    assert [one.made for one in records] == pytest.approx([k / 10 for k in range(1, 14)])
+    order = Shard(np.arange(4), np.random.default_rng(1)).take(13).tolist()
+    assert [one.sample for one in records] == order  # as the simulation has it
+    assert all(one.label == 3 - one.sample for one in records)
+    assert all(one.pixels.item() == one.sample for one in records)
+
+
+def test_what_there_was_no_room_for_comes_first_later() -> None:
+    subject, sender = feed(10.0), Kept(2)
+    subject.send_due(sender, 0.5)
+    assert subject.sent == 2
+    sender.room = 100
+    subject.send_due(sender, 0.6)
+    assert [FORMAT.decode(one).sequence for one in sender.records] == [1, 2, 3, 4, 5, 6]
+
+
+def test_it_says_how_far_it_is() -> None:
+    """At 2.0 s 20 are due; room was for 15: a quarter is not sent."""
+    time = 0.0
+    clock = EmulatedClock(1.0, steady=lambda: time)
+    production = Production([feed(10.0)], Kept(15), clock)
+    production.begin(0.0)
+    time = 2.0
+    production.feeds[0].send_due(production.sender, clock.now)
+    told = production.told()
+    assert (told.due, told.sent, told.worst_lag_ratio) == (20, 15, 0.25)
+
+
+def test_it_sends_nothing_before_the_training_and_nothing_after_it() -> None:
+    async def live() -> int:
+        sender = Kept(100)
+        production = Production([feed(1000.0)], sender, EmulatedClock(1.0))
+        producing = asyncio.create_task(production.carry_out())
+        await asyncio.sleep(0)
+        assert not sender.records
+        production.ended.set()
+        production.begin(10.0)
+        await producing
+        return len(sender.records)
+
+    assert asyncio.run(live()) == 0

@@ -1,0 +1,87 @@
+"""Simulated workers that come and go as recordings have it: moments worked by hand, and exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms import Asgd, Bsp
+from testbed.experiment import Durations
+from testbed.faults.availability import Availability
+from testbed.frame.stop import StopRule
+from testbed.simulation.engine import Engine
+from testbed.values.state import PlainState
+from testbed.values.traces import Trace
+
+World = Callable[..., Any]
+ASGD = Asgd(name="asgd")
+SHIFTS = Trace((0.0, 2.5), (1.0, 0.0), 4.0, repeats=True)
+"""There until 2.5, away until 4, there until 6.5, away until 8."""
+
+
+def no_think(worker: int) -> Durations:
+    return Durations(None, 0.0, np.random.default_rng(worker))
+
+
+def play(world: World, updates: int, *availabilities: Availability, **options: Any) -> Any:
+    """A step takes 1, a reply and a push 0.01 each, and nobody thinks."""
+    return world(
+        *(options.pop("config", ASGD), StopRule(updates=updates)),
+        step_seconds=options.pop("step_seconds", [1.0]),
+        think=no_think,
+        availabilities=availabilities,
+        **options,
+    )
+
+
+def test_a_worker_is_there_exactly_while_its_recording_has_it_there(world: World) -> None:
+    """Pushes at 1.02 and 2.04; the third step ends with the worker. At 4 it begins anew:
+    4.01 reply, 5.01 computed, 5.02 pushed, and 6.04; from 8 on the same."""
+    _, book = play(world, 6, Availability(0, SHIFTS))
+    assert book.column("time_seconds") == pytest.approx([1.02, 2.04, 5.02, 6.04, 9.02, 10.04])
+    assert book.column("sequence") == [1, 2] * 3
+    moments = [(one.kind, one.actual_seconds, one.planned_seconds) for one in book.faults]
+    expected = (("leave", 2.5), ("join", 4.0), ("leave", 6.5), ("join", 8.0))
+    assert moments == [(kind, at, at) for kind, at in expected]
+
+
+def test_one_that_is_away_at_the_beginning_comes_at_its_moment(world: World) -> None:
+    """w1 is 3 s ahead: away until 1; then 1.01 reply, 2.01 computed, 2.02 pushed."""
+    away = Availability(1, SHIFTS, 3.0)
+    _, book = play(world, 4, away, step_seconds=[1.0, 1.0])
+    assert book.column("time_seconds") == pytest.approx([1.02, 2.02, 2.04, 3.04])
+    assert book.column("worker") == [0, 1, 0, 1]
+
+
+def test_no_barrier_waits_for_who_is_away(world: World) -> None:
+    """Rounds of 1.02 for both; at 2.5 w1 goes, and w0's push at 3.06 is a round of its own. Its
+    next, at 4.08, waits for w1, which is back since 4 and has computed by 5.02."""
+    _, book = play(
+        world, 7, Availability(1, SHIFTS), config=Bsp(name="bsp"), step_seconds=[1.0, 1.0]
+    )
+    times = book.column("time_seconds")
+    assert times == pytest.approx([1.02, 1.02, 2.04, 2.04, 3.06, 5.02, 5.02])
+    assert book.column("worker") == [0, 1, 0, 1, 0, 0, 1]
+
+
+def test_it_goes_on_with_the_recordings_from_a_checkpoint(world: World) -> None:
+    saved: list[tuple[int, PlainState]] = []
+
+    def save(engine: Engine) -> None:
+        state = engine.state()
+        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
+        saved.append((engine.server.version, state))
+
+    there = (Availability(0, SHIFTS), Availability(1, SHIFTS, 3.0))
+    options: dict[str, Any] = {"step_seconds": [1.0, 0.7]}
+    whole, book = play(world, 12, *there, save=save, **options)
+    for version, state in saved[1::3]:
+        engine, rest = play(world, 12, *there, state=state, **options)
+        assert engine.agenda.now == whole.agenda.now
+        assert [row.tobytes() for row in rest.rows] == [
+            row.tobytes() for row in book.rows[version:]
+        ]
