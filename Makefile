@@ -34,7 +34,7 @@ install := $(python) -m pip --disable-pip-version-check install --constraint con
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
 		while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
-	printf '  make %-13s %s\n' $(foreach study,$(STUDIES),$(study) "run and report the study in scenarios/$(study)/")
+	printf '  make %-13s %s\n' $(foreach study,$(STUDIES),$(study) "run and report the study in scenarios/$(call folder-of,$(study))/")
 	echo "  make STUDY-NAME    of a study: only its file, figure, table or level of that name"
 
 setup: $(VENV)/.installed-dev ## make the environment with everything development needs
@@ -126,7 +126,7 @@ BENCH_RUNTIMES ?= native
 bench: setup ## how fast runs, gradients and parts are on this machine: ten minutes at most
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
 		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
-	for bench in "cost --reference" selection encoded_pushes bench_gradient simulation memory thousand_nodes metrics; do
+	for bench in "cost --reference" selection encoded_pushes bench_gradient coding simulation memory thousand_nodes metrics; do
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done
@@ -140,24 +140,32 @@ bench-flower: setup ## the same training in Flower's simulation engine, installe
 # where there is no such file, the figure, table or level FIG of study.yaml. What has ended is not run
 # again: docs/studies.md.
 STUDY_FILES := $(shell grep -ls '^scenario:' scenarios/*/*.yaml)
-STUDIES := $(sort $(patsubst scenarios/%/,%,$(dir $(STUDY_FILES))))
+study-folders := $(patsubst scenarios/%/,%,$(dir $(STUDY_FILES)))
+STUDIES := $(sort $(subst _,-,$(study-folders)))
+# scenarios/slim_dp is `make slim-dp`.
+folder-of = $(firstword $(filter $(1) $(subst -,_,$(1)),$(study-folders)))
 
 .PHONY: $(STUDIES)
 $(STUDIES): $(VENV)/.installed
-	@for study in $(filter scenarios/$@/%,$(STUDY_FILES)); do
+	@for study in $(filter scenarios/$(call folder-of,$@)/%,$(STUDY_FILES)); do
 		$(call run-study,$$study,)
 	done
-	$(python) -m testbed report $(filter scenarios/$@/%,$(STUDY_FILES)) --verdicts --runs $(RUNS) --scale $(SCALE)
+	$(python) -m testbed report $(filter scenarios/$(call folder-of,$@)/%,$(STUDY_FILES)) --verdicts --runs $(RUNS) --scale $(SCALE)
 
 define part-of-study
 $(1)-%: $(VENV)/.installed
-	@if [ -e scenarios/$(1)/$$*.yaml ]; then
-		$$(call run-study,scenarios/$(1)/$$*.yaml,)
+	@if [ -e scenarios/$(2)/$$*.yaml ]; then
+		$$(call run-study,scenarios/$(2)/$$*.yaml,)
 	else
-		$$(call run-study,scenarios/$(1)/study.yaml,--only $$*)
+		$$(call run-study,scenarios/$(2)/study.yaml,--only $$*)
 	fi
 endef
-$(foreach study,$(STUDIES),$(eval $(call part-of-study,$(study))))
+$(foreach study,$(STUDIES),$(eval $(call part-of-study,$(study),$(call folder-of,$(study)))))
+
+# What is arithmetic alone has no runs.
+scadles: scadles-fig3 scadles-fig4b scadles-table3
+scadles-fig3 scadles-fig4b scadles-table3: $(VENV)/.installed
+	@$(python) scenarios/scadles/arithmetic.py $(@:scadles-%=%)
 
 # An invalid run (6) is kept, and no reason to report nothing.
 define run-study
@@ -179,8 +187,6 @@ clean: ## remove the environment and all caches, never a run
 
 # ---- metrics -----------------------------------------------------------------------------------
 
-STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/testbed
-
 .PHONY: dashboards dashboards-down blocks dashboard-files dashboard-check
 
 dashboards: ## Prometheus and Grafana, which show the runs that go on
@@ -189,12 +195,14 @@ dashboards: ## Prometheus and Grafana, which show the runs that go on
 dashboards-down: ## end them; what they have recorded stays
 	@compose/dashboards down
 
-blocks: named-run $(VENV)/.installed ## put runs that are over into that Prometheus: make blocks RUN="a b"
+# When they are shown: when they were, or another moment for their end, such as 2026-10-01T12:00.
+AT ?= run
+
+blocks: named-run $(VENV)/.installed ## add runs that are over to that Prometheus: make blocks RUN="a b"
 	@folder=$$(mktemp -d)
 	trap 'rm -r $$folder' EXIT
-	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --out $$folder/runs.txt
-	mkdir -p $(STATE)/prometheus
-	promtool tsdb create-blocks-from openmetrics $$folder/runs.txt $(STATE)/prometheus
+	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --at $(AT) --out $$folder/runs.txt
+	compose/blocks $$folder/runs.txt
 
 dashboard-files: setup ## write compose/grafana/dashboards anew
 	@$(python) compose/grafana/generate.py

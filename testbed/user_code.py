@@ -7,6 +7,7 @@ it. Nothing is written next to it.
 from __future__ import annotations
 
 import ast
+import os
 import signal
 import sys
 import traceback
@@ -109,7 +110,8 @@ class UserCode:
             UserFileError: the user's code raised; names the line in the user's file.
         """
         try:
-            return action()
+            with one_process():
+                return action()
         except ScenarioError:
             raise
         except BaseException as error:
@@ -197,6 +199,20 @@ class UserCode:
 
 
 @contextmanager
+def one_process() -> Iterator[None]:
+    """Inside runs the user's code, which may fork: a copy of this process ends with it.
+
+    A copy that came out of here would do all again that this process does, in the same files.
+    """
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
+
+
+@contextmanager
 def own_failures(node: str) -> Iterator[None]:
     """Inside, whatever comes out of the user's own code is a UserCodeError.
 
@@ -216,6 +232,36 @@ def own_failures(node: str) -> Iterator[None]:
             raise
         trace = "".join(traceback.format_exception(error))
         raise UserCodeError(f"{place}: {_shown(error)}", node=node, trace=trace) from error
+
+
+class OwnDescriptor:
+    """A descriptor that nobody else has any business with: whether it is open tells of others.
+
+    Code that closes more than it has opened leaves a process that can neither go on nor say why.
+    """
+
+    def __init__(self) -> None:
+        self._number = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._opened = os.fstat(self._number)
+
+    def is_open(self) -> bool:
+        """Whether it still is what it was."""
+        try:
+            return os.path.samestat(os.fstat(self._number), self._opened)
+        except OSError:
+            return False
+
+    def __del__(self) -> None:
+        if self.is_open():
+            os.close(self._number)
+
+
+def closed_descriptors(whose: str) -> UserCodeError:
+    """What to say of code in these files that has closed descriptors of others."""
+    return UserCodeError(
+        f"{whose}: this code has closed descriptors that are not its own.",
+        hint="Close only what it has opened itself.",
+    )
 
 
 def own_place(frames: Iterable[tuple[FrameType, int]]) -> str:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from testbed.errors import ScenarioError, UserCodeError
-from testbed.user_code import UserCode, own_failures
+from testbed.user_code import OwnDescriptor, UserCode, one_process, own_failures
 
 
 def code(folder: Path, source: str | bytes, *, name: str = "thing") -> UserCode:
@@ -91,3 +92,32 @@ def test_a_failure_in_there_has_node_line_and_traceback(tmp_path: Path, raised: 
     assert f"raise {raised}" in failure.value.trace
     with pytest.raises(SystemExit), own_failures("w3"):  # that is ours
         raise SystemExit(1)
+
+
+def test_a_copy_of_the_process_ends_where_it_would_come_out() -> None:
+    reader, writer = os.pipe()
+    with one_process():
+        child = os.fork()
+    os.write(writer, b"once")  # by this process alone
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(writer)
+    assert os.read(reader, 100) == b"once"
+    os.close(reader)
+
+
+def test_a_copy_that_raises_says_nothing(tmp_path: Path) -> None:
+    source = "import os, sys\nchild = os.fork()\nchild or sys.exit('no')\n"
+    child = code(tmp_path, source, name="child").load("a pid")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_descriptor_that_others_close() -> None:
+    own = OwnDescriptor()
+    assert own.is_open()
+    os.close(own._number)
+    assert not own.is_open()
+    reader, writer = os.pipe()  # one of them has its number
+    assert not own.is_open()
+    del own  # and is left to who has it
+    os.close(reader)
+    os.close(writer)

@@ -25,6 +25,7 @@ from typing import Any
 from testbed.errors import NodeError
 from testbed.host import syscalls
 from testbed.host.confine import confine, keep_only
+from testbed.host.group import enter
 from testbed.host.process import Process, end_with, environment_of, most_processes_of
 from testbed.host.terminal import open_terminal
 
@@ -135,7 +136,7 @@ def _take_terminal(terminal: Mapping[str, Any]) -> None:
 
 def _enter_group(entrance: Path) -> None:
     try:
-        entrance.write_text("0")
+        enter(entrance)
     except OSError as error:
         raise NodeError(
             f"{entrance.parent} cannot be entered: {error.strerror}.",

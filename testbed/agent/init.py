@@ -18,6 +18,7 @@ from testbed.agent.spawner import Spawner
 from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
+from testbed.host.group import enter
 from testbed.host.limits import PIDS_LIMIT, Limits
 from testbed.host.reports import encode_error, report
 from testbed.host.user_namespace import forbid_more
@@ -76,7 +77,7 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
     """Make the run's namespaces and the agent's parts; the template goes on warming up."""
     groups.add(AGENT_GROUP, AGENT_LIMITS)
     for entrance in groups.entrances(AGENT_GROUP):
-        entrance.write_text("0")
+        enter(entrance)
     syscalls.unshare(syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
     socket.sethostname(groups.run[:HOSTNAME_BYTES])
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)

@@ -21,6 +21,7 @@ from testbed.errors import NodeError, TestbedError
 from testbed.host import syscalls
 from testbed.host.confine import confine, keep_only
 from testbed.host.environment import python
+from testbed.host.group import enter
 from testbed.host.process import environment_of, has_ended
 from testbed.host.reports import encode_error, report
 
@@ -98,7 +99,7 @@ def _enter(request: SpawnRequest) -> None:
     container = request.placement.container
     score = "" if container is None else _oom_score_file(container.pid).read_text()
     for entrance in request.placement.entrances:
-        entrance.write_text("0")
+        enter(entrance)
     if container is None:
         syscalls.unshare(syscalls.CONTAINER)
         socket.sethostname(request.launch.node.name)

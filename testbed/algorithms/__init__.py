@@ -17,7 +17,10 @@ from testbed.algorithms.ddl import Ddl
 from testbed.algorithms.fedavg import FedAvg
 from testbed.algorithms.fedbuff import FedBuff
 from testbed.algorithms.fixed_adacomm import FixedAdacomm
+from testbed.algorithms.plump_dp import PlumpDp
+from testbed.algorithms.quant_dp import QuantDp
 from testbed.algorithms.scadles import ScaDles
+from testbed.algorithms.slim_dp import SlimDp
 from testbed.algorithms.ssp import Ssp
 from testbed.algorithms.tap import Tap
 from testbed.values.family import Named
@@ -37,6 +40,9 @@ Algorithm = Annotated[
         | FedBuff
         | Ddl
         | ScaDles
+        | PlumpDp
+        | QuantDp
+        | SlimDp
         | CustomAlgorithm,
         Field(discriminator="name"),
     ],
@@ -70,7 +76,10 @@ __all__ = [
     "FedAvg",
     "FedBuff",
     "FixedAdacomm",
+    "PlumpDp",
+    "QuantDp",
     "ScaDles",
+    "SlimDp",
     "Ssp",
     "Tap",
     "configured",

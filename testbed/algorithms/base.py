@@ -329,6 +329,8 @@ class AlgorithmConfig(BaseModel, ABC):
         SENDS_MESSAGES: whether its worker half sends updates without a step.
         THINKS: whether a wait between computing and pushing is part of its experiments; a scenario
             may not ask for one where it is not.
+        PACKS: whether what it pushes can be packed; a scenario's encoding is raw where it cannot.
+        SENDS_KEYS: whether it sends Keyed payloads, whose core keys are to travel once.
         TAKES_STREAMS: whether its workers may train on samples that come as they go.
     """
 
@@ -338,6 +340,8 @@ class AlgorithmConfig(BaseModel, ABC):
     SENDS_ORDERS: ClassVar[bool] = False
     SENDS_MESSAGES: ClassVar[bool] = False
     THINKS: ClassVar[bool] = True
+    PACKS: ClassVar[bool] = True
+    SENDS_KEYS: ClassVar[bool] = False
     TAKES_STREAMS: ClassVar[bool] = False
 
     @abstractmethod

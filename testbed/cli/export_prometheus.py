@@ -18,10 +18,10 @@ from testbed.cli.options import find, runs_option
 @click.option("--force", is_flag=True, help="Write over FILE where it is there.")
 @click.option(
     "--at",
-    type=click.Choice(["run", "now"]),
     default="run",
     show_default=True,
-    help="When they are shown: when they were; or all at once, the longest ending now.",
+    metavar="run|now|TIME",
+    help="When they are shown: when they were; or all at once, the longest ending now, or then.",
 )
 @click.option("--metrics-per-worker", is_flag=True, help="Also of more than 300 workers each.")
 @runs_option
@@ -32,14 +32,13 @@ def command(
 
     `promtool tsdb create-blocks-from openmetrics FILE DIR` makes blocks of it for Prometheus.
     """
-    import time
-
     from testbed.errors import Problem, ScenarioError, TestbedError
     from testbed.metrics.openmetrics import write_openmetrics
     from testbed.metrics.replay import Replay
     from testbed.reports.frames import Run
     from testbed.telemetry.files import replacing
 
+    end = _end(at)
     if out.exists() and not force:
         wanted = "a file that is not there yet"
         raise ScenarioError([Problem("--out", 0, "", str(out), wanted, "Or add --force.")])
@@ -56,5 +55,25 @@ def command(
             )
     replays = [Replay(one, per_worker=metrics_per_worker) for one in found]
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
-        count = write_openmetrics(file, replays, end=time.time() if at == "now" else None)
+        count = write_openmetrics(file, replays, end=end)
     click.echo(f"wrote {count:,} samples of {len(found)} runs to {out}")
+
+
+def _end(at: str) -> float | None:
+    """When the longest run is to end, seconds since 1970; None for when it did.
+
+    Raises:
+        ScenarioError: that is no time.
+    """
+    import time
+    from datetime import datetime
+
+    from testbed.errors import Problem, ScenarioError
+
+    if at == "run":
+        return None
+    try:
+        return time.time() if at == "now" else datetime.fromisoformat(at).timestamp()
+    except (ValueError, OverflowError):
+        wanted = "run, now or a time like 2026-10-01T12:00"
+        raise ScenarioError([Problem("--at", 0, "", repr(at), wanted)]) from None

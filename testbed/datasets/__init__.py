@@ -12,6 +12,7 @@ from testbed.datasets.custom import CustomDataset
 from testbed.datasets.digits import Digits
 from testbed.datasets.fashion_mnist import FashionMnist
 from testbed.datasets.mnist import Mnist
+from testbed.datasets.mnist_pair_100 import MnistPair100
 from testbed.datasets.partition import Partition, shards
 from testbed.datasets.prepared import Prepared, load
 from testbed.datasets.substitute_chiller import SubstituteChiller
@@ -25,6 +26,7 @@ Dataset = Annotated[
         | Digits
         | FashionMnist
         | Mnist
+        | MnistPair100
         | SubstituteChiller
         | SubstituteRail,
         Field(discriminator="name"),
@@ -40,6 +42,7 @@ __all__ = [
     "Digits",
     "FashionMnist",
     "Mnist",
+    "MnistPair100",
     "Partition",
     "Prepared",
     "SubstituteChiller",

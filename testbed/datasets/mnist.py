@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import Places, SourceFile
 from testbed.datasets.idx import damaged, read_images, read_labels
-from testbed.datasets.prepared import Images, Labels, Prepared, prepare_once
+from testbed.datasets.prepared import Prepared, prepare_once
 from testbed.datasets.standard import standardised
 
 CLASSES = 10
@@ -102,26 +102,36 @@ def prepare_mnist(
 
 
 def _read(train: Half, test: Half, places: Places) -> Prepared:
-    train_images, train_labels = _read_half(train, places)
-    test_images, test_labels = _read_half(test, places)
-    files = (train.images, train.labels, test.images, test.labels)
+    train_images, train_labels = read_half(train, places)
+    test_images, test_labels = read_half(test, places)
     return Prepared(
-        train_images=train_images,
+        train_images=standardised(train_images),
         train_labels=train_labels,
-        test_images=test_images,
+        test_images=standardised(test_images),
         test_labels=test_labels,
         classes=CLASSES,
-        source={"name": places.dataset, **{file.name: f"sha256 {file.sha256}" for file in files}},
+        source={"name": places.dataset, **sums_of(train, test)},
     )
 
 
-def _read_half(half: Half, places: Places) -> tuple[Images, Labels]:
+def sums_of(*halves: Half) -> dict[str, str]:
+    """The sums of the files, by their names; for the record."""
+    files = [file for half in halves for file in (half.images, half.labels)]
+    return {file.name: f"sha256 {file.sha256}" for file in files}
+
+
+def read_half(half: Half, places: Places) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The raw pixels of a half, shape (n, 28, 28), and its labels, shape (n,).
+
+    Raises:
+        DataError: a file is nowhere or damaged, or the two do not fit together.
+    """
     images, labels = places.find(half.images), places.find(half.labels)
     pixels, digits = _read_pixels(images, half.images), _read_digits(labels, half.labels)
     if len(pixels) != len(digits):
         expected = f"{len(pixels)}, one for each image in {images}"
         raise damaged(str(labels), "byte 4", f"{len(digits)} labels", expected)
-    return standardised(pixels), digits.astype(np.int64)
+    return pixels, digits.astype(np.int64)
 
 
 def _read_pixels(path: Path, file: SourceFile) -> NDArray[np.uint8]:

@@ -278,6 +278,15 @@ class Incomplete(_Refusal):
 
 
 @dataclass(frozen=True)
+class KeysMissed(Event):
+    """A receiver did not know the core keys that a message left out: it came again with them."""
+
+    node: Annotated[str, "the worker that sent it, or was sent it"]
+    direction: Annotated[str, "`up`: a push, `down`: a reply"]
+    payload_bytes: Annotated[int, "of the message that was of no use; in no update's row"]
+
+
+@dataclass(frozen=True)
 class Omitted(Event):
     """Events that were only counted: the node had caused too many of their kind before."""
 
@@ -393,6 +402,7 @@ PS: Mapping[str, type[Event]] = {
     "evaluated": Evaluated,
     "rejected": Rejected,
     "incomplete": Incomplete,
+    "keys_missed": KeysMissed,
     "omitted": Omitted,
     "load": Load,
     "produced": Produced,

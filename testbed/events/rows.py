@@ -108,7 +108,7 @@ class UpdateRow(NamedTuple):
         Column(
             "<f4",
             "the call that brought the model, and those of its `messages`, without "
-            "`blocked_seconds`",
+            "`blocked_seconds`, and a worker's coding where a simulation's `codec` states it",
             WORKER,
         ),
     ]
@@ -117,7 +117,7 @@ class UpdateRow(NamedTuple):
         Column(
             "<f4",
             "how long the parameter server held the replies of these calls back: the algorithm's "
-            "waiting, and the queue where `ps.service` makes one",
+            "waiting, the queue where `ps.service` makes one, and coding there by `codec`",
             WORKER,
         ),
     ]

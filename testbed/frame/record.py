@@ -97,6 +97,10 @@ class UpdateRecord:
         """Their payload."""
         return sum(one["payload_up_bytes"] for queue in self._pending.values() for one in queue)
 
+    def reply_bytes(self, worker: int) -> int:
+        """Payload of a worker's last reply."""
+        return self._traffic[worker].reply_bytes
+
     def replied(self, worker: int, payload_bytes: int) -> None:
         """A worker got a reply of so many bytes."""
         self._traffic[worker].reply_bytes = payload_bytes

@@ -48,6 +48,10 @@ class Seat:
         self.silent = self.crashed
         self.since = self.since if self.crashed else inf
 
+    def lost(self, sequence: int) -> None:
+        """Its pushes up to this one were lost with the server that took them."""
+        self.sequence, self.pulled, self.silent = sequence, None, False
+
     def order(self, new: Orders) -> StandingOrders:
         """The orders in force, once something new was ordered."""
         orders = self.standing.orders.replaced_by(new)

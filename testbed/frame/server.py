@@ -183,8 +183,8 @@ class Server:
             AlgorithmError: the algorithm broke its contract.
         """
         if lost := self._lost(worker, sequence, update):
-            seat = self._seat(worker)
-            seat.sequence, seat.pulled, seat.silent = sequence, None, False
+            self._seat(worker).lost(sequence)
+            self.half.join(worker)  # what it has is not what this half has sent
             self._watch_clock(now)
             self._waiting[worker] = None
             return self._effects(now, lost=lost)

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from testbed import errors
 from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError
 from testbed.host import syscalls
-from testbed.user_code import Signalled, own_failures, own_place
+from testbed.user_code import Signalled, closed_descriptors, own_failures, own_place
 
 LOADING_SECONDS = 60.0
 """How long the user's own files may take until they are read, and their classes made."""
@@ -108,10 +108,7 @@ def early_end(whose: str, status: int | None) -> UserCodeError:
         status: its exit status, negative for the signal that ended it; None if it is not known.
     """
     if status == CLOSED:
-        return UserCodeError(
-            f"{whose}: this code has closed descriptors that are not its own.",
-            hint="Close only what it has opened itself.",
-        )
+        return closed_descriptors(whose)
     if status is not None and status < 0:
         names = {number.value: number.name for number in signal.Signals}
         hint = "It was out of memory, perhaps: `dmesg` tells." if status == -signal.SIGKILL else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,9 @@ from testbed.host.process import PROC, describe
 
 PROCESSES = "cgroup.procs"
 POLL_SECONDS = 0.005
+
+REAL_TIME = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR"}
+"""Schedulers whose processes a group of version 1 takes only with a budget (cpu.rt_runtime_us)."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,26 @@ class Group:
     def _field(self, file: str, name: str) -> str | None:
         words = self._read(file).split()
         return words[words.index(name) + 1] if name in words else None
+
+
+def enter(entrance: Path) -> None:
+    """Become a process of a control group.
+
+    Raises:
+        HostError: this process has a real-time scheduler, and the group no budget for that.
+        OSError: it cannot be entered for another reason.
+    """
+    try:
+        entrance.write_text("0")
+    except OSError as error:
+        scheduler = REAL_TIME.get(os.sched_getscheduler(0))
+        if error.errno != errno.EINVAL or scheduler is None:
+            raise
+        raise HostError(
+            f"{entrance.parent} takes no process of a real-time scheduler, and testbed was started "
+            f"under {scheduler}: new control groups of version 1 have no budget for real time.",
+            hint="Start it without `chrt` (`chrt --other 0 testbed up ...` from where it is set).",
+        ) from None
 
 
 def use_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:

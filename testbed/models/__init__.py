@@ -14,11 +14,13 @@ from testbed.models.digits_cnn import DigitsCnn
 from testbed.models.linear_svm import LinearSvm
 from testbed.models.lstm import Lstm
 from testbed.models.mlp import Mlp
+from testbed.models.resnet import ResNet
+from testbed.models.vgg_s import VggS
 from testbed.values.family import Named
 
 Model = Annotated[
     Annotated[
-        AdaCompCnn | AdspCnn | CustomModel | DigitsCnn | LinearSvm | Lstm | Mlp,
+        AdaCompCnn | AdspCnn | CustomModel | DigitsCnn | LinearSvm | Lstm | Mlp | ResNet | VggS,
         Field(discriminator="name"),
     ],
     Named(),
@@ -38,4 +40,6 @@ __all__ = [
     "Model",
     "ModelConfig",
     "Network",
+    "ResNet",
+    "VggS",
 ]

@@ -53,6 +53,6 @@ class CustomModel(ModelConfig, OwnCode):
 
     def build_of(self, code: UserCode, image_shape: ImageShape, classes: int) -> Network:
         """``build``, from the user's code wherever it lies."""
-        from testbed.models.modules import ModuleNetwork
+        from testbed.models.own_modules import OwnModuleNetwork
 
-        return ModuleNetwork(code, image_shape, classes, options=self.options)
+        return OwnModuleNetwork(code, image_shape, classes, options=self.options)

@@ -1,135 +1,58 @@
-"""Networks that are a ``torch.nn.Module`` of the user's; gradients come from autograd.
+"""Networks that are a ``torch.nn.Module``; gradients come from autograd.
 
 Each bound network has a module of its own, whose parameters are views into the flat vector.
 """
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.errors import TestbedError, UserCodeError
-from testbed.models.base import Bound, Images, ImageShape, Network, Targets
-from testbed.models.objectives import CrossEntropy, SquaredError
+from testbed.models.base import Bound, Images, Network, Targets
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
-from testbed.user_code import UserCode, is_asked_for, own_place
-
-OwnLoss = Callable[[Tensor, Tensor], Any]
-"""Outputs and targets of a batch to its mean loss."""
 
 STRUCTURE_SEED = 0
 """From which every node builds the network, so that buffers drawn at random agree."""
 
 
 class ModuleNetwork(Network):
-    """The user's class, and what its parameters look like.
+    """A module that maps images (b, channels, height, width) to scores (b, classes)."""
 
-    Raises:
-        ScenarioError: the class is no Module, or one that cannot be trained here; says why.
-    """
+    def __init__(self, make: Callable[[], nn.Module]) -> None:
+        """Build the network.
 
-    def __init__(
-        self, code: UserCode, image_shape: ImageShape, classes: int, *, options: Mapping[str, Any]
-    ) -> None:
-        self._code = code
-        self._options = options
-        self._image_shape = image_shape
-        self._classes = classes
-        self._class = code.load("a subclass of torch.nn.Module")
-        if not (isinstance(self._class, type) and issubclass(self._class, nn.Module)):
-            raise code.error(f"{code.name}, {_kind(self._class)}", "a subclass of torch.nn.Module")
-        self.layout = _layout(self._construct(STRUCTURE_SEED))
+        Args:
+            make: gives the module; torch's generator is seeded, and decides its first values.
+        """
+        self._make = make
+        self.layout = layout_of(self._construct(STRUCTURE_SEED))
 
     def initial(self, rng: np.random.Generator) -> Vector:
-        module = self._same(self._construct(int(rng.integers(2**63))))
+        module = self._construct(int(rng.integers(2**63)))
         parts = [p.detach().reshape(-1) for p in module.parameters()]
         return cast(Vector, torch.cat(parts).numpy())
 
     def bind(self, parameters: Vector) -> Bound:
-        module = self._same(self._construct(STRUCTURE_SEED))
-        return _ModuleBound(module, self._code, self._classes, self.layout, parameters)
-
-    def _same(self, module: nn.Module) -> nn.Module:
-        """The module, if it has the layout that the first one had."""
-        found = _layout(module)
-        if found != self.layout:
-            expected = f"the same parameters in every process, {_told(self.layout)}"
-            raise self._code.changed(f"{self._code.name} with {_told(found)}", expected)
-        return module
+        return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters)
 
     def _construct(self, seed: int) -> nn.Module:
-        """An instance, tried on two blank images (which also gives lazy layers their shapes)."""
-        name = self._code.name
+        """An instance, without a trace in torch's own generator."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            given = "".join(f", {key}={value!r}" for key, value in self._options.items())
-            named = "".join(f", {key}=..." for key in self._options)
-            made = self._code.call(
-                lambda: self._class(self._image_shape, self._classes, **self._options),
-                doing=f"{name}({self._image_shape}, {self._classes}{given})",
-                expected=f"a class that can be called as {name}(image_shape, classes{named})",
-            )
-            module = _without_running_statistics(cast(nn.Module, made))
-            self._check_types(module)
-            blank, shape = torch.zeros(2, *self._image_shape), _shape(2, self._classes)
-            what = "scores" if self._classes else "predictions"
-            expected = f"{what}, a float32 tensor of shape {shape}, from two images"
-            doing = f"{name} on images of shape {tuple(blank.shape)}"
-            out = self._code.call(lambda: module(blank), doing=doing, expected=expected)
-            self._check_outputs(out, expected)
-            if own := _own_loss(module):
-                self._check_loss(own, out)
-        return module
-
-    def _check_loss(self, own: OwnLoss, outputs: Tensor) -> None:
-        """The module's own loss is a number with a gradient."""
-        name = self._code.name
-        targets = torch.zeros(2, dtype=torch.int64 if self._classes else torch.float32)
-        doing = f"{name}.loss on outputs of shape {tuple(outputs.shape)}"
-        expected = "the mean loss, a tensor with a single number, that depends on the outputs"
-        loss = self._code.call(lambda: own(outputs, targets), doing=doing, expected=expected)
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            found = f"{tuple(loss.shape)}" if isinstance(loss, Tensor) else _kind(loss)
-            raise self._code.error(f"{name}.loss gives {found}", expected)
-
-    def _check_outputs(self, out: object, expected: str) -> None:
-        name = self._code.name
-        if not isinstance(out, Tensor):
-            raise self._code.error(f"{name}'s output is {_kind(out)}", expected)
-        if out.shape != _shape(2, self._classes) or out.dtype != torch.float32:
-            found = f"{name}'s output has shape {tuple(out.shape)} and is {out.dtype}"
-            raise self._code.error(found, expected)
-        if not out.requires_grad:
-            found = f"{name}'s output depends on no parameter that is trained"
-            raise self._code.error(found, "at least one nn.Parameter behind it")
-
-    def _check_types(self, module: nn.Module) -> None:
-        for key, parameter in module.named_parameters():
-            if parameter.dtype != torch.float32:
-                found = f"{self._code.name}'s parameter {key} is {parameter.dtype}"
-                raise self._code.error(found, "parameters of torch.float32")
+            return without_running_statistics(self._make())
 
 
-class _ModuleBound(Bound):
-    def __init__(
-        self,
-        module: nn.Module,
-        code: UserCode,
-        classes: int,
-        layout: Layout,
-        parameters: Vector,
-    ) -> None:
+class BoundModule(Bound):
+    """A module whose parameters and gradients are parts of two flat vectors."""
+
+    def __init__(self, module: nn.Module, layout: Layout, parameters: Vector) -> None:
         self._module = module
-        self._code = code
-        self._classes = classes
         self._gradient = np.zeros(layout.size, np.float32)
         values, gradients = torch.from_numpy(parameters), torch.from_numpy(self._gradient)
         parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
@@ -140,92 +63,39 @@ class _ModuleBound(Bound):
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         self._module.train()
         self._gradient.fill(0)
-        with _faults(self._code):
-            loss = self._loss(self._scores(images), torch.tensor(targets))
-            loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
-            return loss.item(), self._gradient
-
-    @torch.no_grad()
-    def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
-        if _own_loss(self._module) is None:
-            objective = CrossEntropy() if self._classes else SquaredError()
-            return objective.total(outputs, targets)
-        self._module.eval()
-        with _faults(self._code):
-            given = torch.from_numpy(outputs.astype(np.float32))
-            return self._loss(given, torch.tensor(targets)).item() * len(targets)
-
-    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of a batch: the module's own, or the usual one of its targets."""
-        if own := _own_loss(self._module):
-            return cast(Tensor, own(outputs, targets))
-        usual = nn.functional.cross_entropy if self._classes else nn.functional.mse_loss
-        return usual(outputs, targets)
+        loss = self._loss(self._scores(images), torch.tensor(targets))
+        loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
+        return loss.item(), self._gradient
 
     @torch.no_grad()
     def scores(self, images: Images) -> NDArray[np.float32]:
         self._module.eval()
-        with _faults(self._code):
-            return cast("NDArray[np.float32]", self._scores(images).numpy())
+        return cast("NDArray[np.float32]", self._scores(images).numpy())
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of a batch."""
+        return nn.functional.cross_entropy(outputs, targets)
 
     def _scores(self, images: Images) -> Tensor:
-        """The module's output, if it is still what the first one was.
+        """The module's output.
 
-        Raises:
-            UserCodeError: it is no tensor, or has another shape or type.
+        A copy goes in, as a mapped data set cannot be written to; with the channels last in memory
+        convolutions take a fifth less time.
         """
-        out = self._module(torch.tensor(images))
-        shape = _shape(len(images), self._classes)
-        if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
-            found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
-            place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
-            raise UserCodeError(f"{place} gave {found}, expected {shape}, torch.float32.")
-        return out
+        copy = torch.tensor(images).contiguous(memory_format=torch.channels_last)
+        return cast(Tensor, self._module(copy))
 
 
-@contextmanager
-def _faults(code: UserCode) -> Iterator[None]:
-    """Inside, what torch cannot do with what the user's code gives is that code's failure too."""
-    try:
-        yield
-    except TestbedError:
-        raise
-    except BaseException as error:
-        if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
-            raise
-        trace = "".join(traceback.format_exception(error))
-        told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
-        raise UserCodeError(told, trace=trace) from error
-
-
-def _shape(count: int, classes: int) -> tuple[int, ...]:
-    """That of the outputs for so many images: scores, or predictions where there are no classes."""
-    return (count, classes) if classes else (count,)
-
-
-def _own_loss(module: nn.Module) -> OwnLoss | None:
-    """The ``loss`` of the user's module, if it has one."""
-    own = getattr(module, "loss", None)
-    return own if callable(own) else None
-
-
-def _layout(module: nn.Module) -> Layout:
+def layout_of(module: nn.Module) -> Layout:
+    """The names and shapes of a module's parameters, in its order."""
     named = dict(module.named_parameters())
     return Layout(tuple(named), tuple(tuple(p.shape) for p in named.values()))
 
 
-def _told(layout: Layout) -> str:
-    return f"{layout.size:,} parameters in {len(layout.names):,} tensors"
-
-
-def _without_running_statistics(module: nn.Module) -> nn.Module:
+def without_running_statistics(module: nn.Module) -> nn.Module:
     """Makes normalisation layers use the batch at hand always: running statistics do not travel."""
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._NormBase):
             part.track_running_stats = False
             part.running_mean = part.running_var = part.num_batches_tracked = None
     return module
-
-
-def _kind(value: object) -> str:
-    return f"a {type(value).__name__}"

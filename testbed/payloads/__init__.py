@@ -3,10 +3,23 @@
 A new kind is a file, a line in ``KINDS`` and a message of the same number in the proto.
 """
 
-from testbed.payloads.base import Array, Indices, Payload, Vector
+from testbed.payloads.base import Array, Indices, Packable, Payload, Vector
 from testbed.payloads.dense import Dense
+from testbed.payloads.keyed import Keyed
+from testbed.payloads.quantized import Quantized
 from testbed.payloads.sparse import Sparse
 
-KINDS: tuple[type[Payload], ...] = (Dense, Sparse)
+KINDS: tuple[type[Payload], ...] = (Dense, Sparse, Keyed, Quantized)
 
-__all__ = ["KINDS", "Array", "Dense", "Indices", "Payload", "Sparse", "Vector"]
+__all__ = [
+    "KINDS",
+    "Array",
+    "Dense",
+    "Indices",
+    "Keyed",
+    "Packable",
+    "Payload",
+    "Quantized",
+    "Sparse",
+    "Vector",
+]

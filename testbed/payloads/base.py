@@ -18,7 +18,8 @@ Array = NDArray[Any]
 
 PICKLE9_BYTES = {"<f4": 9, "<i4": 3}
 """What a value and an index take in ``pickle9``, a model of AdaComp's published volumes and no wire
-format: its 460 GB for 250,000 dense pushes are what Python 2's pickle makes of 8-byte floats."""
+format: its 460 GB for 250,000 dense pushes are what Python 2's pickle makes of 8-byte floats.
+Other numbers take what they take in memory."""
 
 
 class Payload(ABC):
@@ -56,11 +57,7 @@ class Payload(ABC):
     def pickle9_bytes(self) -> int:
         """What it would take as a pickle of 9 bytes a value and 3 an index."""
         kinds = zip(self.arrays, self.TYPES, strict=True)
-        return sum(array.size * PICKLE9_BYTES[kind] for array, kind in kinds)
-
-    @abstractmethod
-    def with_values(self, values: Vector) -> Self:
-        """The same entries with other values; those of value 0 are left out where they can be."""
+        return sum(array.size * PICKLE9_BYTES.get(kind, array.itemsize) for array, kind in kinds)
 
     @abstractmethod
     def flaw(self, size: int) -> str:
@@ -70,3 +67,19 @@ class Payload(ABC):
     def finite(self) -> bool:
         """Whether no value is NaN or infinite."""
         return bool(np.isfinite(self.arrays[-1]).all())
+
+
+class Packable(Payload):
+    """A payload that ``encodings`` can pack: one array of values, and indices if it has any."""
+
+    @abstractmethod
+    def with_values(self, values: Vector) -> Self:
+        """The same entries with other values; those of value 0 are left out where they can be."""
+
+
+def ascending(indices: Indices, size: int) -> bool:
+    """Whether indices increase strictly within [0, size)."""
+    # Neighbours are compared, not subtracted: in int32 a difference can wrap to a positive one.
+    if indices.size == 0:
+        return True
+    return bool(indices[0] >= 0 and indices[-1] < size and (indices[:-1] < indices[1:]).all())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from testbed.payloads.base import Payload, Vector
+from testbed.payloads.base import Packable, Vector
 
 
 @dataclass(frozen=True, eq=False)
-class Dense(Payload):
+class Dense(Packable):
     """All N entries, in order: float32, shape (N,)."""
 
     values: Vector

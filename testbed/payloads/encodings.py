@@ -21,7 +21,8 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.payloads.base import Array, Payload
+from testbed.errors import AlgorithmError
+from testbed.payloads.base import Array, Packable, Payload
 
 Encoding = Literal["raw", "packed", "packed16"]
 
@@ -38,8 +39,18 @@ def as_sent(payload: Payload, encoding: Encoding) -> tuple[Payload, int]:
 
     ``packed16`` rounds to float16. A finite value beyond its range becomes its largest, and counts
     as saturated; what is rounded to zero is left out where the payload has indices.
+
+    Raises:
+        AlgorithmError: a payload of this kind cannot be packed.
     """
-    if encoding != "packed16":
+    if encoding == "raw":
+        return payload, 0
+    if not isinstance(payload, Packable):
+        raise AlgorithmError(
+            f"a {type(payload).__name__} payload cannot be packed, and the encoding is {encoding}.",
+            hint="Leave `encoding` out of the scenario.",
+        )
+    if encoding == "packed":
         return payload, 0
     values = payload.arrays[-1]
     with np.errstate(over="ignore"):

@@ -7,11 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from testbed.payloads.base import Indices, Payload, Vector
+from testbed.payloads.base import Indices, Packable, Vector, ascending
 
 
 @dataclass(frozen=True, eq=False)
-class Sparse(Payload):
+class Sparse(Packable):
     """Some entries; all others are zero (of an update) or as they were (of a model).
 
     Attributes:
@@ -33,17 +33,10 @@ class Sparse(Payload):
     def flaw(self, size: int) -> str:
         if self.indices.size != self.values.size:
             return f"{self.indices.size} indices with {self.values.size} values"
-        if not _ascending(self.indices, size):
+        if not ascending(self.indices, size):
             return f"indices must increase strictly within [0, {size})"
         return ""
 
     def with_values(self, values: Vector) -> Self:
         kept = values != 0
         return type(self)(self.indices[kept], values[kept])
-
-
-def _ascending(indices: Indices, size: int) -> bool:
-    # Neighbours are compared, not subtracted: in int32 a difference can wrap to a positive one.
-    if indices.size == 0:
-        return True
-    return bool(indices[0] >= 0 and indices[-1] < size and (indices[:-1] < indices[1:]).all())

@@ -13,6 +13,7 @@ from testbed.errors import Unfit
 from testbed.reports.measures import final, moving_average
 from testbed.reports.missed import missed_evaluations
 from testbed.reports.stability import loss_period, verge_period
+from testbed.reports.streams import OF_STREAMS
 from testbed.reports.table import NOTHING, describe_bytes
 from testbed.reports.waiting import (
     convergence_steps,
@@ -72,14 +73,17 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     ),
     "ingress_rate": lambda run: _rate(run, "payload_up_bytes"),
     "egress_rate": lambda run: _rate(run, "payload_down_bytes"),
+    "final_top5": lambda run: final(run.evaluations, "top5"),
+    **OF_STREAMS,
 }
-_BEST = ("best_accuracy", "lowest_loss")
+_BEST = ("best_accuracy", "best_top5", "lowest_loss")
 _COLUMNS = {
     "updates_to": "version",
     "ingress_to": "payload_up_bytes",
     "pickle9_to": "version",  # of which it is the sum over the updates
     "time_to": "time_seconds",
     "steps_to": "steps",
+    "time_to_top5": "time_seconds",
 }
 """What is read where an accuracy is first reached."""
 
@@ -98,10 +102,14 @@ _SWING: Mapping[str, Callable[[Run, int], float]] = {
 """What is known of a loss that swings, from an update on."""
 
 _SECONDS = (
-    *("time", "time_to", "computation", "communication", "blocked"),
+    *("time", "time_to", "time_to_top5", "round_seconds"),
+    *("computation", "communication", "blocked"),
     *("convergence_time", "settling_time", "time_to_loss"),
 )
-_COUNTS = ("updates", "updates_to", "steps", "steps_to", "convergence_steps", *_SWING)
+_COUNTS = (
+    *("updates", "updates_to", "steps", "steps_to", "convergence_steps", *_SWING),
+    *("produced", "buffered", "buffered_most", "truncated", "floats"),
+)
 
 _WORDS = {
     "final_accuracy": "final accuracy, all test images",
@@ -113,6 +121,20 @@ _WORDS = {
     "damping": "mean of 1/max(1, staleness)",
     "staleness": "mean staleness",
     "missed_evaluations": "missed evaluations",
+    "final_top5": "final top-5 accuracy, all test images",
+    "best_top5": "best top-5 accuracy",
+    "time_to_top5": "emulated time to a top-5 accuracy of",
+    "produced": "samples that came",
+    "buffered": "samples that wait in the end",
+    "buffered_most": "samples in the fullest buffer, before a step",
+    "truncated": "samples discarded",
+    "stream_rate": "mean rate of the streams",
+    "stream_rate_deviation": "standard deviation of the rates",
+    "round_seconds": "a round",
+    "round_samples": "samples of a round",
+    "shared_bytes": "samples shared in a round, a byte a pixel",
+    "cnc": "CNC",
+    "floats": "values sent by a worker",
     "sigma": "mean sigma of the values sent",
     "sigma_ratio": "mean sigma over mean staleness",
     "update_bytes": "payload of an update",
@@ -141,7 +163,7 @@ _WORDS = {
 }
 _BYTES = (
     *("ingress", "egress", "ingress_to", "pickle9", "pickle9_to"),
-    *("ingress_rate", "egress_rate", "update_bytes", "pickle9_update_bytes"),
+    *("ingress_rate", "egress_rate", "update_bytes", "pickle9_update_bytes", "shared_bytes"),
 )
 _NUMBER = r"\s*[0-9]*\.?[0-9]+\s*"
 _MEASURE = re.compile(
@@ -160,7 +182,7 @@ class Measure(Written):
     Attributes:
         name: what is measured.
         accuracy: of ``updates_to``, ``ingress_to``, ``time_to`` and ``steps_to``: the top-1 share
-            to be reached.
+            to be reached; of ``time_to_top5`` the top-5 share.
         window: so many evaluations in a row are averaged before they are looked at.
         loss: of ``convergence_time``, ``convergence_steps``, ``settling_time`` and
             ``time_to_loss``: that to be reached.
@@ -169,7 +191,8 @@ class Measure(Written):
 
     WANTED: ClassVar[str] = (
         f"a measure: {', '.join((*_WHOLE_RUN, *_BEST))}, best_accuracy(10), "
-        "updates_to(0.9), ingress_to(0.9), time_to(0.9) or steps_to(0.9), updates_to(0.9,10), "
+        "updates_to(0.9), ingress_to(0.9), time_to(0.9), time_to_top5(0.9) or steps_to(0.9), "
+        "updates_to(0.9,10), "
         "convergence_time(0.5), convergence_steps(0.5), settling_time(0.5) or time_to_loss(0.5), "
         "loss_period(1000) or verge_period(1000)"
     )
@@ -241,7 +264,8 @@ class Measure(Written):
             return _TO_LOSS[self.name](run.evaluations, loss=self.loss)
         if self.name == "lowest_loss":
             return float(moving_average(during["loss"], window=self.window).min())
-        accuracies = moving_average(during["top1"], window=self.window)
+        shares = during["top5" if self.name.endswith("top5") else "top1"]
+        accuracies = moving_average(shares, window=self.window)
         if self.accuracy is None or during["top1"].isna().all():  # as where targets are numbers
             return float(accuracies.max())
         reached = during[_COLUMNS[self.name]][accuracies >= self.accuracy]
@@ -262,14 +286,14 @@ class Measure(Written):
     @property
     def is_share(self) -> bool:
         """Whether it is a share of test images."""
-        return self.name in ("final_accuracy", "best_accuracy")
+        return self.name in ("final_accuracy", "best_accuracy", "final_top5", "best_top5")
 
     def show(self, value: float) -> str:
         """A value in the form and unit that suit it."""
         if not isfinite(value):
             return "never" if isinf(value) else NOTHING
         match self.name:
-            case "final_accuracy" | "best_accuracy" | "waiting":
+            case "final_accuracy" | "best_accuracy" | "final_top5" | "best_top5" | "waiting":
                 return f"{value:.2%}"
             case name if name in _BYTES:
                 return describe_bytes(value) + ("/s" if self.name.endswith("_rate") else "")

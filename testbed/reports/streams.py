@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Callable, Mapping
+from math import nan, prod
 from typing import TYPE_CHECKING, Any
 
 from testbed.reports.measures import number
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from testbed.events.kinds import Produced
+    from testbed.reports.frames import Run
     from testbed.scenario.schema import Scenario
 
 COUNTS = ("produced", "used", "buffered", "truncated", "duplicates")
@@ -75,3 +77,55 @@ def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | No
         "down_bytes": delivered * PIXEL_BYTES * pixels,
         "paper_bytes": number(shared * pixels),
     }
+
+
+def _total(run: Run, count: str) -> float:
+    """One of the counts, of all devices at the end; NaN without streams."""
+    if run.scenario.streams is None:
+        return nan
+    return float(run.updates.groupby("worker")[f"stream_{count}"].last().sum())
+
+
+def _rates(run: Run) -> pd.Series[float]:
+    """The rate of each device, as it was last measured."""
+    return run.updates.groupby("worker")["stream_rate"].last()
+
+
+def _fullest(run: Run) -> float:
+    """Samples in the fullest buffer, as a step comes to take its batch; NaN without streams."""
+    if run.scenario.streams is None:
+        return nan
+    updates = run.updates
+    gone = updates[["stream_used", "stream_truncated", "stream_duplicates"]].sum(axis=1)
+    before = gone.groupby(updates["worker"]).shift(fill_value=0)
+    return float((updates["stream_produced"] - before).max())
+
+
+def _rounds(run: Run) -> int:
+    """How many rounds there were: the updates of one are applied at one moment."""
+    return int(run.updates["time_seconds"].nunique())
+
+
+def _shared_bytes(run: Run) -> float:
+    """What is shared in a round: each sample once, though all others get it, a byte a pixel."""
+    images = run.scenario.dataset.images
+    if images is None:
+        return nan
+    others = run.scenario.workers.count - 1
+    return float(run.updates["injected"].sum() / others / _rounds(run) * prod(images[0]))
+
+
+OF_STREAMS: Mapping[str, Callable[[Run], float]] = {
+    "produced": lambda run: _total(run, "produced"),
+    "buffered": lambda run: _total(run, "buffered"),
+    "truncated": lambda run: _total(run, "truncated"),
+    "buffered_most": _fullest,
+    "stream_rate": lambda run: float(_rates(run).mean()),
+    "stream_rate_deviation": lambda run: float(_rates(run).std(ddof=0)),
+    "round_seconds": lambda run: float(run.updates["time_seconds"].max()) / _rounds(run),
+    "round_samples": lambda run: float(run.updates["samples"].sum()) / _rounds(run),
+    "shared_bytes": _shared_bytes,
+    "cnc": lambda run: float(run.updates["compressed"].mean()),
+    "floats": lambda run: float(run.updates.groupby("worker")["entries"].sum().mean()),
+}
+"""Numbers of a run with streams and rounds, as a study names them."""

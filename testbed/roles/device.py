@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
-from testbed.errors import NodeError
+from testbed.errors import NodeError, RejectedError
 from testbed.frame.record import Timing
 from testbed.frame.worker import (
     Action,
@@ -25,6 +25,7 @@ from testbed.frame.worker import (
 )
 from testbed.models import Bound
 from testbed.payloads.encodings import Encoding
+from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.stream import DeviceStream
 from testbed.rpc import messages, methods
@@ -51,6 +52,7 @@ class Device:
             which come meanwhile are seen before that; else selection counts as part of the step.
         slow: how many times as long a step takes that begins now.
         encoding: of its pushes.
+        keys: the caches of its connection, where the algorithm sends keys.
         sleep: lets real seconds pass.
         gap: the longest that this process stood still since this was last called, real seconds.
         stream: where its samples come from; None if they are all there.
@@ -67,6 +69,7 @@ class Device:
     slow: Callable[[], float] = lambda: 1.0
     paced_first: bool = False
     encoding: Encoding = "raw"
+    keys: KeyCaches | None = None
     sleep: Callable[[float], None] = time.sleep
     gap: Callable[[], float] = lambda: 0.0
     stream: DeviceStream | None = None
@@ -133,13 +136,15 @@ class Device:
                 self._overslept += max(0.0, slept - seconds)
                 return Passed(self.clock.now)
             case Push():
-                message = encode_push(self._push(action), self.encoding).data
+                push = self._message(action)
                 if action.update.steps:
                     self._compute = self._late = self._think = self._overslept = 0.0
                     self._transfer = self._blocked = 0.0
-                return self._fetch(methods.EXCHANGE, message)
+                if self.keys is not None:
+                    return self._exchange(push, self.keys)
+                return self._fetch(methods.EXCHANGE, encode_push(push, self.encoding).data)
 
-    def _push(self, action: Push) -> messages.PushMessage:
+    def _message(self, action: Push) -> messages.PushMessage:
         """What goes out with an update or a message."""
         update, stream = action.update, self.stream
         timing = Timing(
@@ -198,9 +203,36 @@ class Device:
 
     def _fetch(self, method: str, message: bytes) -> Arrived:
         """Call and take the model; without a deadline, for the algorithm may hold it back."""
+        return self._arrived(self._call(method, message))
+
+    def _exchange(self, push: messages.PushMessage, keys: KeyCaches) -> Arrived:
+        """Push and take the reply; once more with the core keys if one end does not know them."""
+        try:
+            delivery = self._push(push, keys)
+        except UnknownKeysError:
+            keys.up.drop()
+            delivery = self._push(replace(push, attempt=1), keys)
+        try:
+            return self._arrived(_with_keys(delivery, keys))
+        except UnknownKeysError:
+            again = replace(push, attempt=2, wants_keys=True)
+            return self._arrived(_with_keys(self._push(again, keys), keys))
+
+    def _push(self, push: messages.PushMessage, keys: KeyCaches) -> messages.Delivery:
+        """Push without those core keys that the server has."""
+        update = replace(push.update, payload=keys.up.outgoing(push.update.payload))
+        message = encode_push(replace(push, update=update), self.encoding).data
+        return self._call(methods.EXCHANGE, message)
+
+    def _call(self, method: str, message: bytes) -> messages.Delivery:
+        """Call, and note how long it took."""
         delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
         self._blocked += delivery.blocked
         self._transfer += max(0.0, self._lap() - delivery.blocked)
+        return delivery
+
+    def _arrived(self, delivery: messages.Delivery) -> Arrived:
+        """Begin the clock at the first reply, and check that what came fits the model."""
         if not self.clock.started:
             self.clock.start(delivery.time)
             self.gap()  # what was before the training is nobody's loss
@@ -219,3 +251,22 @@ class Device:
         """The same; the next begins at this moment, so that no time is left uncounted."""
         before, self._since = self._since, self.clock.steady()
         return self.clock.emulated(self._since - before)
+
+
+def _with_keys(delivery: messages.Delivery, keys: KeyCaches) -> messages.Delivery:
+    """What came, with the core keys that it left out.
+
+    Raises:
+        UnknownKeysError: they are not known.
+        NodeError: they are not those of their signature.
+    """
+    if delivery.reply is None:
+        return delivery
+    try:
+        model = keys.down.incoming(delivery.reply.model)
+    except UnknownKeysError:
+        raise
+    except RejectedError as error:
+        raise NodeError(f"the parameter server sent a damaged reply: {error.message}") from None
+    keys.down.remember(model)
+    return replace(delivery, reply=replace(delivery.reply, model=model))

@@ -18,6 +18,7 @@ from testbed.roles.arguments import Arguments, limits
 from testbed.roles.checkpoints import Checkpoints
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import BEAT_SECONDS, Heartbeat
+from testbed.roles.keys import ServerKeys
 from testbed.roles.process import TerminatedError, return_free_memory, run
 from testbed.roles.record import Record
 from testbed.roles.servicer import Servicer
@@ -74,6 +75,8 @@ def _main(arguments: Arguments) -> None:
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
         record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
     )
+    if experiment.algorithm.SENDS_KEYS:
+        training.keys = ServerKeys(training.log)
     if newest is not None:
         newest.restore(training)
     server = ParameterServer(

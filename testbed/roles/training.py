@@ -22,7 +22,9 @@ from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import unheard
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import TOLD_SECONDS
+from testbed.roles.keys import ServerKeys
 from testbed.roles.orders import OrderStreams
+from testbed.roles.parts import parts_of
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Moment, Snapshots
 from testbed.rpc.codec import encode_delivery
@@ -50,6 +52,7 @@ class Training:
         queue: of the requests in front of the server.
         workers: how many the scenario has.
         exchanged: the samples that workers share with one another.
+        keys: what the workers know of core keys, where the algorithm sends them.
         first: how many must join before the training starts; 0 for all.
         fingerprint: of the model's layout.
         clock: started when all have joined.
@@ -68,6 +71,7 @@ class Training:
     snapshots: Snapshots = field(default_factory=Snapshots)
     first: int = 0
     exchanged: Exchanged = field(default_factory=lambda: Exchanged(0))
+    keys: ServerKeys | None = None
 
     def __post_init__(self) -> None:
         self.started = asyncio.Event()
@@ -86,7 +90,7 @@ class Training:
 
     def state(self) -> PlainState:
         """All that a training after this one needs to go on, but the streams of calls."""
-        parts = self._parts.items()
+        parts = parts_of(self).items()
         kept = {name: {one: vars(part)[one] for one in names} for name, (part, names) in parts}
         return pack({"server": self.server.state(), **kept})
 
@@ -96,18 +100,9 @@ class Training:
         self.server.restore(whole.pop("server"))
         self.server.succeed()
         for name, values in whole.items():
-            vars(self._parts[name][0]).update(values)
+            vars(parts_of(self)[name][0]).update(values)
         self.snapshots.succeed()
         self.started.set()
-
-    @property
-    def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
-        """What is kept of a training beside its server, by name."""
-        rows = ("applied", "applied_bytes", "_traffic", "_pending", "_streams")
-        parts = {"training": (self, ("_present", "_removed")), "queue": (self.queue, ("_free_at",))}
-        records = {"record": (self.record, ("tally",)), "updates": (self.record.updates, rows)}
-        rest = {"clock": (self.clock, ("_start",)), "exchanged": (self.exchanged, ("_latest",))}
-        return {**parts, **records, **rest}
 
     @property
     def waiting(self) -> int:
@@ -178,8 +173,12 @@ class Training:
         self._catch_up()
         self.exchanged.check(push.shared)
         now = self.clock.now
+        if self.keys is not None:
+            push = self.keys.complete(push, missed=self.record.updates.reply_bytes(push.worker))
         effects = self.server.push(push.worker, push.sequence, update=push.update, now=now)
         self._latest[push.worker] = call
+        if self.keys is not None:
+            self.keys.accepted(push)
         if effects.crashed:
             self.log.write(Crashed(f"w{push.worker}", push.sequence, now))
         if effects.accepted:
@@ -253,8 +252,7 @@ class Training:
         """The evaluator has measured a snapshot; None where it has no accuracy."""
         if self.started.is_set():
             self._catch_up()
-            now = self.clock.now
-            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=now))
+            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=self.clock.now))
 
     async def keep_time(self) -> Never:
         """Call ``tick`` whenever it is due."""
@@ -390,9 +388,9 @@ class Training:
             if waiting is None or waiting.answer.done():
                 continue
             held = self.clock.emulated(self.clock.steady() - waiting.since)
+            sent = release.reply if self.keys is None else self.keys.shorten(release)
             shared = self.exchanged.of(release.reply)
-            delivery = Delivery(release.reply, self.clock.now, held, release.standing, shared)
-            reply = encode_delivery(delivery)
+            reply = encode_delivery(Delivery(sent, self.clock.now, held, release.standing, shared))
             waiting.answer.set_result(reply.data)
             if release.reply is None:
                 self._told.add(release.worker)

@@ -11,6 +11,7 @@ from pathlib import Path
 from testbed.errors import NodeError, RejectedError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.frame.worker import Loop, Worker
+from testbed.payloads.key_cache import KeyCaches
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
@@ -23,7 +24,7 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
 from testbed.streams import RateMeter, Reception
-from testbed.user_code import OwnCode
+from testbed.user_code import OwnCode, one_process
 
 LAST_WORD_SECONDS = 1.0
 """How long a worker that ends before its time tries to say so."""
@@ -54,6 +55,7 @@ def _main(arguments: Arguments) -> None:
             clock=clock,
             paced_first=follows,
             encoding=experiment.scenario.encoding,
+            keys=KeyCaches() if worker.half.config.SENDS_KEYS else None,
             gap=heartbeat.take,
             slow=partial(factor, arguments.slow),
             stream=stream,
@@ -127,7 +129,9 @@ def drive(loop: Loop, device: Device) -> None:
     try:
         action = next(loop)
         while True:
-            action = loop.send(device.perform(action))
+            outcome = device.perform(action)
+            with one_process():  # an algorithm of the user's own may fork
+                action = loop.send(outcome)
     except StopIteration:
         return
 

@@ -14,8 +14,10 @@ from typing import Self, cast
 import grpc
 
 from testbed.errors import NodeError, RejectedError
+from testbed.payloads.key_cache import UnknownKeysError
 from testbed.rpc.limits import CONNECT_SECONDS, MessageLimits
-from testbed.rpc.methods import TOKEN_KEY
+from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
+from testbed.rpc.pieces import Assembly, pieces
 from testbed.rpc.wire import number_field
 
 PATIENCE_SECONDS = 30.0
@@ -80,6 +82,7 @@ class Connection:
 
         Raises:
             RejectedError: the server refused the request and applied nothing of it.
+            UnknownKeysError: likewise, as it left out keys that the server does not know.
             NodeError: the server could not be reached for as long as patience lasts.
         """
         trouble = _Trouble(self.patience_seconds if patience_seconds is None else patience_seconds)
@@ -131,14 +134,27 @@ class Connection:
         self.close()
 
     def _attempt(self, method: str, message: bytes, deadline_seconds: float | None) -> bytes:
+        if self.limits.in_pieces and method in IN_PIECES:
+            return self._attempt_in_pieces(IN_PIECES[method], message, deadline_seconds)
         callable_ = self._callables.get(method)
         if callable_ is None:
             callable_ = self._callables[method] = self._channel.unary_unary(method, None, None)
         return cast(bytes, callable_(message, timeout=deadline_seconds, metadata=self._metadata))
 
+    def _attempt_in_pieces(
+        self, method: str, message: bytes, deadline_seconds: float | None
+    ) -> bytes:
+        streaming = self._channel.stream_stream(method, None, None)
+        answer = streaming(pieces(message), timeout=deadline_seconds, metadata=self._metadata)
+        assembly = Assembly(self.limits.message_bytes)
+        for piece in cast(Iterator[bytes], answer):
+            assembly.add(piece)
+        return assembly.whole()
+
     def _rejected(self, method: str, error: grpc.RpcError) -> RejectedError:
         verb = method.rpartition("/")[2]
-        return RejectedError(
+        kind = UnknownKeysError if error.code() is grpc.StatusCode.NOT_FOUND else RejectedError
+        return kind(
             f"{self.address}: {self.peer} refused {verb}: {error.details()} ({error.code().name})"
         )
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from testbed.algorithms.base import Orders, Reply, Update
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Intake, Timing
-from testbed.payloads import KINDS, Array, Dense, Payload
+from testbed.payloads import KINDS, Array, Dense, Packable, Payload
 from testbed.payloads.encodings import Encoding, pack, unpack, value_bytes
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.messages import Delivery, PushMessage, Snapshot
@@ -70,6 +70,7 @@ def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
         saturated=push.saturated,
         timing=ps_pb2.Timing(**push.timing._asdict()),
         gap_seconds=push.gap_seconds,
+        keys=push.wants_keys,
     )
     if push.intake is not None:
         head.intake.CopyFrom(ps_pb2.Intake(**push.intake._asdict()))
@@ -118,6 +119,7 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
         saturated=head.saturated,
         intake=intake,
         shared=shared,
+        wants_keys=head.keys,
     )
 
 
@@ -290,7 +292,7 @@ def _decode_packed(bulk: memoryview | None, encoding: Encoding, size: int) -> tu
         raise MalformedError(f"no packed payload: this scenario's encoding is {encoding}")
     packed = parse(ps_pb2.Packed, bytes(found[PACKED]))
     kind, width = _KINDS.get(packed.kind), value_bytes(encoding)
-    if kind is None or packed.value_bytes != width:
+    if kind is None or not issubclass(kind, Packable) or packed.value_bytes != width:
         raise MalformedError(
             f"kind {packed.kind} with values of {packed.value_bytes} bytes is packed, expected a "
             f"known kind with values of {width}: this scenario's encoding is {encoding}"

@@ -12,16 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.errors import HostError
+from testbed.rpc.pieces import PIECE_BYTES
 from testbed.rpc.wire import OversizedError
 from testbed.values.units import Size
 
 Options = list[tuple[str, int]]
 
-LARGEST_MODEL = Size.parse("64MiB")
+LARGEST_MODEL = Size.parse("2GiB")
+LARGEST_WHOLE = Size.parse("16MiB")
+"""A larger model's messages go in pieces. Below, one message is faster than several."""
+
 ENTRY_BYTES = 8  # an index and a value
 ENVELOPE_BYTES = 64 * 1024  # everything but the payload: far less is needed, newer fields may come
-LARGEST_BYTES = ENTRY_BYTES * int(LARGEST_MODEL) // 4 + ENVELOPE_BYTES
-"""A message of the largest model: what a client takes of its server."""
+LARGEST_BYTES = ENTRY_BYTES * int(LARGEST_WHOLE) // 4 + ENVELOPE_BYTES
+"""A message of the largest model that is sent whole: what a client takes of its server."""
 
 UNSEEN_ABOVE = 2
 """gRPC drops a message of so many times a server's own limit unseen, before memory is taken for
@@ -41,10 +45,16 @@ _NEVER = 2**31 - 1
 
 @dataclass(frozen=True)
 class MessageLimits:
-    """What one connection allows: a message, and how long a ping may stay unanswered."""
+    """What one connection allows: a message, and how long a ping may stay unanswered.
+
+    Attributes:
+        message_bytes: the longest message.
+        in_pieces: whether those that may be long come in pieces.
+    """
 
     message_bytes: int
     ping_patience_seconds: float = PING_PATIENCE_SECONDS
+    in_pieces: bool = False
 
     @classmethod
     def of(cls, size: int, *, transfer_seconds: float = 0.0, beside: int = 0) -> MessageLimits:
@@ -53,17 +63,24 @@ class MessageLimits:
         Everything that is queued in front of a ping may take ``transfer_seconds`` of real time.
 
         Raises:
-            HostError: the model is too large to be sent as one message.
+            HostError: the model is too large to be sent.
         """
         if 4 * size > LARGEST_MODEL:
             raise HostError(
                 f"model: {size} parameters take {4 * size / 2**20:.1f} MiB, expected at most "
-                f"{LARGEST_MODEL} ({int(LARGEST_MODEL) // 4} parameters): a model is sent as one "
-                "message.",
+                f"{LARGEST_MODEL} ({int(LARGEST_MODEL) // 4} parameters).",
                 hint="Choose a smaller model.",
             )
-        message_bytes = ENTRY_BYTES * size + ENVELOPE_BYTES + beside
-        return cls(message_bytes, PING_PATIENCE_SECONDS + 2 * transfer_seconds)
+        return cls(
+            ENTRY_BYTES * size + ENVELOPE_BYTES + beside,
+            PING_PATIENCE_SECONDS + 2 * transfer_seconds,
+            in_pieces=4 * size > LARGEST_WHOLE,
+        )
+
+    @property
+    def single_bytes(self) -> int:
+        """The longest message that comes whole."""
+        return PIECE_BYTES + ENVELOPE_BYTES if self.in_pieces else self.message_bytes
 
     def check(self, message: bytes) -> None:
         """Refuse a message that is too long for this model.
@@ -71,16 +88,16 @@ class MessageLimits:
         Raises:
             OversizedError: it is.
         """
-        if len(message) > self.message_bytes:
+        if len(message) > self.single_bytes:
             raise OversizedError(
-                f"a message of {len(message)} bytes, expected at most {self.message_bytes}"
+                f"a message of {len(message)} bytes, expected at most {self.single_bytes}"
             )
 
     def server_options(self) -> Options:
         """For a server: pings are never punished, connections never idled out, no compression."""
         return [
             *self._common(),
-            ("grpc.max_receive_message_length", UNSEEN_ABOVE * self.message_bytes),
+            ("grpc.max_receive_message_length", UNSEEN_ABOVE * self.single_bytes),
             (
                 "grpc.http2.lookahead_bytes",
                 min(WINDOW_BYTES, max(LEAST_WINDOW, self.message_bytes)),

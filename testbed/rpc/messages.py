@@ -24,6 +24,7 @@ class PushMessage:
         saturated: values that the encoding has brought back into its range.
         intake: what became of the worker's stream, beside an update.
         shared: the update's shared samples, with their pixels.
+        wants_keys: whether it repeats a push whose reply left out core keys that were not known.
     """
 
     worker: int
@@ -37,6 +38,7 @@ class PushMessage:
     saturated: int = 0
     intake: Intake | None = None
     shared: SharedSamples | None = None
+    wants_keys: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,3 +20,6 @@ CLOCK = _MANAGEMENT + "Clock"
 PRODUCED = _MANAGEMENT + "Produced"
 
 FETCH = "/testbed.v1.Producer/Fetch"
+
+IN_PIECES = {method: f"{method}InPieces" for method in (PULL, EXCHANGE, SNAPSHOT)}
+"""What is called instead where the messages of a model are long."""

@@ -71,8 +71,9 @@ def cut(message: bytes, number: int) -> tuple[bytes, memoryview | None]:
     view = memoryview(message)
     field = _find(view, (number,)).get(number)
     if field is None:
-        return message, None
-    return message[: field.start] + message[field.end :], view[field.value : field.end]
+        return bytes(message), None
+    rest = bytes(message[: field.start] + message[field.end :])
+    return rest, view[field.value : field.end]
 
 
 def bytes_fields(message: memoryview, numbers: Collection[int]) -> dict[int, memoryview]:
@@ -83,6 +84,19 @@ def bytes_fields(message: memoryview, numbers: Collection[int]) -> dict[int, mem
     """
     found = _find(message, numbers)
     return {number: message[field.value : field.end] for number, field in found.items()}
+
+
+def varint_fields(message: memoryview, numbers: Collection[int]) -> dict[int, int]:
+    """The numbers in those ``VARINT`` fields of a message, the last of each.
+
+    Raises:
+        MalformedError: see ``fields``.
+    """
+    return {
+        field.number: _read_varint(message, field.value)[0]
+        for field in fields(message)
+        if field.kind == VARINT and field.number in numbers
+    }
 
 
 def header(number: int, length: int) -> bytes:

@@ -5,7 +5,6 @@ With code of the user's own it is simulated in a process beside this one, which 
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -35,6 +34,7 @@ from testbed.simulation.outline import require_memory
 from testbed.simulation.run import cpus, log_trace, record_simulation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
+from testbed.user_code import one_process
 
 
 def up_simulated(
@@ -176,11 +176,10 @@ def _as_before(files: str) -> Iterator[None]:
     Raises:
         UserCodeError: threads were left, and the processes of a simulation are forked without them.
     """
-    threads, process = set(threading.enumerate()), os.getpid()
+    threads = set(threading.enumerate())
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    if os.getpid() != process:
-        os._exit(0)  # a copy that this code has forked: one simulation is enough
+    with one_process():
+        yield
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -26,6 +26,7 @@ from testbed.events.kinds import (
     Saved,
     Started,
 )
+from testbed.host.apart import early_end
 from testbed.nodes import role_of
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
@@ -267,8 +268,8 @@ class Watch:
             kind = FAILURES.get(ended.status, NodeError)
             if self.own_files and _untold(ended):
                 kind = UserCodeError
-                others = ", or SIGTERM," if ended.status == 0 else ""
-                what = f"{what}: the code in {self.own_files}{others} has ended it"
+                end = early_end(self.own_files, ended.status).message.rstrip(".")
+                what = f"{node.name}: {end}{'' if ended.status else ' (or SIGTERM has ended it)'}"
         return kind(
             f"{what}{quote_log(self.folder.log(node.name))}",
             hint=f"The whole log: testbed logs {self.folder.name} {node.name}",

@@ -62,6 +62,10 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             found=f"{scenario.workers.count:,}{programs}",
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
         )
+    if scenario.codec is not None and not scenario.simulated:
+        expected = "runtime: simulated: what coding takes is measured in a live run, not stated"
+        found = f"runtime {scenario.runtime.name}"
+        yield problem_at(document, ("codec",), found=found, expected=expected)
     yield from _check_programs(scenario, document)
     yield from check_faults(scenario, document)
     saved = None if scenario.checkpoint is None else scenario.checkpoint.every
@@ -103,7 +107,7 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
         return None
     size = parameters * PARAMETER_BYTES / 2**20
     found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
-    return found, f"at most {most:,}, {LARGEST_MODEL}: a model is sent as one message"
+    return found, f"at most {most:,}, {LARGEST_MODEL}"
 
 
 def _check_measured(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -131,6 +135,10 @@ def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem
     for path in [path for path, think in waits.items() if think is not None and not thinks]:
         expected = f"no think time with {algorithm.name}: a class's `speed` sets its pace"
         yield problem_at(document, path, found="a think time", expected=expected)
+    packs = not isinstance(algorithm, AlgorithmConfig) or algorithm.PACKS
+    if not packs and scenario.encoding != "raw":
+        expected = f"raw: what {algorithm.name} pushes is encoded already"
+        yield problem_at(document, ("encoding",), found=scenario.encoding, expected=expected)
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):

@@ -24,6 +24,7 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
+from testbed.scenario.codec import Codec
 from testbed.scenario.direction import Link, Recording
 from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration
 from testbed.scenario.fields import (
@@ -296,6 +297,8 @@ class Scenario(Part):
         stop: when training ends.
         evaluate: how often the model is evaluated during training.
         checkpoint: how often all that the training is at is saved; never by default.
+        codec: the time that coding takes, in a simulation; none by default. A live run's takes what
+            it takes.
         encoding: of the pushes: ``raw``; ``packed`` has the same numbers in fewer bytes,
             ``packed16`` rounds values to float16 before. Pulls stay raw.
         launch: ``warm`` forks workers from one process that has imported everything, ``cold``
@@ -321,6 +324,7 @@ class Scenario(Part):
     stop: Stop
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoint | None = None
+    codec: Codec | None = None
     encoding: Encoding = "raw"
     launch: LaunchMode = "warm"
     time_scale: Annotated[float, Field(ge=0.01, le=1e6, strict=True), BeforeValidator(not_auto)] = (

@@ -10,6 +10,7 @@ from typing import Any
 from testbed.errors import TestbedError
 from testbed.models.saved import ModelWriter
 from testbed.simulation.engine import Engine
+from testbed.simulation.state import restore, state_of
 from testbed.telemetry.checkpoints import (
     About,
     damaged,
@@ -77,7 +78,7 @@ class Checkpoint:
             TestbedError: the state is another scenario's, or another testbed's.
         """
         try:
-            engine.restore(self.state)
+            restore(engine, self.state)
             accuracy, negative_loss = self.about.note["best"]
         except (TestbedError, KeyError, TypeError, ValueError, AttributeError) as error:
             found = f"the checkpoint at update {self.about.version} is another testbed's"
@@ -111,7 +112,7 @@ class Saver:
             time_seconds=engine.agenda.now,
             note=self._note(),
         )
-        write_checkpoint(self.folder.checkpoint, about, engine.state())
+        write_checkpoint(self.folder.checkpoint, about, state_of(engine))
 
     def _note(self) -> Mapping[str, Any]:
         """How long the records are, and how good the best model is."""

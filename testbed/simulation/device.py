@@ -12,6 +12,7 @@ from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
 from testbed.frame.record import Timing
 from testbed.simulation.agenda import Happening
+from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.model import Path
 from testbed.simulation.worker import Coming, Cycle, Paused
 
@@ -27,6 +28,7 @@ class DeviceModel:
         began: when it called the PS.
         asked: when the call had arrived there.
         blocked: how long the PS held the reply back.
+        decoding: how long it takes to use its reply.
         transfers: how long its calls since its last update took beside that.
         blocks: how long the PS held the replies to these calls back.
         think: the draw for its next push; None if that was used.
@@ -38,6 +40,7 @@ class DeviceModel:
         frozen_at: since when it stands still for a time; None while it goes on.
         stood: how long it stood still since its last reply arrived.
         held: what it will do once it goes on.
+        keys: what both ends of its links know of core keys; None where none are sent.
         life: how often it has ended; what it did in an earlier life comes to nothing.
         slow: how many times as long its steps take, from its next one on.
         planned: its paths up and down as the scenario has them.
@@ -51,6 +54,7 @@ class DeviceModel:
     began: float = 0.0
     asked: float = 0.0
     blocked: float = 0.0
+    decoding: float = 0.0
     transfers: float = 0.0
     blocks: float = 0.0
     think: float | None = None
@@ -62,6 +66,7 @@ class DeviceModel:
     frozen_at: float | None = None
     stood: float = 0.0
     held: list[Happening] = field(default_factory=list)
+    keys: KeyedLinks | None = None
     life: int = 0
     slow: float = 1.0
     planned: tuple[Path, Path] = field(init=False)
@@ -86,6 +91,8 @@ class DeviceModel:
         self.life += 1
         self.frozen_at, self.stood, self.held = None, 0.0, []
         self.think, self.computing, self.paused, self.coming = None, False, None, []
+        if self.keys is not None:
+            self.keys.worker.drop()
         self.slow = 1.0
         self.step_seconds = 0.0  # the draw may have gone into a cycle that came to nothing
 

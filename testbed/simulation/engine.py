@@ -28,31 +28,20 @@ from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
+from testbed.scenario.codec import Codec
 from testbed.scenario.traces import Following
-from testbed.simulation.agenda import Agenda, Planned
+from testbed.simulation.agenda import Agenda, Happening, Planned
+from testbed.simulation.coding import Coding
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.faults import Faults
+from testbed.simulation.keys import Misses
 from testbed.simulation.links import FairLink
 from testbed.simulation.pool import Pool
 from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.record import Recorder
-from testbed.values.state import PlainState, pack, unpack
 
 BUFFERED_ROWS = 200
-CHANGING = {
-    "engine": ("_due", "_tick_at", "_tick", "_save_at"),
-    "agenda": ("now", "_heap", "_made"),
-    "queue": ("_free_at",),
-    "uplink": ("_groups", "_settled", "_started", "_next"),
-    "downlink": ("_groups", "_settled", "_started", "_next"),
-    "record": ("applied", "applied_bytes", "_traffic", "_pending", "_streams"),
-    "faults": ("_next", "horizon"),
-    "traces": (),
-    "timeline": ("_due", "_waiting"),
-    "population": ("absent", "held", "crashed"),
-}
-"""What a checkpoint holds of each part of a simulation."""
 
 
 @dataclass
@@ -68,6 +57,7 @@ class Engine:
         recorder: is told everything.
         timeline: the faults that are to come.
         followings: the recordings that links follow.
+        codec: how long coding takes.
         keep: is lent every model that was evaluated.
         checkpoints: when ``save`` is called, between two events; never if None.
     """
@@ -85,6 +75,7 @@ class Engine:
     sample_bytes: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     followings: Sequence[Following] = ()
+    codec: Codec = field(default_factory=Codec)
     keep: Callable[[Vector, Measurement], None] = lambda parameters, taken: None
     checkpoints: Schedule | None = None
     save: Callable[[Engine], None] = lambda engine: None
@@ -96,8 +87,9 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._record = UpdateRecord(self._rows.append, self.server.half.config.TAKES_STREAMS)
-        self._faults = Faults(self, self.timeline)
+        self.faults = Faults(self, self.timeline)
         self._traces = Traces(self, self.followings)
+        self._coding = Coding(self, self.codec)
 
     def run(self) -> None:
         """From the first pull to the last evaluation."""
@@ -115,7 +107,7 @@ class Engine:
         self._plan_tick(0.0)  # a reply may take no time, and a worker be computed at once
         for worker in there:
             self.call(worker)
-        self._faults.plan()
+        self.faults.plan()
         self._carry_out(Effects())
         if self.checkpoints is not None:
             self._save_at = self.checkpoints.after(0, 0.0)
@@ -129,40 +121,8 @@ class Engine:
         self._flush()
         self._evaluate(None)
 
-    def state(self) -> PlainState:
-        """All of it, between two events: what is to happen, and what the parts are at.
-
-        Raises:
-            AlgorithmError: a half holds something that no checkpoint can hold; names it.
-        """
-        parts = {
-            name: {one: getattr(part, one) for one in CHANGING[name]}
-            for name, part in self._parts.items()
-        }
-        whole = {
-            "parts": parts,
-            "devices": [vars(device) for device in self.devices],
-            "server": self.server.state(),
-            "workers": self.workers.state(),
-        }
-        return pack(whole, self._parts)
-
-    def restore(self, packed: PlainState) -> None:
-        """Be where another engine of the same scenario was, before ``go_on``.
-
-        Raises:
-            TestbedError: this is another scenario's state.
-        """
-        whole = unpack(packed, self._parts)
-        self.server.restore(whole["server"])
-        self.workers.restore(whole["workers"])
-        for name, part in self._parts.items():
-            vars(part).update(whole["parts"][name])
-        for device, its in zip(self.devices, whole["devices"], strict=True):
-            vars(device).update(its)
-
     @property
-    def _parts(self) -> dict[str, object]:
+    def parts(self) -> dict[str, object]:
         """The parts with a state of their own, to which others refer."""
         return {
             "engine": self,
@@ -171,8 +131,9 @@ class Engine:
             "uplink": self.uplink,
             "downlink": self.downlink,
             "record": self._record,
-            "faults": self._faults,
+            "faults": self.faults,
             "traces": self._traces,
+            "coding": self._coding,
             "timeline": self.timeline,
             "population": self.timeline.population,
         }
@@ -192,19 +153,23 @@ class Engine:
 
     def call(self, worker: int) -> None:
         """A worker's process has begun, and calls the PS."""
-        self._queue(self._faults.living(worker, partial(self._pull, worker)), self.agenda.now)
+        self.queue_up(self.faults.living(worker, partial(self._pull, worker)), self.agenda.now)
 
     def leave(self, worker: int) -> None:
         """A worker takes no part any more."""
         self._carry_out(self.server.leave(worker, self.agenda.now))
 
-    def _queue(self, serve: Callable[[float], None], now: float) -> None:
+    def queue_up(self, serve: Happening, now: float, *, coding_seconds: float = 0.0) -> None:
         """A request has come: the PS deals with it once it is through with those before."""
-        served = self.queue.take(now)
-        if served > now:
-            self.agenda.at(served, serve)
+        served = self.queue.take(now, coding_seconds=coding_seconds)
+        self._at(served, serve)
+
+    def _at(self, time: float, happening: Happening) -> None:
+        """Let it happen then; at once if that is now."""
+        if time > self.agenda.now:
+            self.agenda.at(time, happening)
         else:
-            serve(now)
+            happening(self.agenda.now)
 
     def _pull(self, worker: int, now: float) -> None:
         """The PS deals with a worker's first request."""
@@ -216,11 +181,11 @@ class Engine:
         for applied in effects.applied:
             self._record.enter(applied, now=now, elapsed=now / self.recorder.time_scale)
         if effects.applied:
-            self._faults.reached(self.server.version)
+            self.faults.reached(self.server.version)
         if len(self._rows) >= BUFFERED_ROWS:
             self._flush()
         for worker in effects.removed:
-            self._faults.forget(worker)
+            self.faults.forget(worker)
             self.recorder.event(Left(f"w{worker}", unheard(self.server.dead_after)))
         for release in effects.releases:
             if release.reply is not None:
@@ -237,17 +202,34 @@ class Engine:
         """Send a reply on its way down."""
         worker, reply, now = release.worker, release.reply, self.agenda.now
         assert reply is not None
-        device = self.devices[worker]
-        device.blocked = now - device.asked
-        size = reply.model.size + shared_bytes(reply.shared, self.sample_bytes)
-        self._record.replied(worker, size)
+        device, made_at = self.devices[worker], self._coding.reply_at(reply, now)
+        device.blocked = made_at - device.asked
+        device.decoding = self._coding.received_seconds(reply)
         self.workers.lend(worker, reply, release.standing)
-        transfer = device.down.send(size, device.rng)
-        arrived = self._faults.awake(worker, partial(self._begin, worker))
+        keys = device.keys
+        size = reply.model.size if keys is None else keys.reply(reply.model)
+        size += shared_bytes(reply.shared, self.sample_bytes)
+        self._at(made_at, self.faults.living(worker, partial(self.send_down, worker, size)))
+
+    def send_down(self, worker: int, payload_bytes: int, now: float) -> None:
+        """Send the reply that a worker was lent, or send it again."""
+        device = self.devices[worker]
+        self._record.replied(worker, payload_bytes)
+        arrived = self.faults.awake(worker, partial(self._receive, worker))
+        transfer = device.down.send(payload_bytes, device.rng)
         device.down.bucket.carry(*transfer, link=self.downlink, done=arrived)
 
+    def _receive(self, worker: int, now: float) -> None:
+        """A reply has arrived."""
+        device = self.devices[worker]
+        if device.keys is not None and not device.keys.takes_reply():
+            Misses(self).reply(worker)
+            return
+        device.stood, time = 0.0, now + device.decoding
+        self._at(time, self.faults.awake(worker, partial(self._begin, worker), time=time))
+
     def _begin(self, worker: int, now: float) -> None:
-        """A reply has arrived: the worker trains; it pushes once step and think are over."""
+        """A reply can be used: the worker trains; it pushes once step and think are over."""
         device = self.devices[worker]
         device.called(now)
         device.stood = 0.0
@@ -264,7 +246,7 @@ class Engine:
         self._let_finish(worker, soonest)
 
     def _let_finish(self, worker: int, time: float) -> None:
-        self.agenda.at(time, self._faults.awake(worker, partial(self._finish, worker), time=time))
+        self.agenda.at(time, self.faults.awake(worker, partial(self._finish, worker), time=time))
 
     def _finish(self, worker: int, now: float) -> None:
         """The earliest moment of the push has come; with several local steps it may be later."""
@@ -278,7 +260,7 @@ class Engine:
             device.think = None
         push_at = reached.push_at
         if push_at + device.stood > now:
-            push = self._faults.awake(worker, partial(self._push, reached), time=push_at)
+            push = self.faults.awake(worker, partial(self._push, reached), time=push_at)
             self.agenda.at(push_at + device.stood, push)
         else:
             self._push(reached, now)
@@ -288,19 +270,35 @@ class Engine:
         device = self.devices[cycle.worker]
         if device.silent:
             return
-        device.began = now
+        device.began, seconds = now, self._coding.push_seconds(cycle)
+        if not seconds:
+            self.push(cycle, now)
+            return
+        time = now + seconds - device.stood  # what it has stood still by then comes on top
+        push = self.faults.awake(cycle.worker, partial(self.push, cycle), time=time)
+        self.agenda.at(now + seconds, push)
+
+    def push(self, cycle: Cycle, now: float) -> None:
+        """Send an update, or send it again."""
+        device = self.devices[cycle.worker]
+        if device.keys is not None:
+            cycle = cycle._replace(payload_bytes=device.keys.push(cycle.update.payload))
+        arrived = self.faults.living(cycle.worker, partial(self._arrive, cycle))
         transfer = device.up.send(cycle.payload_bytes, device.rng)
-        arrived = self._faults.living(cycle.worker, partial(self._arrive, cycle))
         device.up.bucket.carry(*transfer, link=self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """An update has arrived at the PS."""
         self.devices[cycle.worker].asked = now
-        self._queue(self._faults.living(cycle.worker, partial(self._serve, cycle)), now)
+        serve = self.faults.living(cycle.worker, partial(self._serve, cycle))
+        self.queue_up(serve, now, coding_seconds=self._coding.served_seconds(cycle))
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """The PS deals with a push. One that is refused ends its worker, as it would live."""
         worker, device = cycle.worker, self.devices[cycle.worker]
+        if device.keys is not None and not device.keys.takes_push():
+            Misses(self).push(cycle)
+            return
         try:
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)
         except RejectedError as error:
@@ -325,7 +323,7 @@ class Engine:
 
     def _horizon(self) -> float:
         """How far workers may be computed: until orders may be sent, or steps take longer."""
-        pace = self._faults.horizon
+        pace = self.faults.horizon
         return min(self._tick_at, pace) if self.server.sends_orders else pace
 
     def _plan_tick(self, now: float) -> None:
@@ -374,7 +372,7 @@ class Engine:
             if self.schedule.seconds is not None:
                 self.agenda.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
-        self._faults.evaluated(evaluation.top1)
+        self.faults.evaluated(evaluation.top1)
         measured = Measured(now, version, evaluation.loss)
         self._carry_out(self.server.measured(measured, accuracy=evaluation.top1, now=now))
 

@@ -25,11 +25,12 @@ from testbed.simulation.worker import Coming, Cycle, Paused
 from testbed.values.state import PlainState
 
 PICKLED = b"\xff"
+SIZE = "<i8"
 ALIGNMENT = 8
 """Bytes; each array in a row begins with a multiple."""
 
 MOST_ARRAYS = 2
-"""A payload with more arrays goes as a pickle."""
+"""Before those of a payload with more, their sizes stand in the row."""
 
 _TASK = struct.Struct("<xqddqqqqq")
 _RESULT = struct.Struct("<xqqdddqqqqqdqqq")
@@ -37,7 +38,10 @@ _KINDS = {kind.NUMBER: kind for kind in KINDS}
 
 
 class Packed(NamedTuple):
-    """A payload in a row: its kind's number, and how many bytes its one or two arrays take."""
+    """A payload in a row: its kind's number, and how many bytes its one or two arrays take.
+
+    Of more arrays than that, the first is that of their sizes, and the second stands for them all.
+    """
 
     kind: int
     first: int
@@ -251,7 +255,10 @@ def _pack(payload: Payload, row: Vector) -> Packed | None:
         for array, type_ in zip(payload.arrays, payload.TYPES, strict=True)
     ]
     sizes = [array.nbytes for array in arrays]
-    if len(arrays) > MOST_ARRAYS or sum(map(_aligned, sizes[:-1])) + sizes[-1] > row.nbytes:
+    if len(arrays) > MOST_ARRAYS:
+        arrays.insert(0, np.array(sizes, SIZE))
+        sizes.insert(0, arrays[0].nbytes)
+    if sum(map(_aligned, sizes[:-1])) + sizes[-1] > row.nbytes:
         return None
     room, start = row.view(np.uint8), 0
     for array, size in zip(arrays, sizes, strict=True):
@@ -263,8 +270,11 @@ def _pack(payload: Payload, row: Vector) -> Packed | None:
 def _unpack(packed: Packed, row: Vector) -> Payload:
     """The payload in a row; its arrays are the row's."""
     kind, room, start = _KINDS[packed.kind], row.view(np.uint8), 0
+    sizes: Sequence[int] = packed[1:]
+    if len(kind.TYPES) > MOST_ARRAYS:
+        sizes, start = room[: packed.first].view(SIZE).tolist(), _aligned(packed.first)
     arrays = []
-    for type_, size in zip(kind.TYPES, packed[1:], strict=False):
+    for type_, size in zip(kind.TYPES, sizes, strict=False):
         arrays.append(room[start : start + size].view(type_))
         start += _aligned(size)
     return kind.of(arrays)

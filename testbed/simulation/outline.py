@@ -15,6 +15,7 @@ MODELLED = (
     "a message on a link: payload, 200 bytes of gRPC, 66 bytes of headers for every 1,448",
     "a worker's own link: a token bucket as deep as the kernel's, then the rate",
     "a lost packet: its bytes once more, and a round trip until all have arrived",
+    "coding, where `codec` states what it takes",
     "an evaluation costs no emulated time",
 )
 LEFT_OUT = (

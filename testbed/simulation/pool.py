@@ -133,7 +133,7 @@ class Member:
 class Pool:
     """The processes; in each, ``build`` is called once it has started.
 
-    Worker w belongs to process w modulo ``processes``; ``size`` is that of the model.
+    Worker w belongs to process w modulo ``processes``; a row is to hold ``size`` numbers.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class Pool:
     def examine(self, parameters: Vector, *, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate a model on some test images (indices), or on all; waits for it."""
         member = min(self._members, key=lambda one: one.in_flight + len(one.queue))
-        self._rows[self._workers + 2 * self._members.index(member)] = parameters
+        self._rows[self._workers + 2 * self._members.index(member), : parameters.size] = parameters
         member.ask(Examine(images))
         while not self._evaluations:
             self._receive(member)

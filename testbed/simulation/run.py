@@ -17,12 +17,14 @@ from testbed.frame.worker import Worker
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
+from testbed.scenario.codec import Codec
 from testbed.scenario.traces import followings, own_copy, places
 from testbed.seeds import stream
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
+from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
 from testbed.simulation.outline import require_memory
@@ -35,6 +37,9 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Clock, Recorder
 from testbed.user_code import own_failures, own_trace
+
+SLACK = 32
+"""Numbers in a row beside a key and a value for each parameter: sizes, signature, alignment."""
 
 
 def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
@@ -175,7 +180,7 @@ def simulate(
     with Pool(
         lambda number, vector: build(experiment, number, vector, processes=count),
         workers=scenario.workers.count,
-        size=size,
+        size=2 * size + SLACK if experiment.algorithm.SENDS_KEYS else size,
         processes=count,
         own_files=experiment.own_files,
     ) as pool:
@@ -227,6 +232,7 @@ def _engine(
         sample_bytes=experiment.sample_bytes,
         recorder=recorder,
         timeline=experiment.timeline(),
+        codec=scenario.codec or Codec(),
         followings=followings(scenario, partial(own_copy, folder)),
         keep=writer.take,
         checkpoints=experiment.checkpoints(),
@@ -240,7 +246,8 @@ def build(
     import torch
 
     torch.set_num_threads(1)
-    learner = Learner(experiment.data, parameters, experiment.network.bind(parameters))
+    vector = parameters[: experiment.network.layout.size]
+    learner = Learner(experiment.data, vector, experiment.network.bind(vector))
     simulated, shards, arrivals = {}, experiment.shards(), experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
         anew = partial(experiment.worker, index, shards=shards)
@@ -280,6 +287,7 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
         down=down,
         draw_think=experiment.think(index),
         rng=stream(scenario.seed, f"w{index}", "link"),
+        keys=KeyedLinks() if experiment.algorithm.SENDS_KEYS else None,
     )
 
 

@@ -94,7 +94,7 @@ class Learner:
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
-        self.parameters[:] = at
+        self.parameters[:] = at[: self.parameters.size]
         data, chosen = self.data, slice(None) if images is None else images
         tested = data.test_images[chosen], data.test_labels[chosen]
         return self.bound.evaluate(*tested, transform=data.transform)

@@ -51,7 +51,7 @@ class Curves(Part):
     """A figure: a curve for every case, the mean over its seeds within the least and the greatest.
 
     Attributes:
-        show: what is drawn: accuracy (top-1) or loss of the evaluations during training.
+        show: what is drawn: accuracy (top-1), top5 or loss of the evaluations during training.
         against: what it is drawn against: updates, steps, emulated time, or payload into the PS.
         where: which cases; all by default.
         panels: factors of which each combination of levels has a panel of its own.
@@ -61,7 +61,7 @@ class Curves(Part):
         mark: where a horizontal line is drawn.
     """
 
-    show: Literal["accuracy", "loss"] = "accuracy"
+    show: Literal["accuracy", "top5", "loss"] = "accuracy"
     against: Literal["updates", "steps", "time", "ingress"] = "updates"
     where: Selection = Field(default={})
     panels: tuple[str, ...] = ()

@@ -39,7 +39,11 @@ X = {
     "ingress": ("payload_up_bytes", 1e6, "ingress at the parameter server (MB)"),
     "steps": ("steps", 1.0, "training steps of all workers"),
 }
-Y = {"accuracy": ("top1", 100.0, "accuracy (%)"), "loss": ("loss", 1.0, "loss")}
+Y = {
+    "accuracy": ("top1", 100.0, "accuracy (%)"),
+    "top5": ("top5", 100.0, "top-5 accuracy (%)"),
+    "loss": ("loss", 1.0, "loss"),
+}
 
 
 @dataclass(frozen=True)

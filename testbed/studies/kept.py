@@ -31,7 +31,7 @@ FOLDER = "results"
 """Beside the file of the study."""
 
 FORMAT = 1
-CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "top1", "final")
+CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "top1", "top5", "final")
 """Columns of the evaluations that are kept."""
 
 
@@ -75,10 +75,10 @@ class KeptRun:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """A row for every evaluation, with the columns of ``CURVES``."""
+        """A row for every evaluation, with the columns of ``CURVES``; NaN if one was not kept."""
         import pandas as pd
 
-        return pd.DataFrame(self.content["evaluations"])
+        return pd.DataFrame(self.content["evaluations"]).reindex(columns=list(CURVES))
 
 
 def kept_runs(folder: Path) -> list[KeptRun]:

@@ -68,6 +68,8 @@ def train(config: AlgorithmConfig, *, steps: int) -> tuple[Vector, list[int]]:
         {"name": "bsp"},
         {"name": "ssp", "slack": 1},
         {"name": "tap"},
+        {"name": "plump-dp"},
+        {"name": "slim-dp", "alpha": 1.0, "epsilon": 0.0},
         {"name": "fixed-adacomm", "local_steps": 1},
         {"name": "adacomm", "local_steps": 1},
         {"name": "fedavg"},

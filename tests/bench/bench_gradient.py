@@ -17,12 +17,24 @@ from statistics import median
 import numpy as np
 import torch
 
-from testbed.models import AdaCompCnn, AdspCnn, DigitsCnn, ImageShape, Mlp, ModelConfig
+from testbed.models import (
+    AdaCompCnn,
+    AdspCnn,
+    DigitsCnn,
+    ImageShape,
+    Mlp,
+    ModelConfig,
+    ResNet,
+    VggS,
+)
 
 CASES: list[tuple[ModelConfig, ImageShape]] = [
     (AdaCompCnn(name="adacomp-cnn"), (1, 28, 28)),
     (AdspCnn(name="adsp-cnn"), (3, 32, 32)),
     (AdspCnn(name="adsp-cnn", width=16), (3, 32, 32)),
+    (ResNet(name="resnet"), (3, 32, 32)),
+    (ResNet(name="resnet", depth=20), (3, 32, 32)),
+    (VggS(name="vgg-s"), (3, 32, 32)),
     (Mlp(name="mlp"), (1, 28, 28)),
     (DigitsCnn(name="digits-cnn"), (1, 8, 8)),
 ]

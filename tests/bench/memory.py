@@ -28,7 +28,10 @@ from testbed.telemetry.spool import SpoolReader
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios/quickstart.yaml"
 ROUNDS = 10
-"""So many updates a worker before the look, and as many after it."""
+"""So many updates a worker before the look."""
+
+MORE_ROUNDS = 5
+"""So many after it: the run goes on while it is looked at."""
 
 PATIENCE_SECONDS = 300.0
 
@@ -48,7 +51,7 @@ def main(workers: int) -> None:
 def train(workers: int, runs: Path) -> dict[str, Any]:
     """A whole run, and its memory in the middle of it."""
     folder = RunFolder(runs / "memory")
-    updates = f"stop.updates={2 * ROUNDS * workers}"
+    updates = f"stop.updates={(ROUNDS + MORE_ROUNDS) * workers}"
     command = [sys.executable, "-m", "testbed", "up", QUICKSTART, "--workers", str(workers)]
     options = ["--set", updates, "--runs", runs, "--name", folder.name]
     before = available_bytes()

@@ -34,6 +34,7 @@ EXAMPLES: dict[str, Any] = {
     "digits": "digits",
     "fashion-mnist": "fashion-mnist",
     "mnist": "mnist",
+    "mnist-pair-100": "mnist-pair-100",
     "substitute-chiller": "substitute-chiller",
     "substitute-rail": "substitute-rail",
 }
@@ -56,9 +57,10 @@ def folder(
     tmp_path_factory: pytest.TempPathFactory,
     testbed_data: dict[str, str],
 ) -> Path:
-    given = Path(testbed_data.get("TESTBED_DATA", "/nowhere"), request.param)
-    if request.param in DOWNLOADED and not given.is_dir():
-        pytest.skip(f"needs {request.param}: set TESTBED_DATA to a folder that has it")
+    needed = "mnist" if request.param == "mnist-pair-100" else request.param
+    given = Path(testbed_data.get("TESTBED_DATA", "/nowhere"), needed)
+    if needed in DOWNLOADED and not given.is_dir():
+        pytest.skip(f"needs {needed}: set TESTBED_DATA to a folder that has it")
     beside = tmp_path_factory.mktemp("beside")
     (beside / "data.py").write_text(DATA, encoding="utf-8")
     config = TypeAdapter(Dataset).validate_python(EXAMPLES[request.param])

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
 
@@ -92,9 +97,9 @@ class Up:
         """Until the parameter server has applied so many."""
         self.wait_for(lambda: self.folder.spool.exists() and _rows(self.folder) >= count)
 
-    def end(self) -> Done:
-        """Wait for its end."""
-        out, err = self.process.communicate(timeout=WAIT_SECONDS)
+    def end(self, *, within: float = WAIT_SECONDS) -> Done:
+        """Wait for its end, which a test that hangs would wait for in vain."""
+        out, err = self.process.communicate(timeout=within)
         return Done(self.process.returncode, out, err)
 
     def signal(self, number: signal.Signals) -> Done:
@@ -246,3 +251,93 @@ def _end_all(bed: Bed) -> None:
         up.process.communicate()  # which closes its streams too
         if bed.remains(up.name):
             bed.run("down", up.name)
+
+
+UNITS = {
+    "percentunit": (-1e-9, 1 + 1e-9),
+    "Bps": (0, 1e9),
+    "bytes": (0, 1e12),
+    "ops": (0, 1e5),
+    "pps": (0, 1e6),
+    "s": (-1, 1e4),
+    "none": (0, 1e6),
+    "cps": (0, 1e5),
+}
+"""The least and the greatest that a panel of that unit can show of this run."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a panel or an annotation asks for."""
+
+    place: str
+    expression: str
+    unit: str
+
+
+def queries(file: Path) -> Iterator[Query]:
+    page = json.loads(file.read_text())
+    for note in page["annotations"]["list"]:
+        yield Query(f"{file.stem}: {note['name']}", note["expr"], "none")
+    panels = page["panels"]
+    for panel in (inner for one in panels for inner in (one, *one.get("panels", ()))):
+        for target in panel.get("targets", ()):
+            config = panel["fieldConfig"]
+            own = {
+                one["matcher"]["options"]: one["properties"][0]["value"]
+                for one in config["overrides"] or ()
+            }
+            unit = own.get(target["legendFormat"], config["defaults"]["unit"])
+            yield Query(f"{file.stem}: {panel['title']}", target["expr"], unit)
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A real one that listens somewhere."""
+
+    url: str
+
+    def answers(self, path: str) -> bool:
+        """Whether it does."""
+        with suppress(URLError, ConnectionError), urlopen(f"{self.url}{path}", timeout=5):
+            return True
+        return False
+
+    def ask(self, what: str, **parameters: str) -> list[dict[str, Any]]:
+        try:
+            with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}") as answer:
+                data = json.load(answer)["data"]
+        except HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from None
+        found: list[dict[str, Any]] = data["result"]
+        return found
+
+    def check_panels(
+        self, run: str, files: Sequence[Path], lacking: Collection[str], **window: str
+    ) -> None:
+        """Ask for everything that panels and annotations ask for; ``lacking`` is not looked for."""
+        asked = [query for file in files for query in queries(file)]
+        assert asked
+        for query in asked:
+            expression = query.expression.replace("$run", run)
+            for name, value in (("$class", ".*"), ("$worker", ".*"), ("$__rate_interval", "20s")):
+                expression = expression.replace(name, value)
+            assert "$" not in expression, query
+            found = self.ask("query_range", query=expression, **window)
+            if any(part in expression for part in lacking):
+                continue
+            assert found, (query, expression)
+            values = [float(value) for series in found for _, value in series["values"]]
+            numbers = [value for value in values if math.isfinite(value)]
+            least, greatest = UNITS[query.unit]
+            assert numbers, query
+            seen = (min(numbers), max(numbers))
+            assert least <= seen[0] <= seen[1] <= greatest, (query, seen)
+
+
+@pytest.fixture(scope="session")
+def prometheus_at() -> Callable[[str], Prometheus]:
+    """The Prometheus at a URL."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("needs prometheus: apt install prometheus")
+    return Prometheus

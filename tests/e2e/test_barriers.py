@@ -22,7 +22,7 @@ seed: 1
 algorithm: bsp
 model: {mlp: {hidden: [128]}}
 dataset: digits
-time_scale: 10.0
+time_scale: 20.0
 workers:
   count: 3
   classes:
@@ -84,7 +84,7 @@ def test_waiting_shares_live_and_simulated(bed: Any, settings: list[str], share:
     pushes is applied at once. That of all is looked at in the simulated test.
     """
     bed.scenario("waiting.yaml", WAITING)
-    common = ("time_scale=20.0", "stop.time=100s", "evaluate.every=40s")
+    common = ("stop.time=100s", "evaluate.every=40s")
     options = [word for one in (*settings, *common) for word in ("--set", one)]
     found = {}
     for runtime in ("native", "simulated"):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import shutil
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -92,24 +89,8 @@ class Scraper:
         )
 
 
-@dataclass(frozen=True)
-class Prometheus:
-    """A real one, with the project's own configuration."""
-
-    url: str
-
-    def ask(self, what: str, **parameters: str) -> list[dict[str, Any]]:
-        try:
-            with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}") as answer:
-                data = json.load(answer)["data"]
-        except HTTPError as error:
-            raise AssertionError(f"{parameters}: {error.read().decode()}") from None
-        found: list[dict[str, Any]] = data["result"]
-        return found
-
-
 @contextmanager
-def prometheus(folder: Path, targets: Path, log: Path) -> Iterator[Prometheus]:
+def prometheus(at: Any, folder: Path, targets: Path, log: Path) -> Iterator[Any]:
     """One that scrapes every second, which a short run needs; all else is as it is shipped."""
     folder.mkdir()
     for name in ("prometheus.yml", "rules.yml"):
@@ -124,21 +105,15 @@ def prometheus(folder: Path, targets: Path, log: Path) -> Iterator[Prometheus]:
     command += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address={address}"]
     with log.open("wb") as output, subprocess.Popen(command, stderr=output) as process:
         try:
-            server = Prometheus(f"http://{address}")
+            server = at(f"http://{address}")
             deadline = time.monotonic() + 30
-            while not _answers(f"{server.url}/-/ready"):
+            while not server.answers("/-/ready"):
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.05)
             yield server
         finally:
             process.terminate()
-
-
-def _answers(url: str) -> bool:
-    with suppress(URLError, ConnectionError), urlopen(url, timeout=5):
-        return True
-    return False
 
 
 @dataclass
@@ -150,20 +125,20 @@ class Seen:
     scraper: Scraper
     registered: list[Any]
     left: list[Path]  # registered after its end
-    prometheus: Prometheus
+    prometheus: Any
     begin: float
     end: float
     alerts: set[str]
 
 
 @pytest.fixture(scope="module")
-def seen(shared_bed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    if shutil.which("prometheus") is None:
-        pytest.skip("needs prometheus: apt install prometheus")
+def seen(
+    shared_bed: Any, prometheus_at: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Seen]:
     bed, folder = shared_bed, tmp_path_factory.mktemp("prometheus")
     bed.scenario("metrics.yaml", SCENARIO)
     targets = bed.path / "state" / "testbed" / "metrics"
-    with prometheus(folder / "prometheus", targets, folder / "log") as server:
+    with prometheus(prometheus_at, folder / "prometheus", targets, folder / "log") as server:
         begin = time.time()
         up = bed.up("--metrics", file="metrics.yaml")
         up.wait_for_event("started")
@@ -220,9 +195,11 @@ def test_scrapes_are_small_and_well_formed(seen: Seen) -> None:
     assert len(seen.scraper.points()) < 30 * 12 + 200
     names = {name for name, _ in seen.scraper.points()}
     known = {re.sub("_(bucket|sum|count)$", "", name) for name in names}
-    # Memory is that of nodes that still run; the others not every kernel tells.
+    # Memory is that of nodes that still run; the others not every kernel tells, nor has this run
+    # data streams.
     beside = {"testbed_host_cpu_pressure_ratio", "testbed_container_memory_bytes"}
     beside |= {"testbed_container_cpu_seconds_total"}
+    beside |= {one.name for one in METRICS if one.name.startswith("testbed_stream_")}
     beside |= {f"testbed_link_{one}_round_trip_seconds" for one in ("configured", "probed")}
     assert {one.name for one in METRICS} - known <= beside
     lint = ["promtool", "check", "metrics"]
@@ -248,102 +225,10 @@ def test_a_prometheus_takes_what_is_exported(seen: Seen, shared_bed: Any, tmp_pa
     assert sum(meta["stats"]["numSamples"] for meta in metas) == samples > 1000
 
 
-def test_dashboards_without_images(tmp_path: Path) -> None:
-    """An installed Prometheus runs with what is shipped, and is ended again."""
-    if shutil.which("prometheus") is None:
-        pytest.skip("needs prometheus: apt install prometheus")
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in ("bash", "dirname", "id", "mkdir", "head", "base64", "tr", "grep", "cp", "ln"):
-        (tools / name).symlink_to(str(shutil.which(name)))
-    for name in ("setsid", "sleep", "tail", "rm", "prometheus"):
-        (tools / name).symlink_to(str(shutil.which(name)))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = {
-        **{"PATH": str(tools), "HOME": str(tmp_path)},
-        **{"XDG_STATE_HOME": str(tmp_path), "TESTBED_PROMETHEUS_PORT": str(port)},
-    }
-
-    def dashboards(verb: str) -> str:
-        command = [str(COMPOSE / "dashboards"), verb]
-        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        done = subprocess.run(command, check=False, env=environment, text=True, **pipes)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    shown = dashboards("up")
-    try:
-        assert f"Prometheus: http://127.0.0.1:{port} (the installed one)" in shown
-        assert "Grafana is missing" in shown
-        assert _answers(f"http://127.0.0.1:{port}/api/v1/rules")
-        assert (tmp_path / "testbed" / "grafana-password").stat().st_mode & 0o77 == 0
-        dashboards("up")  # twice is harmless
-    finally:
-        assert "ended Prometheus" in dashboards("down")
-    assert "nothing of it runs" in dashboards("down")
-
-
-UNITS = {
-    "percentunit": (-1e-9, 1 + 1e-9),
-    "Bps": (0, 1e9),
-    "bytes": (0, 1e12),
-    "ops": (0, 1e5),
-    "pps": (0, 1e6),
-    "s": (-1, 1e4),
-    "none": (0, 1e6),
-}
-"""The least and the greatest that a panel of that unit can show of this run."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """What a panel or an annotation asks for."""
-
-    place: str
-    expression: str
-    unit: str
-
-
-def queries(file: Path) -> Iterator[Query]:
-    page = json.loads(file.read_text())
-    for note in page["annotations"]["list"]:
-        yield Query(f"{file.stem}: {note['name']}", note["expr"], "none")
-    panels = page["panels"]
-    for panel in (inner for one in panels for inner in (one, *one.get("panels", ()))):
-        for target in panel.get("targets", ()):
-            config = panel["fieldConfig"]
-            own = {
-                one["matcher"]["options"]: one["properties"][0]["value"]
-                for one in config["overrides"] or ()
-            }
-            unit = own.get(target["legendFormat"], config["defaults"]["unit"])
-            yield Query(f"{file.stem}: {panel['title']}", target["expr"], unit)
-
-
 @pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
 def test_every_panel_has_data(seen: Seen, file: Path) -> None:
-    asked = [*queries(file)]
-    assert asked
     window = {"start": str(seen.begin), "end": str(seen.end), "step": "1"}
-    for query in asked:
-        expression = query.expression.replace("$run", seen.up.name)
-        for name, value in (("$class", ".*"), ("$worker", ".*"), ("$__rate_interval", "5s")):
-            expression = expression.replace(name, value)
-        assert "$" not in expression, query
-        found = seen.prometheus.ask("query_range", query=expression, **window)
-        if any(part in expression for part in NEEDS_MORE):
-            continue
-        assert found, (query, expression)
-        values = [float(value) for series in found for _, value in series["values"]]
-        numbers = [value for value in values if math.isfinite(value)]
-        least, greatest = UNITS[query.unit]
-        assert numbers, query
-        assert least <= min(numbers) <= max(numbers) <= greatest, (
-            query,
-            min(numbers),
-            max(numbers),
-        )
+    seen.prometheus.check_panels(seen.up.name, [file], NEEDS_MORE, **window)
 
 
 NEEDS_MORE = {
@@ -351,5 +236,6 @@ NEEDS_MORE = {
     "container_cpu_seconds": "control groups of version 2, or one for cpu and cpuacct",
     "configured_round_trip": "delays, for which a kernel needs netem",
     "probed_round_trip": "the same",
+    "testbed_stream_": "data streams",
 }
-"""Parts of the expressions that this run need not have data for, and what that takes."""
+"""Parts of the expressions that the live run need not have data for, and what that takes."""

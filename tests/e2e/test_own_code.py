@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import testbed
+from testbed.events.kinds import Exited
+from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -106,11 +108,51 @@ DEEDS = {
     "w3": lambda: ctypes.string_at(0),
     "w4": lambda: exec("raise BaseException('no')"),
     "w5": lambda: exec("raise KeyboardInterrupt"),
+    "w6": lambda: os.closerange(3, 4096),
+    "w7": lambda: DEEDS["w7"](),
+    "w8": lambda: os.abort(),
+    "w9": lambda: [],
 }
 
 
 def forward(net, images, honest=Net.forward):
-    DEEDS.get(socket.gethostname(), int)()
+    deed = DEEDS.get(socket.gethostname())
+    given = deed() if deed and len(images) > 2 else None
+    return honest(net, images) if given is None else given
+
+
+Net.forward = forward
+"""
+ENDS = {
+    "w0": (0, ""),
+    "w1": (99, ""),
+    "w2": (11, "SystemExit: 0"),
+    "w3": (-11, ""),
+    "w4": (11, "BaseException: no"),
+    "w5": (11, "KeyboardInterrupt"),
+    "w7": (11, "RecursionError"),
+    "w8": (-11, ""),  # the first process of a namespace does not hear its own SIGABRT
+    "w9": (11, "Net gave a list, expected (10, 10), torch.float32."),
+}
+"""How each of them ends, and what its log says of it.
+
+Where w6 has closed what gRPC waits on, gRPC ends the process, or the role sees it first.
+"""
+
+ODD = """
+import os, signal, threading, time
+
+os.fork()
+os.chdir("/")
+os.environ.clear()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def forward(net, images, honest=Net.forward):
+    if len(images) > 2:
+        os.fork()
+        os.kill(os.getpid(), signal.SIGKILL)  # not heard by the first process of a namespace
     return honest(net, images)
 
 
@@ -118,18 +160,42 @@ Net.forward = forward
 """
 
 
-def test_models_that_do_what_none_should(bed: Any) -> None:
+def own_model(bed: Any, more: str, *, workers: int) -> Any:
+    """Start the shipped scenario with more lines at the end of its model."""
     shutil.copytree(SHIPPED, bed.path / "own")
     with (bed.path / "own" / "net.py").open("a") as file:
-        file.write(HOSTILE)
-    settings = ("workers.count=6", f"model.width={WIDTH}", "paced=false")
+        file.write(more)
+    sizes = (f"workers.count={workers}", f"model.width={WIDTH}", "stop.updates=30")
+    settings = (*sizes, "paced=false")
     words = [word for setting in settings for word in ("--set", setting)]
-    up = bed.up(*words, file="own/dc-asgd.yaml")
+    return bed.up(*words, file="own/dc-asgd.yaml")
+
+
+def test_models_that_do_what_none_should(bed: Any) -> None:
+    up = own_model(bed, HOSTILE, workers=len(ENDS) + 1)
     done = up.end()
     assert done.status == 11
     state = up.folder.state()
     assert (state.state, state.exit_code) == ("failed", 11)
     assert "Traceback" not in done.err.splitlines()[0]
+    ends = {
+        one.event.node: one.event.status
+        for one in read_events(up.folder.events)
+        if isinstance(one.event, Exited)
+    }
+    assert ends.pop("w6") in (11, -11)
+    assert ends == {node: status for node, (status, _) in ENDS.items()}
+    for node, (_, told) in ENDS.items():
+        assert told in up.folder.log(node).read_text()
+    assert bed.remains(up.name) == []
+
+
+def test_a_model_that_is_odd_and_harmless_is_trained(bed: Any) -> None:
+    up = own_model(bed, ODD, workers=2)
+    done = up.end()
+    assert (up.folder.state().state, done.err) == ("finished", "")
+    assert len(testbed.Run(up.folder.path).updates) == 30
+    assert bed.remains(up.name) == []
 
 
 def test_an_option_that_does_not_fit_is_refused_before_anything_is_made(bed: Any) -> None:

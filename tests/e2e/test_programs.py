@@ -95,8 +95,10 @@ def run(bed: Any, runtime: str, **program: Any) -> Ended:
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3: apt install iperf3")
 def test_cross_traffic_beside_a_training(bed: Any, runtime: str) -> None:
     """Ten megabits a second come through a link of ten, and are not counted as the training's."""
-    file = bed.scenario("cross-traffic.yaml", CROSS_TRAFFIC.read_text(encoding="utf-8"))
-    options = ("--set", "programs.source.link.up.rate=10mbit", "--set", "stop={time: 15s}")
+    text = CROSS_TRAFFIC.read_text(encoding="utf-8")
+    assert text.count("--time 10;") == 1
+    file = bed.scenario("cross-traffic.yaml", text.replace("--time 10;", "--time 4;"))
+    options = ("--set", "programs.source.link.up.rate=10mbit", "--set", "stop={time: 8s}")
     up = bed.up("--runtime", runtime, *options, file=file)
     ended = Ended(up, up.end())
     assert ended.done.status in {0, VERDICT}, ended.done.err

@@ -6,9 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
-from testbed.algorithms import Asgd
-from testbed.algorithms.base import Update
+from testbed.algorithms import Algorithm, Asgd
+from testbed.algorithms.base import AlgorithmConfig, Update
 from testbed.errors import RejectedError
 from testbed.frame.server import Server
 from testbed.frame.stop import StopRule
@@ -71,6 +72,39 @@ def test_one_on_a_model_that_was_lost_is_counted_and_answered(state: PlainState)
     assert subject.half.parameters.tolist() == [-0.5, -0.5]
     effects = subject.push(A, 5, update=ones(1), now=3.0)  # built on that reply
     assert (effects.accepted, effects.lost, subject.version) == (True, 0, 2)
+
+
+@pytest.mark.parametrize("name", ["quant-dp", "slim-dp"])
+def test_whose_model_was_lost_gets_the_whole_one(name: str) -> None:
+    """What it has is not what this server has sent: an update of it, or a part, would not fit."""
+    config = TypeAdapter[AlgorithmConfig](Algorithm).validate_python(name)
+
+    def fresh() -> Server:
+        parameters = np.zeros(2, np.float32)
+        half = config.server(LAYOUT, 1, parameters=parameters, rng=np.random.default_rng(0))
+        return Server(half, StopRule())
+
+    first, worker = fresh(), config.worker(LAYOUT, 1, rng=np.random.default_rng(1))
+    first.join(A)
+    (release,) = first.pull(A, 0.0).releases
+    first.begin(0.0)
+    for sequence in (1, 2, 3):
+        assert release.reply is not None
+        worker.receive(release.reply, 0.0)
+        update = worker.step(np.ones(2, np.float32), 1, 0.0)
+        assert update is not None
+        if sequence == 2:
+            state = first.state()
+        (release,) = first.push(A, sequence, update=update, now=1.0).releases
+        assert release.reply is not None
+        assert not isinstance(release.reply.model, Dense)
+    second = fresh()
+    second.restore(PlainState(json.loads(json.dumps(state.tree)), state.arrays))
+    second.succeed()
+    (release,) = second.push(A, 3, update=update, now=2.0).releases
+    assert release.reply is not None
+    assert isinstance(release.reply.model, Dense)
+    assert release.reply.model.values.tolist() == second.half.parameters.tolist()
 
 
 def test_a_repeat_of_what_the_checkpoint_has_is_no_loss(state: PlainState) -> None:

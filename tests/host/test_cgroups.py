@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,30 @@ def test_a_cpuset_of_version_2_is_written_alone(tmp_path: Path) -> None:
     assert (top / "cgroup.subtree_control").read_text() == "+cpuset"
     assert [path.name for path in (top / "w0").iterdir()] == ["cpuset.cpus"]
     assert (top / "w0/cpuset.cpus").read_text() == "1-2"
+
+
+@pytest.mark.root
+def test_a_real_time_scheduler_is_told_as_the_reason(tmp_path: Path) -> None:
+    (tree,) = (one for one in find_hierarchies() if "cpu" in one.controllers)
+    if not (tree.root / "cpu.rt_runtime_us").exists():
+        pytest.skip("groups of this kernel have no budgets for real time")
+    group = tree.root / f"testbed-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        done = subprocess.run(
+            ["chrt", "--rr", "1", sys.executable, "-c", ENTER, group / "cgroup.procs"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        group.rmdir()
+    assert f"{group} takes no process of a real-time scheduler" in done.stderr
+    assert "started under SCHED_RR" in done.stderr
+
+
+ENTER = """
+import pathlib, sys
+from testbed.host.group import enter
+enter(pathlib.Path(sys.argv[1]))
+"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -62,6 +63,34 @@ def test_nobody_but_this_host_reaches_the_services() -> None:
     grafana = services["grafana"]["environment"]
     assert grafana["GF_SERVER_HTTP_ADDR"] == "127.0.0.1"
     assert ":?" in grafana["GF_SECURITY_ADMIN_PASSWORD"]  # there is no default
+
+
+@pytest.mark.slow
+def test_compose_reads_it(tmp_path: Path) -> None:
+    """Debian's 1.29, or version 2: both check the file against the schema of Compose's format."""
+    command = ["docker", "compose"]
+    if subprocess.run([*command, "version"], check=False, capture_output=True).returncode:
+        command = ["docker-compose"]
+        if shutil.which(*command) is None:
+            pytest.skip("needs Docker Compose: apt install docker-compose")
+    variables = {"USER": "1:1", "STATE": str(tmp_path), "GRAFANA_PASSWORD": "secret"}
+    command += ["--file", str(COMPOSE / "compose.yaml"), "config"]
+    environment = {f"TESTBED_{name}": value for name, value in variables.items()}
+
+    def config(**given: str) -> subprocess.CompletedProcess[str]:
+        path = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, env=path | given
+        )
+
+    read = config(**environment)
+    assert read.returncode == 0, read.stderr
+    services = yaml.safe_load(read.stdout)["services"]
+    assert services["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD"] == "secret"
+    assert "--web.listen-address=127.0.0.1:9090" in services["prometheus"]["command"]
+    unset = config()
+    assert unset.returncode != 0
+    assert "run make dashboards" in unset.stderr
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:

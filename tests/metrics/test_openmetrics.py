@@ -113,6 +113,10 @@ def test_the_command_writes_all_or_nothing(
     assert written.endswith("# EOF\n")
     assert main(arguments) == 2
     assert "expected a file that is not there yet. Or add --force." in capsys.readouterr().err
+    assert main([*arguments, "--force", "--at", "noon"]) == 2
+    assert "--at: found 'noon', expected run, now or a time like 2026-" in capsys.readouterr().err
+    assert main([*arguments, "--force", "--at", "2026-10-01T12:00"]) == 0
+    written = out.read_text()
     (tmp_path / "live" / "events.jsonl").write_text("no event\n")
     assert main([*arguments, "--force"]) == 1
     assert "expected an event" in capsys.readouterr().err

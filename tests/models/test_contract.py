@@ -42,6 +42,8 @@ EXAMPLES: dict[str, tuple[Any, ImageShape, int]] = {
     "linear-svm": ("linear-svm", (1, 1, 8), 0),
     "lstm": ({"lstm": {"units": 5}}, (2, 1, 7), 0),
     "mlp": ({"mlp": {"hidden": [12, 7]}}, (3, 5, 5), 6),
+    "resnet": ({"resnet": {"depth": 8}}, (3, 8, 8), 10),
+    "vgg-s": ("vgg-s", (1, 8, 8), 4),
 }
 
 

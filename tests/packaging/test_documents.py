@@ -68,7 +68,8 @@ def code(document: Path) -> str:
 
 def test_the_make_targets_in_documents_exist() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    studies = {file.parent.name for file in ROOT.glob("scenarios/*/*.yaml") if is_study(file)}
+    files = [file for file in ROOT.glob("scenarios/*/*.yaml") if is_study(file)]
+    studies = {file.parent.name.replace("_", "-") for file in files}
     named = {
         (str(document.relative_to(ROOT)), target)
         for document in DOCUMENTS

@@ -6,19 +6,26 @@ import numpy as np
 import pytest
 
 from testbed import payloads
-from testbed.payloads import KINDS, Dense, Payload, Sparse
+from testbed.payloads import KINDS, Dense, Keyed, Packable, Payload, Quantized, Sparse
 from testbed.payloads.encodings import pack, unpack
+from testbed.payloads.keyed import signature_of
 
 N = 8
+CORE, VALUES = np.array([1, 3], np.int32), np.array([1, -2, 0.5], np.float32)
 SAMPLES: dict[type[Payload], Payload] = {
     Dense: Dense(np.arange(N, dtype=np.float32)),
     Sparse: Sparse(np.array([1, 3, 7], np.int32), np.array([1, -2, 0.5], np.float32)),
+    Keyed: Keyed(signature_of(CORE), CORE, VALUES[:2], np.array([0, 5, 7], np.int32), VALUES),
+    Quantized: Quantized(np.array([1, 0.5], np.float32), np.arange(-3, 5, dtype=np.int8)),
 }
 """One of each kind that fits a model of N entries."""
 
-NO_KINDS = {"base", "layout", "encodings"}
+NO_KINDS = {"base", "layout", "encodings", "key_cache"}
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+every_packable = pytest.mark.parametrize(
+    "kind", [one for one in KINDS if issubclass(one, Packable)], ids=lambda kind: kind.__name__
+)
 
 
 def test_every_module_is_listed_and_has_a_sample_here() -> None:
@@ -54,7 +61,7 @@ def test_it_fits_its_model_and_no_smaller_one(kind: type[Payload]) -> None:
     assert SAMPLES[kind].flaw(N - 1) != ""
 
 
-@every_kind
+@every_packable
 @pytest.mark.parametrize("width", [4, 2])
 def test_it_comes_back_packed(kind: type[Payload], width: int) -> None:
     sample = SAMPLES[kind]
@@ -64,10 +71,12 @@ def test_it_comes_back_packed(kind: type[Payload], width: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@every_kind
+@every_packable
 def test_it_has_other_values(kind: type[Payload]) -> None:
-    values = np.arange(SAMPLES[kind].entries, dtype=np.float32)
-    changed = SAMPLES[kind].with_values(values)
+    sample = SAMPLES[kind]
+    assert isinstance(sample, Packable)
+    values = np.arange(sample.entries, dtype=np.float32)
+    changed = sample.with_values(values)
     assert changed.arrays[-1].sum() == values.sum()
     assert changed.flaw(N) == ""
 

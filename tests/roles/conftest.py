@@ -28,6 +28,7 @@ from testbed.payloads import Dense
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.layout import Layout
 from testbed.roles.clock import EmulatedClock
+from testbed.roles.keys import ServerKeys
 from testbed.roles.process import TerminatedError
 from testbed.roles.ps import MOST_EVENTS, ParameterServer
 from testbed.roles.record import Record
@@ -175,6 +176,7 @@ class Stage:
         address: where it answers workers.
         socket: where it answers the evaluator.
         secret: of the run.
+        folder: where its record and its log are.
     """
 
     secret = "secret"
@@ -190,7 +192,7 @@ class Stage:
         encoding: Encoding,
     ) -> None:
         rng = np.random.default_rng(1)
-        self.config = config
+        self.config, self.folder = config, folder
         self.half: ServerHalf = config.server(
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
         )
@@ -205,6 +207,8 @@ class Stage:
             log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
             record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
         )
+        if config.SENDS_KEYS:
+            training.keys = ServerKeys(training.log)
         self.server = ParameterServer(
             training, limits=self.limits, secret=self.secret, encoding=encoding
         )

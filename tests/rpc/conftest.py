@@ -27,11 +27,13 @@ class Host:
         failures: errors that nobody foresaw.
     """
 
-    def __init__(self, behaviours: Mapping[str, Behaviour], address: str) -> None:
+    def __init__(
+        self, behaviours: Mapping[str, Behaviour], address: str, limits: MessageLimits
+    ) -> None:
         self.refusals: list[Refusal] = []
         self.failures: list[BaseException] = []
         self.gate = Gate(
-            {"w3": TOKEN}, behaviours, LIMITS, self.refusals.append, failed=self.failures.append
+            {"w3": TOKEN}, behaviours, limits, self.refusals.append, failed=self.failures.append
         )
         self._address = address
         self._port: Future[int] = Future()
@@ -77,9 +79,11 @@ def start() -> Iterator[Start]:
     with ExitStack() as stack:
 
         def begin(
-            behaviours: Mapping[str, Behaviour], address: str = "127.0.0.1:0"
+            behaviours: Mapping[str, Behaviour],
+            address: str = "127.0.0.1:0",
+            limits: MessageLimits = LIMITS,
         ) -> tuple[Host, str]:
-            host = Host(behaviours, address)
+            host = Host(behaviours, address, limits)
             return host, stack.enter_context(host.running())
 
         yield begin

@@ -168,6 +168,6 @@ def test_limits_follow_from_the_model() -> None:
 
 
 def test_a_model_above_the_limit_is_refused_by_name() -> None:
-    assert MessageLimits.of(16_777_216).message_bytes > 64 * 2**20
-    with pytest.raises(HostError, match=r"16777217 parameters take 64\.0 MiB, expected at most"):
-        MessageLimits.of(16_777_217)
+    assert MessageLimits.of(2**29).message_bytes > 2**32
+    with pytest.raises(HostError, match=r"536870913 parameters take 2048\.0 MiB, expected at most"):
+        MessageLimits.of(2**29 + 1)

@@ -24,6 +24,7 @@ def test_method_names_are_those_of_the_contract() -> None:
         *(methods.JOIN, methods.PULL, methods.EXCHANGE, methods.FOLLOW_ORDERS, methods.LEAVE),
         *(methods.SNAPSHOT, methods.REPORT, methods.REMOVE, methods.SILENCE),
         *(methods.CLOCK, methods.PRODUCED, methods.FETCH),
+        *methods.IN_PIECES.values(),
     )
     assert names == set(in_code)
 

@@ -151,6 +151,7 @@ IN_USE = (
         told=r"net.py:\d+: AssertionError: evaluated",
     ),
     Hostile("use-nan", use="return scores * float('nan')"),
+    Hostile("use-fork", use="os.fork()"),
     Hostile("use-thread", use=THREAD.format(", daemon=True")),
 )
 MODELS = (*AT_IMPORT, *IN_THE_MAKING, *IN_USE)

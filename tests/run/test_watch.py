@@ -118,9 +118,14 @@ def test_without_workers_the_parameter_server_ends_the_training(small: Any) -> N
             "w2 exited with status 11; it printed:\n    w2: net",
         ),
         ((10, 5, 5), AlgorithmError, "w0 exited with status 10; it printed nothing"),
-        ((7, 0, 0), UserCodeError, "w2 exited with status 0: the code in net.py, or SIGTERM, has"),
-        ((99, 5, 5), UserCodeError, "w0 exited with status 99: the code in net.py has ended it;"),
-        ((-11, 5, 5), UserCodeError, "w0 was ended by SIGSEGV: the code in net.py has ended it;"),
+        (
+            (7, 0, 0),
+            UserCodeError,
+            "w2: net.py: this code has ended its process with status 0, and not come to its own "
+            "end (or SIGTERM has ended it); it printed:",
+        ),
+        ((99, 5, 5), UserCodeError, "w0: net.py: this code has ended its process with status 99,"),
+        ((-11, 5, 5), UserCodeError, "w0: net.py: the process of this code was ended by SIGSEGV;"),
     ],
 )
 def test_workers_that_ones_own_code_has_ended(

@@ -28,7 +28,7 @@ from testbed.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.namespaces
 CONTROLLER = Path(__file__).parent / "controller.py"
-ROUNDS = int(os.environ.get("SOAK_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "10"))
 KINDS = ("ipc", "mnt", "net", "pid", "user", "uts")
 Eventually = Callable[[Callable[[], Any]], Any]
 

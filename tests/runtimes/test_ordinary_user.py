@@ -90,7 +90,7 @@ def test_the_tests_of_the_runtime_pass(user: Any, tests: str) -> None:
 
 def test_its_controller_is_killed_at_random_moments(user: Any) -> None:
     options = ("-q", "-s", "-p", "no:cacheprovider", "-k", "random_moments")
-    rounds = f"SOAK_ROUNDS={os.environ.get('SOAK_ROUNDS', '20')}"
+    rounds = f"SOAK_ROUNDS={os.environ.get('SOAK_ROUNDS', '10')}"
     tests = "tests/runtimes/test_death.py"
     done = user.run("env", rounds, user.python, "-m", "pytest", *options, tests)
     print(done.stdout)  # the seed

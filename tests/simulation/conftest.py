@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, FaultApplied
+from testbed.events.kinds import Evaluated, FaultApplied, KeysMissed
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
 from testbed.experiment import Durations, Experiment
@@ -31,16 +31,19 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
+from testbed.scenario.codec import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation import model
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
+from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.pool import Pool
-from testbed.simulation.run import simulate, virtual_clock
+from testbed.simulation.run import SLACK, simulate, virtual_clock
+from testbed.simulation.state import restore
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.streams import Arrivals, Policy, Steady, Truncation
@@ -136,12 +139,15 @@ class Book(Sink):
         self.rows: list[Any] = []
         self.evaluations: list[tuple[float, int]] = []
         self.faults: list[FaultApplied] = []
+        self.missed: list[KeysMissed] = []
 
     def event(self, entry: Entry) -> None:
         if isinstance(entry.event, Evaluated):
             self.evaluations.append((entry.event.time_seconds, entry.event.version))
         if isinstance(entry.event, FaultApplied):
             self.faults.append(entry.event)
+        if isinstance(entry.event, KeysMissed):
+            self.missed.append(entry.event)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         self.rows.extend(rows)
@@ -182,6 +188,7 @@ def play(
     state: PlainState | None = None,
     rates: Sequence[float] | None = None,
     policy: Policy = TRUNCATION,
+    codec: dict[str, Any] | None = None,
 ) -> tuple[Engine, Book]:
     """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
 
@@ -213,7 +220,8 @@ def play(
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0, availabilities=availabilities)
 
-    with Pool(build, workers=count, size=LAYOUT.size, processes=processes) as pool:
+    size = 2 * LAYOUT.size + SLACK  # so that keyed payloads have room, too
+    with Pool(build, workers=count, size=size, processes=processes) as pool:
         engine = Engine(
             server=Server(
                 config.server(LAYOUT, count, parameters=parameters, rng=np.random.default_rng(1)),
@@ -228,6 +236,7 @@ def play(
                     *(step_seconds[index], *links()),
                     draw_think=think(index),
                     rng=np.random.default_rng(0),
+                    keys=KeyedLinks() if config.SENDS_KEYS else None,
                 )
                 for index in range(count)
             ],
@@ -240,6 +249,7 @@ def play(
             recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
             timeline=timeline,
             followings=followings,
+            codec=Codec.model_validate(codec or {}),
             checkpoints=Schedule(updates=1, seconds=None) if save else None,
             save=save or (lambda engine: None),
         )
@@ -247,7 +257,7 @@ def play(
         if state is None:
             engine.begin()
         else:
-            engine.restore(state)
+            restore(engine, state)
         engine.go_on()
     return engine, book
 

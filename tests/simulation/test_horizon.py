@@ -24,6 +24,7 @@ from testbed.errors import AlgorithmError
 from testbed.frame.stop import StopRule
 from testbed.payloads import Dense, Vector
 from testbed.payloads.layout import Layout
+from testbed.simulation.state import state_of
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
 LATENCY = 0.01
@@ -166,7 +167,7 @@ def test_paused_workers_and_orders_on_their_way_are_in_a_checkpoint(
     states: list[Any] = []
     alike = {"step_seconds": (0.2, 0.5, 0.9)}
     stop = StopRule(updates=40)
-    whole, book = world(config, stop, **alike, save=lambda engine: states.append(engine.state()))
+    whole, book = world(config, stop, **alike, save=lambda engine: states.append(state_of(engine)))
     for version in (7, 20, 33):  # a state after every update: the first has one
         engine, rest = world(config, stop, **alike, processes=processes, state=states[version - 1])
         assert engine.server.half.notes == whole.server.half.notes

@@ -9,10 +9,22 @@ from typing import Any
 
 import pytest
 
-from testbed.algorithms import AdaComp, Adsp, Bsp, FedAvg, FedBuff, FixedAdacomm, ScaDles, Ssp
+from testbed.algorithms import (
+    AdaComp,
+    Adsp,
+    Bsp,
+    FedAvg,
+    FedBuff,
+    FixedAdacomm,
+    QuantDp,
+    ScaDles,
+    SlimDp,
+    Ssp,
+)
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.frame.stop import StopRule
 from testbed.simulation.engine import Engine
+from testbed.simulation.state import state_of
 from testbed.streams import Persistence, Policy, Truncation
 from testbed.values.state import PlainState
 from testbed.values.units import Duration
@@ -28,6 +40,8 @@ CONFIGS = (
     Adsp(name="adsp", check_period=Duration(4), epoch=Duration(20)),
     FedAvg(name="fedavg"),
     FedBuff(name="fedbuff", local_steps=2, buffer_size=3),
+    QuantDp(name="quant-dp", momentum=0.5),
+    SlimDp(name="slim-dp", core_rounds=3),
 )
 
 
@@ -39,7 +53,7 @@ def test_it_goes_on_to_the_same_bits(
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
-        state = engine.state()
+        state = state_of(engine)
         state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
         saved.append((engine.server.version, state))
 
@@ -67,7 +81,7 @@ def test_it_goes_on_with_its_streams(
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
-        state = engine.state()
+        state = state_of(engine)
         state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
         saved.append((engine.server.version, state))
 
@@ -97,7 +111,7 @@ def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
-        state = engine.state()
+        state = state_of(engine)
         state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
         saved.append((engine.server.version, state))
 
@@ -124,7 +138,7 @@ def test_faults_come_once_whether_before_a_checkpoint_or_after(world: World) -> 
     states: list[PlainState] = []
     config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
     faults = {"faults": FAULTS}
-    whole, book = world(config, stop, **faults, save=lambda one: states.append(one.state()))
+    whole, book = world(config, stop, **faults, save=lambda one: states.append(state_of(one)))
     for version in (2, 7, 12, 20):
         engine, rest = world(config, stop, **faults, state=states[version - 1])
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
-from testbed.payloads import Dense, Vector
+from testbed.payloads import Dense, Payload, Vector
 
 
 class AveragingServer(ServerHalf[C]):
@@ -31,7 +31,7 @@ class AveragingServer(ServerHalf[C]):
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Wait for the U of every worker."""
-        expect(Dense, update.payload)
+        self.check(update.payload)
         self._pushed[worker] = update
         return self._close()
 
@@ -42,6 +42,14 @@ class AveragingServer(ServerHalf[C]):
     def awaited(self) -> Collection[int]:
         """Those that have not pushed."""
         return self._members - self._pushed.keys()
+
+    def check(self, payload: Payload) -> None:
+        """Refuse a payload that no round can be made of.
+
+        Raises:
+            RejectedError: it is not dense.
+        """
+        expect(Dense, payload)
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Σ U / M of a round, in the order of its workers, in float32."""

@@ -16,6 +16,7 @@ def _lasting(value: Duration) -> Duration:
 
 LearningRate = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 Momentum = Annotated[float, Field(ge=0, lt=1, strict=True)]
+Decay = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=1, strict=True)]
 Portion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Steps = Annotated[int, Field(ge=1, le=10**9, strict=True)]

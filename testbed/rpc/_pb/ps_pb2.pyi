@@ -6,15 +6,27 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Piece(_message.Message):
+    __slots__ = ("total", "data")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    total: int
+    data: bytes
+    def __init__(self, total: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
 class Payload(_message.Message):
-    __slots__ = ("dense", "sparse", "packed")
+    __slots__ = ("dense", "sparse", "keyed", "quantized", "packed")
     DENSE_FIELD_NUMBER: _ClassVar[int]
     SPARSE_FIELD_NUMBER: _ClassVar[int]
+    KEYED_FIELD_NUMBER: _ClassVar[int]
+    QUANTIZED_FIELD_NUMBER: _ClassVar[int]
     PACKED_FIELD_NUMBER: _ClassVar[int]
     dense: Dense
     sparse: Sparse
+    keyed: Keyed
+    quantized: Quantized
     packed: Packed
-    def __init__(self, dense: _Optional[_Union[Dense, _Mapping]] = ..., sparse: _Optional[_Union[Sparse, _Mapping]] = ..., packed: _Optional[_Union[Packed, _Mapping]] = ...) -> None: ...
+    def __init__(self, dense: _Optional[_Union[Dense, _Mapping]] = ..., sparse: _Optional[_Union[Sparse, _Mapping]] = ..., keyed: _Optional[_Union[Keyed, _Mapping]] = ..., quantized: _Optional[_Union[Quantized, _Mapping]] = ..., packed: _Optional[_Union[Packed, _Mapping]] = ...) -> None: ...
 
 class Dense(_message.Message):
     __slots__ = ("values",)
@@ -29,6 +41,28 @@ class Sparse(_message.Message):
     indices: bytes
     values: bytes
     def __init__(self, indices: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
+
+class Keyed(_message.Message):
+    __slots__ = ("signature", "core", "core_values", "explorer", "explorer_values")
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CORE_FIELD_NUMBER: _ClassVar[int]
+    CORE_VALUES_FIELD_NUMBER: _ClassVar[int]
+    EXPLORER_FIELD_NUMBER: _ClassVar[int]
+    EXPLORER_VALUES_FIELD_NUMBER: _ClassVar[int]
+    signature: bytes
+    core: bytes
+    core_values: bytes
+    explorer: bytes
+    explorer_values: bytes
+    def __init__(self, signature: _Optional[bytes] = ..., core: _Optional[bytes] = ..., core_values: _Optional[bytes] = ..., explorer: _Optional[bytes] = ..., explorer_values: _Optional[bytes] = ...) -> None: ...
+
+class Quantized(_message.Message):
+    __slots__ = ("scales", "levels")
+    SCALES_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    scales: bytes
+    levels: bytes
+    def __init__(self, scales: _Optional[bytes] = ..., levels: _Optional[bytes] = ...) -> None: ...
 
 class Packed(_message.Message):
     __slots__ = ("kind", "entries", "value_bytes", "data")
@@ -65,7 +99,7 @@ class PullRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "saturated", "intake", "shared", "attempt", "payload")
+    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "saturated", "keys", "intake", "shared", "attempt", "payload")
     class NoteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +117,7 @@ class ExchangeRequest(_message.Message):
     NOTE_FIELD_NUMBER: _ClassVar[int]
     GAP_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SATURATED_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
     INTAKE_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -97,11 +132,12 @@ class ExchangeRequest(_message.Message):
     note: _containers.ScalarMap[str, float]
     gap_seconds: float
     saturated: int
+    keys: bool
     intake: Intake
     shared: Shared
     attempt: int
     payload: Payload
-    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., intake: _Optional[_Union[Intake, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., keys: _Optional[bool] = ..., intake: _Optional[_Union[Intake, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Timing(_message.Message):
     __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds", "overslept_seconds")

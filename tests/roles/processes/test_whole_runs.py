@@ -92,6 +92,27 @@ def test_random_transforms_and_numbers_to_predict_live_and_simulated(
         prepared = dataset.prepare(tmp_path / "cache", environment={}, folder=folder / "custom")
         (folder / "data").unlink()
         (folder / "data").symlink_to(prepared)
+    play_both(cast, virtual)
+    first, *_, last = cast.events("evaluated")
+    assert (last["top1"], last["top5"], last["images"]) == (None, None, 20)
+    assert last["loss"] < first["loss"]
+
+
+@pytest.mark.parametrize("model", ["resnet", "vgg-s"])
+def test_networks_of_modules_live_and_simulated(make: Make, model: str) -> None:
+    """Twelve gradients in rounds of three, whose batches are normalised each by itself."""
+    parts = {
+        "algorithm": "{name: bsp, learning_rate: 0.05}",
+        "model": model,
+        "workers": "{count: 3, batch_size: 4, classes: {any: {speed: 1ms}}}",
+        "stop": "{updates: 12}",
+        "evaluate": "{every: 6, images: 20}",
+    }
+    play_both(make(**parts), make(**parts, runtime="simulated"))
+
+
+def play_both(cast: Any, virtual: Any) -> None:
+    """Run one live and the other simulated: the models are the same at the end, to the bit."""
     cast.start_all(3)
     cast.wait_for("done")
     assert cast.terminate() == {0}
@@ -102,9 +123,6 @@ def test_random_transforms_and_numbers_to_predict_live_and_simulated(
     finals = [load_model(one.folder, "final") for one in (cast, virtual)]
     np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
     assert finals[0].taken.evaluation == finals[1].taken.evaluation
-    first, *_, last = cast.events("evaluated")
-    assert (last["top1"], last["top5"], last["images"]) == (None, None, 20)
-    assert last["loss"] < first["loss"]
 
 
 def test_a_model_that_cannot_be_saved_ends_the_evaluator_and_is_told(make: Make) -> None:

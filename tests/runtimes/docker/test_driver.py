@@ -31,7 +31,7 @@ from testbed.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.docker
 VICTIM = Path(__file__).parents[1] / "victim.py"
-ROUNDS = int(os.environ.get("SOAK_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "8"))
 SOCKET = Path("/var/run/docker.sock")
 SLEEP = {"Entrypoint": ["sleep"], "Cmd": ["600"], "HostConfig": {"NetworkMode": "none"}}
 Eventually = Callable[[Callable[[], Any]], Any]

@@ -1,0 +1,55 @@
+"""Plump-DP: synchronous data parallelism that exchanges all gradients and the whole model.
+
+The baseline of S. Sun, W. Chen, J. Bian, X. Liu, T.-Y. Liu, "Slim-DP: a multi-agent system for
+communication-efficient distributed deep learning", AAMAS 2018, section 2.
+
+Symbols, as the paper writes them:
+
+    w    parameters      the model: the server's, and the copy w_k of it that worker k trains
+    N                    parameters of the model
+    K                    workers that have pushed in the round
+    p    local_steps     mini-batches between two pushes
+    δ_k  delta           the sum of a worker's p gradients
+    η    learning_rate
+
+    worker k:   w_k ← pull (N values)      δ_k ← LocalTrain(w_k, D_k, p)      push δ_k (N values)
+    server:     wait for all; w ← w - η Σ_k δ_k / K
+
+Deviations: the paper applies updates and writes no 1/K; here workers send gradients, the server has
+the momentum and the weight decay, and ``aggregate`` says whether it takes their mean or their sum
+(parts/data_parallel.py, the same for Quant-DP and Slim-DP). A worker that has left is not waited
+for; one that fell silent is waited for unless the scenario's ``ps.dead_after`` lets it leave.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from testbed.algorithms.base import Halves, expect
+from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
+from testbed.payloads import Dense, Payload, Vector
+
+
+class PlumpDp(RoundOptions):
+    """Plump-DP's options, all of which Quant-DP and Slim-DP have too."""
+
+    name: Literal["plump-dp"]
+
+    def halves(self) -> Halves:
+        return PlumpWorker, PlumpServer
+
+
+class PlumpWorker(RoundWorker):
+    """Pushes all of δ_k."""
+
+    def payload(self, delta: Vector) -> Payload:
+        """N values."""
+        return Dense(delta)
+
+
+class PlumpServer(RoundServer):
+    """Sends the whole model."""
+
+    def add(self, payload: Payload, total: Vector) -> None:
+        """Σ_k δ_k."""
+        total += expect(Dense, payload).values

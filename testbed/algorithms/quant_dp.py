@@ -1,0 +1,99 @@
+"""Quant-DP: Plump-DP with eight bits a value, both ways.
+
+The quantised baseline of S. Sun, W. Chen, J. Bian, X. Liu, T.-Y. Liu, "Slim-DP: a multi-agent
+system for communication-efficient distributed deep learning", AAMAS 2018, section 4. The
+quantisation is that of D. Alistarh et al., "QSGD", NIPS 2017; compress/qsgd.py has it.
+
+Symbols, as the papers write them:
+
+    w    parameters      the model: the server's, and the copy w_k of it that worker k trains
+    δ_k  delta           the sum of a worker's ``local_steps`` gradients
+    K                    workers that have pushed in the round
+    η    learning_rate
+    Q    quantise        to levels of a scale A for every bucket; its inverse here is Q'
+    d    bucket          entries of a bucket; of each tensor the last one is shorter
+
+    worker k:   w_k ← w_k - Q'(pull)        δ_k ← LocalTrain(w_k, D_k)        push Q(δ_k)
+    server:     wait for all; u ← Q(η Σ_k Q'(δ_k) / K);  w ← w - Q'(u);  send u to all
+
+Deviations: the paper does not say what is quantised on the way down; the time that it saves cannot
+come from the push alone. Here the server quantises its step, takes the same off its own model, and
+sends that: all copies stay equal to the bit. A worker that joins gets the whole model. Momentum,
+weight decay and 1/K are those of parts/data_parallel.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from testbed.algorithms.base import Halves, Reply, Update, expect
+from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
+from testbed.algorithms.parts.options import Count
+from testbed.compress.qsgd import Buckets, Norm, dequantise, quantise
+from testbed.errors import RejectedError
+from testbed.payloads import Dense, Payload, Quantized, Vector
+
+
+class QuantDp(RoundOptions):
+    """Quant-DP's options, beside those of Plump-DP.
+
+    Attributes:
+        bucket: d, entries that share a scale.
+        norm: A is the largest magnitude of a bucket, or its Euclidean norm.
+    """
+
+    PACKS: ClassVar[bool] = False
+
+    name: Literal["quant-dp"]
+    bucket: Count = 512
+    norm: Norm = "max"
+
+    def halves(self) -> Halves:
+        return QuantWorker, QuantServer
+
+
+class QuantWorker(RoundWorker):
+    """Pushes δ_k quantised, and follows the server's model step by step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._buckets = Buckets.of(self.layout.sizes, self.config.bucket)
+        self._model = self.parameters.copy()  # the server's, without the steps of LocalTrain
+
+    def payload(self, delta: Vector) -> Payload:
+        """Q(δ_k)."""
+        return quantise(delta, self._buckets, rng=self.rng, norm=self.config.norm)
+
+    def receive(self, reply: Reply, now: float) -> None:
+        """w_k ← w_k - Q'(u), or the whole model."""
+        if isinstance(reply.model, Dense):
+            self._model[:] = reply.model.values
+        else:
+            self._model -= dequantise(expect(Quantized, reply.model), self._buckets)
+        self.parameters[:] = self._model
+        self.version = reply.version
+
+
+class QuantServer(RoundServer):
+    """Sends its step quantised, and makes that step itself."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._buckets = Buckets.of(self.layout.sizes, self.config.bucket)
+
+    def check(self, payload: Payload) -> None:
+        """Refuse what has not a scale for every bucket."""
+        scales, buckets = expect(Quantized, payload).scales.size, self._buckets.count
+        if scales != buckets:
+            raise RejectedError(f"{scales} scales, expected one for each of {buckets} buckets")
+
+    def add(self, payload: Payload, total: Vector) -> None:
+        """Σ_k Q'(δ_k)."""
+        total += dequantise(expect(Quantized, payload), self._buckets)
+
+    def mean(self, round_: Sequence[Update]) -> Vector:
+        """Q'(u), the step of which every copy of the model is made."""
+        step = super().mean(round_)
+        self._down = quantise(step, self._buckets, rng=self.rng, norm=self.config.norm)
+        return dequantise(self._down, self._buckets)

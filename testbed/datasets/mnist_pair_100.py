@@ -1,0 +1,92 @@
+"""SUBSTITUTE for CIFAR-100: two digits of MNIST side by side, whose number is the label.
+
+ScaDLES trains on the hundred classes of CIFAR-100. Here the digits a and b make an image of the
+label 10 a + b: 500 training images of each, from MNIST's training images, and 100 test images,
+from its test images, 50,000 and 10,000 in all, as CIFAR-100 has. The images of a digit are shuffled
+and taken in turn, once as the left and once as the right one. Every draw is fixed: the data are the
+same everywhere.
+
+An image has 32x32 pixels in grey: of the pair, 28 by 56, two pixels beside one another become their
+mean, with a margin of two pixels around. It is standardised as those of MNIST are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from testbed.datasets.base import DatasetConfig
+from testbed.datasets.files import Places
+from testbed.datasets.mnist import TEST, TRAIN, URLS, Half, read_half, sums_of
+from testbed.datasets.prepared import Images, Prepared, prepare_once
+from testbed.datasets.standard import standardised
+from testbed.seeds import stream
+
+DIGITS = 10
+CLASSES = DIGITS**2
+EACH = {"train": 500, "test": 100}
+"""Images of every label."""
+MARGIN = 2
+Pixels = NDArray[np.uint8]
+Numbers = NDArray[np.int64]
+
+
+class MnistPair100(DatasetConfig):
+    """Pairs of digits, 100 labels, 32x32 pixels, 50,000 and 10,000; SUBSTITUTE for CIFAR-100."""
+
+    images = ((1, 32, 32), CLASSES)
+    substitute = "mnist-pair-100, two digits of MNIST side by side, stands for CIFAR-100"
+
+    name: Literal["mnist-pair-100"]
+
+    def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
+        """See the base class. The files of MNIST are those of the data set ``mnist``."""
+        places = Places.of("mnist", cache, environment=environment, urls=URLS)
+        sums = hashlib.sha256("".join(sums_of(TRAIN, TEST).values()).encode()).hexdigest()
+        target = cache / "prepared" / f"mnist-pair-100-1-{sums[:8]}"
+        return prepare_once(target, lambda: _read(places))
+
+
+def _read(places: Places) -> Prepared:
+    train, test = _half(TRAIN, "train", places), _half(TEST, "test", places)
+    source = {"name": "mnist-pair-100", "of": "SUBSTITUTE: pairs of MNIST", **sums_of(TRAIN, TEST)}
+    return Prepared(*train, *test, classes=CLASSES, source=source)
+
+
+def _half(half: Half, name: str, places: Places) -> tuple[Images, Numbers]:
+    pixels, digits = read_half(half, places)
+    left, right = pairs(digits, each=EACH[name], rng=stream(0, "mnist-pair-100", name))
+    return standardised(side_by_side(pixels[left], pixels[right])), label(digits, left, right)
+
+
+def pairs(digits: Numbers, *, each: int, rng: Generator) -> tuple[Numbers, Numbers]:
+    """Which images make the pairs, left and right: ``each`` of every label, in a drawn order.
+
+    Of the images of a digit, ``10 * each`` are taken on either side: those that are there in a
+    drawn order, and again from the beginning where they do not go so far.
+    """
+    count = DIGITS * each
+    own = [np.flatnonzero(digits == digit) for digit in range(DIGITS)]
+    sides = [[np.resize(rng.permutation(one), count) for one in own] for _ in range(2)]
+    left = np.concatenate(sides[0])  # digit by digit, each with every other in turn
+    right = np.stack(sides[1]).reshape(DIGITS, DIGITS, each).swapaxes(0, 1).reshape(-1)
+    order = rng.permutation(len(left))
+    return left[order], right[order]
+
+
+def label(digits: Numbers, left: Numbers, right: Numbers) -> Numbers:
+    """10 a + b of every pair."""
+    return DIGITS * digits[left] + digits[right]
+
+
+def side_by_side(left: Pixels, right: Pixels) -> NDArray[np.float32]:
+    """Two images of shape (n, 28, 28) as one of (n, 32, 32), each at half its width."""
+    pair = np.concatenate([left, right], axis=2).astype(np.float32)
+    halved = (pair[:, :, ::2] + pair[:, :, 1::2]) / 2
+    return np.pad(halved, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN)))

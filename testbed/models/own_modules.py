@@ -1,0 +1,214 @@
+"""Networks that are a ``torch.nn.Module`` of the user's: whatever is wrong with it is told."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from testbed.errors import TestbedError, UserCodeError
+from testbed.models.base import Bound, Images, ImageShape, Targets
+from testbed.models.modules import (
+    STRUCTURE_SEED,
+    BoundModule,
+    ModuleNetwork,
+    layout_of,
+    without_running_statistics,
+)
+from testbed.models.objectives import CrossEntropy, SquaredError
+from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
+from testbed.user_code import (
+    OwnDescriptor,
+    UserCode,
+    closed_descriptors,
+    is_asked_for,
+    one_process,
+    own_place,
+)
+
+OwnLoss = Callable[[Tensor, Tensor], Any]
+"""Outputs and targets of a batch to its mean loss."""
+
+
+class OwnModuleNetwork(ModuleNetwork):
+    """The user's class, and what its parameters look like.
+
+    Raises:
+        ScenarioError: the class is no Module, or one that cannot be trained here; says why.
+    """
+
+    def __init__(
+        self, code: UserCode, image_shape: ImageShape, classes: int, *, options: Mapping[str, Any]
+    ) -> None:
+        self._code = code
+        self._options = options
+        self._image_shape = image_shape
+        self._classes = classes
+        self._class = code.load("a subclass of torch.nn.Module")
+        if not (isinstance(self._class, type) and issubclass(self._class, nn.Module)):
+            raise code.error(f"{code.name}, {_kind(self._class)}", "a subclass of torch.nn.Module")
+        super().__init__(self._tried)
+
+    def bind(self, parameters: Vector) -> Bound:
+        module = self._construct(STRUCTURE_SEED)
+        return _BoundOwnModule(module, self._code, self._classes, self.layout, parameters)
+
+    def _construct(self, seed: int) -> nn.Module:
+        """An instance, if it has the layout that the first one had."""
+        module = super()._construct(seed)
+        found = layout_of(module)
+        if hasattr(self, "layout") and found != self.layout:
+            expected = f"the same parameters in every process, {_told(self.layout)}"
+            raise self._code.changed(f"{self._code.name} with {_told(found)}", expected)
+        return module
+
+    def _tried(self) -> nn.Module:
+        """An instance, tried on two blank images (which also gives lazy layers their shapes)."""
+        name = self._code.name
+        given = "".join(f", {key}={value!r}" for key, value in self._options.items())
+        named = "".join(f", {key}=..." for key in self._options)
+        made = self._code.call(
+            lambda: self._class(self._image_shape, self._classes, **self._options),
+            doing=f"{name}({self._image_shape}, {self._classes}{given})",
+            expected=f"a class that can be called as {name}(image_shape, classes{named})",
+        )
+        module = without_running_statistics(cast(nn.Module, made))
+        self._check_types(module)
+        blank, shape = torch.zeros(2, *self._image_shape), _shape(2, self._classes)
+        what = "scores" if self._classes else "predictions"
+        expected = f"{what}, a float32 tensor of shape {shape}, from two images"
+        doing = f"{name} on images of shape {tuple(blank.shape)}"
+        out = self._code.call(lambda: module(blank), doing=doing, expected=expected)
+        self._check_outputs(out, expected)
+        if own := _own_loss(module):
+            self._check_loss(own, out)
+        return module
+
+    def _check_loss(self, own: OwnLoss, outputs: Tensor) -> None:
+        """The module's own loss is a number with a gradient."""
+        name = self._code.name
+        targets = torch.zeros(2, dtype=torch.int64 if self._classes else torch.float32)
+        doing = f"{name}.loss on outputs of shape {tuple(outputs.shape)}"
+        expected = "the mean loss, a tensor with a single number, that depends on the outputs"
+        loss = self._code.call(lambda: own(outputs, targets), doing=doing, expected=expected)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            found = f"{tuple(loss.shape)}" if isinstance(loss, Tensor) else _kind(loss)
+            raise self._code.error(f"{name}.loss gives {found}", expected)
+
+    def _check_outputs(self, out: object, expected: str) -> None:
+        name = self._code.name
+        if not isinstance(out, Tensor):
+            raise self._code.error(f"{name}'s output is {_kind(out)}", expected)
+        if out.shape != _shape(2, self._classes) or out.dtype != torch.float32:
+            found = f"{name}'s output has shape {tuple(out.shape)} and is {out.dtype}"
+            raise self._code.error(found, expected)
+        if not out.requires_grad:
+            found = f"{name}'s output depends on no parameter that is trained"
+            raise self._code.error(found, "at least one nn.Parameter behind it")
+
+    def _check_types(self, module: nn.Module) -> None:
+        for key, parameter in module.named_parameters():
+            if parameter.dtype != torch.float32:
+                found = f"{self._code.name}'s parameter {key} is {parameter.dtype}"
+                raise self._code.error(found, "parameters of torch.float32")
+
+
+class _BoundOwnModule(BoundModule):
+    def __init__(
+        self,
+        module: nn.Module,
+        code: UserCode,
+        classes: int,
+        layout: Layout,
+        parameters: Vector,
+    ) -> None:
+        super().__init__(module, layout, parameters)
+        self._code = code
+        self._descriptor = OwnDescriptor()
+        self._classes = classes
+
+    def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
+        with self._faults():
+            return super().loss_and_gradient(images, targets)
+
+    def scores(self, images: Images) -> NDArray[np.float32]:
+        with self._faults():
+            return super().scores(images)
+
+    @torch.no_grad()
+    def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        if _own_loss(self._module) is None:
+            objective = CrossEntropy() if self._classes else SquaredError()
+            return objective.total(outputs, targets)
+        self._module.eval()
+        with self._faults():
+            given = torch.from_numpy(outputs.astype(np.float32))
+            return self._loss(given, torch.tensor(targets)).item() * len(targets)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Inside, what torch cannot do with what the user's code gives is that code's failure too.
+
+        So is what that code does to this process.
+        """
+        code = self._code
+        try:
+            with one_process():
+                yield
+        except TestbedError:
+            raise
+        except BaseException as error:
+            if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
+                raise
+            trace = "".join(traceback.format_exception(error))
+            told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
+            raise UserCodeError(told, trace=trace) from error
+        if not self._descriptor.is_open():
+            raise closed_descriptors(code.path.name)
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of a batch: the module's own, or the usual one of its targets."""
+        if own := _own_loss(self._module):
+            return cast(Tensor, own(outputs, targets))
+        usual = nn.functional.cross_entropy if self._classes else nn.functional.mse_loss
+        return usual(outputs, targets)
+
+    def _scores(self, images: Images) -> Tensor:
+        """The module's output, if it is still what the first one was.
+
+        Raises:
+            UserCodeError: it is no tensor, or has another shape or type.
+        """
+        out = self._module(torch.tensor(images))
+        shape = _shape(len(images), self._classes)
+        if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
+            found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
+            place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
+            raise UserCodeError(f"{place} gave {found}, expected {shape}, torch.float32.")
+        return out
+
+
+def _shape(count: int, classes: int) -> tuple[int, ...]:
+    """That of the outputs for so many images: scores, or predictions where there are no classes."""
+    return (count, classes) if classes else (count,)
+
+
+def _own_loss(module: nn.Module) -> OwnLoss | None:
+    """The ``loss`` of the user's module, if it has one."""
+    own = getattr(module, "loss", None)
+    return own if callable(own) else None
+
+
+def _told(layout: Layout) -> str:
+    return f"{layout.size:,} parameters in {len(layout.names):,} tensors"
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"

@@ -1,0 +1,80 @@
+"""What a scenario says of the time that coding takes on a device and at the parameter server."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
+from testbed.scenario.fields import PositiveDuration
+from testbed.values.units import Duration
+
+MILLION = 1_000_000
+
+Steps = tuple[Duration | None, ...]
+
+
+class CodecTimes(BaseModel):
+    """Emulated time of each step of coding, for every million parameters of the model.
+
+    What is not given takes no time.
+
+    Attributes:
+        select: choosing the largest entries.
+        extract: drawing the others, and taking the values that are sent.
+        merge: putting entries that have come where they belong.
+        add: taking in a whole vector.
+        quantise: bringing a vector into levels, and what the sender does to follow it.
+        dequantise: making a vector of levels.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    select: PositiveDuration | None = None
+    extract: PositiveDuration | None = None
+    merge: PositiveDuration | None = None
+    add: PositiveDuration | None = None
+    quantise: PositiveDuration | None = None
+    dequantise: PositiveDuration | None = None
+
+    def send_seconds(self, kind: type[Payload], size: int, *, selected: bool) -> float:
+        """What it takes to make a payload of a vector of ``size`` entries.
+
+        Args:
+            kind: the payload's.
+            size: N.
+            selected: whether its largest entries were chosen for it.
+        """
+        steps: dict[type[Payload], Steps] = {
+            Keyed: (self.extract, self.select if selected else None),
+            Sparse: (self.extract, self.select),
+            Quantized: (self.quantise,),
+        }
+        return _seconds(steps.get(kind, ()), size)
+
+    def take_seconds(self, kind: type[Payload], size: int) -> float:
+        """What it takes to use a payload that speaks of a vector of ``size`` entries."""
+        steps: dict[type[Payload], Steps] = {
+            Dense: (self.add,),
+            Keyed: (self.merge,),
+            Sparse: (self.merge,),
+            Quantized: (self.dequantise, self.add),
+        }
+        return _seconds(steps.get(kind, ()), size)
+
+
+class Codec(BaseModel):
+    """How long coding takes; a simulation's virtual clock adds it.
+
+    Attributes:
+        worker: on a worker's device.
+        ps: at the parameter server, for each push and, once a round, for the reply.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker: CodecTimes = CodecTimes()
+    ps: CodecTimes = CodecTimes()
+
+
+def _seconds(steps: Steps, size: int) -> float:
+    return sum(float(step) for step in steps if step is not None) * size / MILLION

@@ -1,0 +1,66 @@
+"""What coding takes on an engine's devices and at its parameter server, as the scenario states it.
+
+A core counts as selected where its keys are new: one that comes out as before costs no selection.
+What is sent again, because its keys were not known, is not coded again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from testbed.algorithms.base import Reply
+from testbed.payloads import Keyed, Payload
+from testbed.scenario.codec import Codec, CodecTimes
+
+if TYPE_CHECKING:
+    from testbed.simulation.engine import Engine
+    from testbed.simulation.worker import Cycle
+
+
+@dataclass
+class Coding:
+    """Emulated seconds of coding; with an empty ``codec``, none."""
+
+    engine: Engine
+    codec: Codec
+    _version: int = -1  # of the reply that the server has coded last
+    _ready_at: float = 0.0  # when it had
+    _signature: int = 0  # of that reply's core
+
+    def push_seconds(self, cycle: Cycle) -> float:
+        """What a worker takes to make its push."""
+        payload, keys = cycle.update.payload, self.engine.devices[cycle.worker].keys
+        selected = isinstance(payload, Keyed) and not (keys and keys.worker.up.knows(payload))
+        return self._send_seconds(self.codec.worker, payload, selected=selected)
+
+    def served_seconds(self, cycle: Cycle) -> float:
+        """What the server takes to use a push."""
+        return self._take_seconds(self.codec.ps, cycle.update.payload)
+
+    def received_seconds(self, reply: Reply) -> float:
+        """What a worker takes to use a reply."""
+        return self._take_seconds(self.codec.worker, reply.model)
+
+    def reply_at(self, reply: Reply, now: float) -> float:
+        """When the server has made a reply, once for all workers that get the model's version."""
+        if reply.version != self._version:
+            signature = int(reply.model.signature[0]) if isinstance(reply.model, Keyed) else 0
+            selected = signature != self._signature
+            seconds = self._send_seconds(self.codec.ps, reply.model, selected=selected)
+            if not seconds:  # such as the whole model, for a worker that has joined
+                return now
+            self._ready_at = self.engine.queue.occupy(now, seconds)
+            self._version, self._signature = reply.version, signature
+        return max(now, self._ready_at)
+
+    def _send_seconds(self, times: CodecTimes, payload: Payload, *, selected: bool) -> float:
+        if not payload.entries:
+            return 0.0
+        size = self.engine.server.half.parameters.size
+        return times.send_seconds(type(payload), size, selected=selected)
+
+    def _take_seconds(self, times: CodecTimes, payload: Payload) -> float:
+        if not payload.entries:
+            return 0.0
+        return times.take_seconds(type(payload), self.engine.server.half.parameters.size)

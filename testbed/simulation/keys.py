@@ -1,0 +1,116 @@
+"""What both ends of a worker's links know of core keys, and so what its messages carry.
+
+The caches are those of a live run, payloads/key_cache.py. A message that leaves out keys that its
+receiver does not know is of no use there, and comes again with them, as it does live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from testbed.events.kinds import KeysMissed
+from testbed.payloads import Payload
+from testbed.payloads.key_cache import KeyCache, KeyCaches, UnknownKeysError
+
+if TYPE_CHECKING:
+    from testbed.simulation.engine import Engine
+    from testbed.simulation.worker import Cycle
+
+
+@dataclass
+class KeyedLinks:
+    """One worker's.
+
+    Attributes:
+        worker: its own caches.
+        server: those that the parameter server has of it.
+    """
+
+    worker: KeyCaches = field(default_factory=KeyCaches)
+    server: KeyCaches = field(default_factory=KeyCaches)
+    _up: Payload | None = None  # the last push, whole
+    _sent_up: Payload | None = None  # and as it was sent
+    _down: Payload | None = None  # the last reply
+    _sent_down: Payload | None = None
+
+    @property
+    def replied_bytes(self) -> int:
+        """Payload of the last reply, as it was sent."""
+        return 0 if self._sent_down is None else self._sent_down.size
+
+    def push(self, payload: Payload | None = None) -> int:
+        """Send a push, or the last one again; returns the bytes of its payload."""
+        self._up = payload or self._up
+        assert self._up is not None, "it has pushed before"
+        self._sent_up = self.worker.up.outgoing(self._up)
+        return self._sent_up.size
+
+    def takes_push(self) -> bool:
+        """The server's end: whether it knows all keys of the push."""
+        assert self._sent_up is not None, "a push has come"
+        return _takes(self.server.up, self._sent_up)
+
+    def reply(self, payload: Payload | None = None) -> int:
+        """Send a reply, or the last one again with its keys; returns the bytes of its payload."""
+        if payload is None:
+            self.server.down.drop()
+        self._down = payload or self._down
+        assert self._down is not None, "it was answered before"
+        self._sent_down = self.server.down.outgoing(self._down)
+        return self._sent_down.size
+
+    def takes_reply(self) -> bool:
+        """The worker's end: whether it knows all keys of the reply."""
+        assert self._sent_down is not None, "a reply has come"
+        return _takes(self.worker.down, self._sent_down)
+
+
+@dataclass
+class Misses:
+    """What comes of messages that left out keys, on an engine's links."""
+
+    engine: Engine
+
+    def push(self, cycle: Cycle) -> None:
+        """The server does not know a push's keys: word of it goes down, and it comes again."""
+        worker, device = cycle.worker, self.engine.devices[cycle.worker]
+        self.engine.recorder.event(KeysMissed(f"w{worker}", "up", cycle.payload_bytes))
+        again = self.engine.faults.awake(worker, partial(self._push_again, cycle))
+        transfer = device.down.send(0, device.rng)
+        device.down.bucket.carry(*transfer, link=self.engine.downlink, done=again)
+
+    def reply(self, worker: int) -> None:
+        """A worker does not know a reply's keys: its push comes again and is answered with them."""
+        device, size = self.engine.devices[worker], self._keys(worker).push()
+        asked = self.engine.faults.living(worker, partial(self._asked_again, worker))
+        transfer = device.up.send(size, device.rng)
+        device.up.bucket.carry(*transfer, link=self.engine.uplink, done=asked)
+
+    def _push_again(self, cycle: Cycle, now: float) -> None:
+        keys = self._keys(cycle.worker)
+        keys.worker.up.drop()
+        self.engine.push(cycle, now)
+
+    def _asked_again(self, worker: int, now: float) -> None:
+        answer = self.engine.faults.living(worker, partial(self._answer_again, worker))
+        self.engine.queue_up(answer, now)
+
+    def _answer_again(self, worker: int, now: float) -> None:
+        keys = self._keys(worker)
+        self.engine.recorder.event(KeysMissed(f"w{worker}", "down", keys.replied_bytes))
+        self.engine.send_down(worker, keys.reply(), now)
+
+    def _keys(self, worker: int) -> KeyedLinks:
+        keys = self.engine.devices[worker].keys
+        assert keys is not None, "something of its was missed"
+        return keys
+
+
+def _takes(cache: KeyCache, payload: Payload) -> bool:
+    try:
+        cache.remember(cache.incoming(payload))
+    except UnknownKeysError:
+        return False
+    return True

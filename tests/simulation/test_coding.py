@@ -1,0 +1,102 @@
+"""Seconds of coding on the virtual clock, worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.algorithms import Bsp, QuantDp, SlimDp
+from testbed.frame.stop import StopRule
+from testbed.simulation.engine import Engine
+from testbed.simulation.state import state_of
+from testbed.values.state import PlainState
+
+World = Callable[..., Any]
+SLIM = SlimDp(name="slim-dp", alpha=0.5, epsilon=0.2, core_rounds=2)
+CODEC = {
+    # The model has 18 parameters: 10,000 s for a million of them are .18 s for it.
+    "worker": {"select": "20000s", "extract": "10000s", "merge": "30000s", "add": "5000s"},
+    "ps": {"select": "4000s", "extract": "2000s", "merge": "1000s"},
+}
+
+
+def at_once(worker: int) -> Callable[[], float]:
+    return lambda: 0.0
+
+
+def applied(book: Any) -> list[float]:
+    """When each round of three updates was applied."""
+    return [row["time_seconds"].item() for row in book.rows][::3]
+
+
+def test_coding_takes_its_time_at_both_ends(world: World) -> None:
+    """A message takes .01 s on its way, a step 1 s.
+
+    The first model comes at .01, and is taken in until .10. Step until 1.10, selection (.36) and
+    extraction (.18) until 1.64, at the server at 1.65. It merges three pushes, one after the other,
+    .018 each: the round is over at 1.704. Selection (.072) and extraction (.036) once, until 1.812;
+    with the workers at 1.822, merged (.54) at 2.362. Step until 3.362, extraction until 3.542, at
+    the server at 3.552, merged at 3.606.
+    """
+    _, book = world(SLIM, StopRule(updates=6), think=at_once, codec=CODEC)
+    assert applied(book) == pytest.approx([1.704, 3.606])
+    second = book.rows[3]
+    # The first call was from 1.10 to 2.362, and held at the server from 1.65 to 1.812.
+    assert second["blocked_seconds"] == pytest.approx(0.162)
+    assert second["transfer_seconds"] == pytest.approx(1.262 - 0.162)
+    assert second["compute_seconds"] == pytest.approx(1.0)
+
+
+def test_quantising_takes_its_time(world: World) -> None:
+    """Step until 1.01, quantised (.18) until 1.19, at the server at 1.20.
+
+    Three times dequantised and added (.027): 1.281. Quantised (.036) until 1.317, with the workers
+    at 1.327, dequantised (.09) at 1.417. Step and coding until 2.597, at the server at 2.607, and
+    2.688.
+    """
+    codec = {
+        "worker": {"quantise": "10000s", "dequantise": "5000s"},
+        "ps": {"quantise": "2000s", "dequantise": "1000s", "add": "500s"},
+    }
+    _, book = world(QuantDp(name="quant-dp"), StopRule(updates=6), think=at_once, codec=codec)
+    assert applied(book) == pytest.approx([1.281, 2.688])
+
+
+def test_bytes_and_models_are_those_without(world: World) -> None:
+    stop = StopRule(updates=18)
+    (plain, before), (coded, after) = (
+        world(SLIM, stop, think=at_once, codec=codec) for codec in (None, CODEC)
+    )
+    assert coded.server.half.parameters.tobytes() == plain.server.half.parameters.tobytes()
+    for column in ("payload_up_bytes", "payload_down_bytes", "sequence"):
+        assert sorted(after.column(column)) == sorted(before.column(column))
+
+
+def test_of_dense_gradients_only_the_sum_takes_time(world: World) -> None:
+    """1.02 s, then .018 s for each of three; the reply costs nothing: 1.074, and 1.074 more."""
+    codec = {"ps": {"add": "1000s", "extract": "9h", "quantise": "9h"}}
+    _, book = world(Bsp(name="bsp"), StopRule(updates=6), think=at_once, codec=codec)
+    assert applied(book) == pytest.approx([1.074, 2.148])
+
+
+def test_who_stands_still_while_it_codes_is_that_much_later(world: World) -> None:
+    """Frozen at 1.3 s, amid its coding, for .5 s: everything after it is .5 s later."""
+    faults = [{"freeze": {"at": {"time": "1300ms"}, "workers": ("w1",), "for": "500ms"}}]
+    _, book = world(SLIM, StopRule(updates=3), think=at_once, codec=CODEC, faults=faults)
+    # The other two are merged by then; w1's arrives at 2.15, and is merged in .018.
+    assert applied(book) == pytest.approx([2.168])
+
+
+def test_it_goes_on_from_a_checkpoint_amid_coding(world: World) -> None:
+    states: list[PlainState] = []
+
+    def save(engine: Engine) -> None:
+        states.append(state_of(engine))
+
+    stop = StopRule(updates=12)
+    whole, book = world(SLIM, stop, codec=CODEC, save=save)
+    engine, rest = world(SLIM, stop, codec=CODEC, state=states[1])
+    assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
+    assert rest.column("time_seconds") == book.column("time_seconds")[6:]
