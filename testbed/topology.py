@@ -21,6 +21,12 @@ End = Literal["fatal", "noticed", "expected"]
 """What a node's end before that of the training means: the run's end too; a notice, and the others
 go on; or nothing, if it has gone well."""
 
+Ending = End | Literal["restarted"]
+"""And of one that is started again where it was killed."""
+
+Image = Literal["nodes", "kafka"]
+"""What an engine makes a node's container from: the image of this package, or Kafka's."""
+
 LaunchMode = Literal["warm", "cold"]
 Missing = Literal["fail", "warn"]
 Offload = Literal["auto", "on", "off"]
@@ -76,8 +82,10 @@ class NodeSpec:
     gpus: int = 0  # how many of the host's GPUs it has to itself
     host: str = THIS_HOST  # name of the host that it runs on
     part: Part = "aside"
-    end: End = "fatal"
+    end: Ending = "fatal"
     command: tuple[str, ...] = ()  # what it executes, where its role has no entry point of ours
+    image: Image = "nodes"
+    takes: Size | None = None  # memory it will need, where its role alone cannot tell
 
 
 @dataclass(frozen=True)

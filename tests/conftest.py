@@ -78,12 +78,15 @@ def lacks_docker() -> str:
 
 @cache
 def lacks_kafka() -> str:
-    """Why no Kafka broker can be used; empty if one can."""
-    address = os.environ.get("TESTBED_KAFKA", "")
-    if not address:
-        return "needs a Kafka broker: name it as TESTBED_KAFKA=host:port"
-    host, _, port = address.rpartition(":")
-    return _refusal("a Kafka broker", socket.AF_INET, (host, int(port)))
+    """Why no Kafka broker can be started; empty if one can."""
+    from testbed.errors import HostError
+    from testbed.host.kafka import find_kafka
+
+    try:
+        find_kafka(os.environ)
+    except HostError as lack:
+        return f"needs Kafka and Java: {lack}"
+    return ""
 
 
 @cache
@@ -110,7 +113,7 @@ LACKS = {
     "kafka": lacks_kafka,
     "browser": lacks_browser,
 }
-NOT_QUICK = ("root", "namespaces", "docker", "browser", "slow")
+NOT_QUICK = ("root", "namespaces", "docker", "kafka", "browser", "slow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

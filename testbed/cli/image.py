@@ -27,17 +27,24 @@ def command() -> None:
     "--base", default="", metavar="IMAGE", help="Build on IMAGE, which has python3 with pip."
 )
 @click.option("--offline", is_flag=True, help="Ask no registry: mmdebstrap makes the base.")
+@click.option("--kafka", is_flag=True, help="The one of a broker of streams instead.")
 @click.option("--verbose", is_flag=True, help="Show what the engine says, line by line.")
-def build(gpu: bool, base: str, offline: bool, verbose: bool) -> None:
+def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> None:
     """Build the image of this very version of testbed, and print its name.
 
     Online it is built on a Python image and with pip. Where no registry answers, mmdebstrap makes
     the base and pip downloads the packages on this host; that needs no network but package mirrors.
+    The image of a broker is pulled, or made from the jars in the folder $TESTBED_KAFKA.
     """
+    import os
+
     from testbed.run.interrupts import Interrupts
+    from testbed.runtimes.docker import kafka as broker
     from testbed.runtimes.docker.build import build_image
     from testbed.runtimes.docker.inputs import Variant
 
+    if kafka and (gpu or base):
+        raise click.UsageError("--kafka goes with neither --gpu nor --base.")
     if offline and (gpu or base):
         raise click.UsageError("--offline goes with neither --gpu nor --base.")
 
@@ -49,7 +56,12 @@ def build(gpu: bool, base: str, offline: bool, verbose: bool) -> None:
             click.echo(f"  {line}", err=True)
 
     with Interrupts() as interrupts, interrupts.allowed(), _engine() as engine:
-        click.echo(build_image(engine, Variant(gpu, base, offline), say=say, log=log))
+        if kafka:
+            asks = not offline
+            name = broker.build_image(engine, os.environ, asks_registry=asks, say=say, log=log)
+        else:
+            name = build_image(engine, Variant(gpu, base, offline), say=say, log=log)
+        click.echo(name)
 
 
 @command.command("check")

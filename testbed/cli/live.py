@@ -133,8 +133,10 @@ class LiveDisplay(Sink):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
             case LogFull(node, limit):
                 self.notice(f"{node} prints more than {Size(limit)}: the rest is left out")
-            case Exited(restarted=True, how=how):
+            case Exited("ps", restarted=True, how=how):
                 self.notice(f"{how}; it is started again from its checkpoint")
+            case Exited(restarted=True, how=how):
+                self.notice(f"{how}; it is started again")
             case Restored(version, _, lost):
                 self.progress.go_back(version)
                 self.notice(f"goes on from update {version:,}: {lost:,} updates are lost")

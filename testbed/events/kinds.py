@@ -142,7 +142,7 @@ class Exited(Event):
     planned: Annotated[bool, "whether it was to end then"] = False
     how: Annotated[str, "how it ended, in a sentence; of an end that is told"] = ""
     ends_run: Annotated[bool, "whether the run cannot go on without it"] = False
-    restarted: Annotated[bool, "whether it is started again, from its checkpoint"] = False
+    restarted: Annotated[bool, "whether it is started again; the server, from a checkpoint"] = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ one is a file here and a line below.
 from __future__ import annotations
 
 from testbed.nodes.base import Role
+from testbed.nodes.broker import BrokerRole
 from testbed.nodes.evaluator import EvaluatorRole
 from testbed.nodes.probe import ProbeRole
 from testbed.nodes.producer import ProducerRole
@@ -19,6 +20,7 @@ from testbed.topology import NodeSpec
 ROLES: tuple[Role, ...] = (
     ParameterServerRole(),
     EvaluatorRole(),
+    BrokerRole(),
     ProgramRole(),
     ProducerRole(),
     WorkerRole(),

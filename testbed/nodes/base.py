@@ -11,18 +11,20 @@ from typing import ClassVar
 
 from testbed.agent.launch import Mount
 from testbed.events.kinds import Event, Finished, Started
+from testbed.host.kafka import KafkaFiles
 from testbed.scenario.direction import Link
 from testbed.scenario.links import link_spec
 from testbed.scenario.schema import Scenario
 from testbed.seeds import stream
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import End, LaunchMode, LinkSpec, NodeSpec, Part, Plan
+from testbed.topology import End, Ending, LaunchMode, LinkSpec, NodeSpec, Part, Plan
 
 PREFIX = 16
 FIRST_ADDRESS = IPv4Address("10.77.0.1")
 
 PS_UID = 20000
 EVALUATOR_UID = 20001
+BROKER_UID = 20002
 FIRST_WORKER_UID = 20010
 
 INSIDE = Path("/run/testbed")
@@ -43,6 +45,7 @@ class Inputs:
     folder: RunFolder
     data: Path  # folder of the prepared data set
     own_files: bool  # whether they read files of the user's own: a model, when workers are there
+    kafka: KafkaFiles | None = None  # where no engine makes containers of an image with a Kafka
 
 
 class Role(ABC):
@@ -97,11 +100,13 @@ class Role(ABC):
         return PYTHON_BYTES[plan.launch] + self.vectors * vector + self.other_bytes
 
 
-def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> End:
+def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> Ending:
     """What it means that a node has ended, after what the parameter server has written down."""
     if status == 0 and (Finished in seen or node.end == "expected"):
         return "expected"
-    if node.end == "fatal" or Started not in seen:
+    if node.end == "restarted" and status < 0:
+        return "restarted"
+    if node.end in {"fatal", "restarted"} or Started not in seen:
         return "fatal"
     return "noticed"
 

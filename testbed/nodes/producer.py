@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from testbed.nodes.base import FIRST_WORKER_UID, SERVICE_WEIGHT, Role, link_at
+from testbed.nodes.broker import source_of
 from testbed.scenario.commands import linked_nodes, producers
+from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
+from testbed.scenario.transports import Kafka
 from testbed.topology import NodeSpec, Plan
 
 PORT = 5001
@@ -20,31 +23,36 @@ class ProducerRole(Role):
     entry = "testbed.roles.producer:main"
     cpu_weight = SERVICE_WEIGHT
     end = "noticed"
-    needs = ("ps",)
+    needs = ("ps", "broker")
     opens_socket = True
     vectors = 1  # the network's, which comes with the scenario's data
     other_bytes = 64_000_000  # records that no device has fetched
 
     def arguments(self, node: NodeSpec, plan: Plan, *, secret: str) -> Mapping[str, str]:
-        """Where it answers the devices."""
+        """Where the broker is or, without one, where it answers the devices itself."""
+        if through := source_of(plan):
+            return through
         assert node.link is not None
         return {"source": f"{node.link.address}:{PORT}"}
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Their addresses and uids follow the programs'."""
         numbers = linked_nodes(scenario)
+        through = "broker" in numbers  # then the link of the streams is the broker's
         before = FIRST_WORKER_UID + scenario.workers.count + len(scenario.programs)
         for index, name in enumerate(producers(scenario)):
-            assert scenario.streams is not None, "they produce streams"
+            streams = scenario.streams
+            assert streams is not None, "they produce streams"
+            again = isinstance(streams.transport, Kafka) and streams.transport.restart
             yield NodeSpec(
                 name=name,
                 role=self.name,
                 index=index,
                 device_class="",
-                link=link_at(numbers[name], scenario, scenario.streams.link),
+                link=link_at(numbers[name], scenario, Link() if through else streams.link),
                 cpu=None,
                 memory=None,
                 cpu_weight=self.cpu_weight,
                 uid=before + index,
-                end=self.end,
+                end="restarted" if again else self.end,
             )

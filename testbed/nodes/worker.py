@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from testbed.agent.launch import Mount
 from testbed.events.kinds import Joined
 from testbed.nodes.base import FIRST_WORKER_UID, INSIDE, Inputs, Role, link_at
+from testbed.nodes.broker import source_of
 from testbed.nodes.producer import PORT, ProducerRole
 from testbed.rpc.tokens import token_of
 from testbed.scenario.schema import Scenario
@@ -33,6 +34,8 @@ class WorkerRole(Role):
         feeding = [other for other in plan.nodes if other.role == ProducerRole.name]
         if not feeding:
             return {}
+        if through := source_of(plan):
+            return through
         producer = feeding[node.index % len(feeding)]
         assert producer.link is not None
         token = token_of(token_of(secret, producer.name), node.name)

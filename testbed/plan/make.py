@@ -7,7 +7,7 @@ from testbed.network.offloads import needs_packets
 from testbed.nodes import ROLES
 from testbed.nodes.base import PREFIX
 from testbed.scenario.checks import MOST_WORKERS
-from testbed.scenario.commands import producers
+from testbed.scenario.commands import linked_nodes
 from testbed.scenario.links import changed_links
 from testbed.scenario.schema import Scenario
 from testbed.topology import NetworkSpec, Plan
@@ -19,7 +19,7 @@ def plan(scenario: Scenario, run: str) -> Plan:
     Raises:
         ScenarioError: more workers than a switch has ports.
     """
-    count = scenario.workers.count + len(scenario.programs) + len(producers(scenario))
+    count = len(linked_nodes(scenario)) - 1
     if count > MOST_WORKERS and not scenario.simulated:
         expected = f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's"
         where = f"scenario {scenario.name}"

@@ -328,10 +328,10 @@ def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
                 lost.setdefault(node, "the parameter server saw it leave")
             case Exited(node, status, planned=False) if node not in explained | removed:
                 how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
-                lost[node] = how
+                lost[node] = f"{how}, and started again" if event.restarted else how
             case Restored(version, _, updates):
                 went_on = f"it went on from its checkpoint at update {version:,}"
-                how = lost.get("ps", "ended")
+                how = lost.get("ps", "ended").removesuffix(", and started again")
                 lost["ps"] = f"{how}; {went_on}, and {updates:,} updates were lost"
     return list(lost.items())
 

@@ -35,6 +35,7 @@ class Arguments:
         source: ``address:port`` at which records of streams are to be had; of a producer whom the
             devices ask, its own. Empty without streams.
         source_token: what a worker shows there.
+        topics: with a broker, what the names of its topics begin with.
     """
 
     node: str
@@ -45,6 +46,7 @@ class Arguments:
     patience_seconds: float = PATIENCE_SECONDS
     source: str = ""
     source_token: str = ""
+    topics: str = ""
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str]) -> Arguments:
@@ -64,6 +66,7 @@ class Arguments:
                 patience_seconds=float(values.pop("patience", PATIENCE_SECONDS)),
                 source=values.pop("source", ""),
                 source_token=values.pop("source_token", ""),
+                topics=values.pop("topics", ""),
             )
         except KeyError as missing:
             raise NodeError(f"a role was launched without its argument {missing}") from None

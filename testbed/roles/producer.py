@@ -61,6 +61,8 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
     devices = [feed.device for feed in feeds]
     clock = EmulatedClock(experiment.scenario.time_scale)
     async with sending(experiment, arguments, devices=devices, failed=end) as sender:
+        for feed in feeds:
+            feed.go_on(after=sender.acknowledged(feed.device))
         production = Production(feeds, sender, clock)
         with (
             unix_address(arguments.socket) as address,
@@ -104,6 +106,11 @@ class Feed:
     format: RecordFormat
     sent: int = 0
     _refused: bytes | None = None  # there was no room for it: it comes first
+
+    def go_on(self, *, after: int) -> None:
+        """The stream has so many records already: those of a process that this one follows."""
+        self.source.take(after)
+        self.sent = after
 
     def send_due(self, sender: Sender, now: float) -> None:
         """Send what is due at a moment and was not sent, as far as there is room."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from testbed.errors import NodeError
 from testbed.experiment import Experiment
 from testbed.roles.arguments import Arguments, limits
 from testbed.roles.direct import DirectReceiver, DirectSender, answering
 from testbed.rpc.client import Connection
-from testbed.scenario.streams import Direct
 from testbed.streams import Receiver, Sender
+
+CLOSE_SECONDS = 5.0
+"""For a producer to say goodbye to its broker."""
 
 
 @asynccontextmanager
@@ -26,17 +28,38 @@ async def sending(
 
     Raises:
         HostError: what it needs cannot be had on this host.
+        NodeError: there is no broker, or none that it can write to.
     """
-    streams = experiment.scenario.streams
-    if streams is None or not isinstance(streams.transport, Direct):
-        raise NodeError(f"{arguments.node}: the scenario has no transport for records")
+    if arguments.topics:
+        from testbed.roles.kafka import connect_sender
+
+        loop = asyncio.get_running_loop()
+        through, producer = connect_sender(
+            arguments.source,
+            arguments.topics,
+            devices,
+            lambda error: loop.call_soon_threadsafe(failed, error),
+        )
+        try:
+            yield through
+        finally:
+            producer.close(timeout=CLOSE_SECONDS)
+        return
     sender = DirectSender(devices)
     async with answering(arguments.source, sender, token=arguments.token, failed=failed):
         yield sender
 
 
 def receiver(experiment: Experiment, arguments: Arguments) -> Receiver:
-    """A device's end."""
+    """A device's end.
+
+    Raises:
+        NodeError: there is no broker, or none that it can read from.
+    """
+    if arguments.topics:
+        from testbed.roles.kafka import connect_receiver
+
+        return connect_receiver(arguments.source, arguments.topics, arguments.index)
     connection = Connection(
         f"ipv4:{arguments.source}",
         token=arguments.source_token,

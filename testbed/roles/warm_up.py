@@ -30,6 +30,8 @@ def main(arguments: Mapping[str, str]) -> int:
     torch.set_num_threads(1)
     folder = Path(arguments["scenario"]).parent
     scenario = load_scenario(Path(arguments["scenario"]), custom_files=folder / "custom")
+    if scenario.streams is not None and scenario.streams.has_broker:
+        import testbed.roles.kafka  # noqa: F401 - in a fifth of a second, once
     if isinstance(scenario.model, CustomModel):
         return 0  # the user's code runs in nodes only, never with the template's privileges
     algorithm = scenario.algorithm

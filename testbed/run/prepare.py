@@ -17,9 +17,12 @@ from testbed.datasets import CustomDataset, DatasetConfig, user_cache
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.experiment import deal
 from testbed.host.apart import Opened, apart
+from testbed.host.kafka import KafkaFiles, find_kafka
 from testbed.host.users import Users
 from testbed.models import CustomModel
 from testbed.network.netem import check_netem, kernel_has_netem
+from testbed.nodes.broker import BrokerRole
+from testbed.nodes.broker_files import broker_files
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
@@ -32,6 +35,7 @@ from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
 from testbed.scenario.targets import ill_fitting
 from testbed.scenario.traces import places
+from testbed.scenario.transports import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -137,16 +141,27 @@ def prepare(
     Raises:
         ScenarioError: the name is taken, or the user's own files do not fit together.
         HostError: the kernel cannot do what a link needs, or the user may not have a limit
-            enforced, or the folder cannot be made.
+            enforced, or there is no Kafka for a broker, or the folder cannot be made.
     """
     scenario = request.scenario
     own = custom_files(scenario, request.beside)
     driver.check(planned.nodes)
     left_out = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
+    kafka = kafka_of_host(scenario, request.environment)
     folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
-    return Setup(
-        scenario=scenario, plan=made, folder=folder, data=data, secret=token_hex(16), users=users
-    )
+    return Setup(scenario, made, folder, data, token_hex(16), users, kafka)
+
+
+def kafka_of_host(scenario: Scenario, environment: Mapping[str, str]) -> KafkaFiles | None:
+    """What the broker of the streams is started from; None if an image has it, or there is none.
+
+    Raises:
+        HostError: this host has no Kafka, or no Java; says how to get it.
+    """
+    streams = scenario.streams
+    if streams is None or not streams.has_broker or scenario.runtime.capabilities.engine:
+        return None
+    return find_kafka(environment)
 
 
 def prepare_simulation(request: RunRequest) -> RunFolder:
@@ -197,6 +212,7 @@ def _make_folder(
     try:
         registry.add(folder.path)
         _fill(folder, scenario, own, uid_mode=uid_mode, left_out=left_out, argv=request.argv)
+        _write_broker_files(folder, scenario, made)
     except BaseException:  # nothing has been started: no run is left that never was one
         registry.remove(folder.path)
         shutil.rmtree(folder.path, ignore_errors=True)
@@ -228,6 +244,21 @@ def _fill(
         left_out=left_out,
     )
     write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
+
+
+def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> None:
+    """What a broker is started with, if the run has one."""
+    streams = scenario.streams
+    for node in made.nodes:
+        if node.role != BrokerRole.name or node.link is None or streams is None:
+            continue
+        if isinstance(streams.transport, Kafka):
+            folder.broker.mkdir()
+            files = broker_files(
+                streams.transport, node.link.address, run=made.run, time_scale=scenario.time_scale
+            )
+            for name, text in files.items():
+                (folder.broker / name).write_text(text, encoding="utf-8")
 
 
 def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:

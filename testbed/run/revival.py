@@ -1,15 +1,19 @@
-"""A parameter server that was killed is started again, as long as that gets the run any further."""
+"""Nodes that were killed are started again, as long as that gets the run any further."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from testbed.errors import NodeError
 from testbed.topology import NodeSpec
 
 MOST_IN_VAIN = 3
-"""So often it is started again from one and the same checkpoint."""
+"""So often a parameter server is started again from one and the same checkpoint."""
+
+MOST_RESTARTS = 3
+WITHIN_SECONDS = 60.0
+"""So often in this time any other node is started again."""
 
 
 @dataclass
@@ -42,3 +46,33 @@ class Revival:
                 f"(`checkpoint.every`), may help. The whole log: testbed logs {self.run} ps",
             )
         self._times += 1
+
+
+@dataclass
+class Restarts:
+    """Starts other nodes of one run again that were killed.
+
+    Attributes:
+        run: its name.
+        launch: starts a node under the name, address and link that it had; returns its pid.
+        clock: monotonic seconds.
+    """
+
+    run: str
+    launch: Callable[[NodeSpec], int | None]
+    clock: Callable[[], float]
+    _moments: dict[str, list[float]] = field(default_factory=dict)
+
+    def check(self, node: str, how: str, *, log: str) -> None:
+        """A node was killed.
+
+        Raises:
+            NodeError: so it was lately, again and again; says how, with its log.
+        """
+        now = self.clock()
+        lately = [at for at in self._moments.get(node, []) if now - at < WITHIN_SECONDS]
+        if len(lately) == MOST_RESTARTS:
+            times = f"for the {MOST_RESTARTS + 1}th time within {WITHIN_SECONDS:g} s"
+            hint = f"The whole log: testbed logs {self.run} {node}"
+            raise NodeError(f"{how}, {times}: it is not started again{log}", hint=hint)
+        self._moments[node] = [*lately, now]

@@ -30,7 +30,7 @@ from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.metering import Metering
 from testbed.run.removals import Removals
-from testbed.run.revival import Revival
+from testbed.run.revival import Restarts, Revival
 from testbed.run.setup import Setup
 from testbed.run.traces import Traces
 from testbed.run.watch import Watch
@@ -141,6 +141,7 @@ class Execution:
             nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
+            watch.restarts = Restarts(folder.name, deployment.launch, self.clock)
             if setup.scenario.checkpoint is not None:
                 watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from testbed.agent.launch import LAUNCH, LaunchSpec
 from testbed.agent.settings import Template
+from testbed.host.kafka import KafkaFiles
 from testbed.host.users import Users
 from testbed.network.ends import Neighbour
 from testbed.network.offloads import network_for
@@ -33,6 +34,7 @@ class Setup:
     data: Path  # folder of the prepared data set
     secret: str  # of the run: the nodes' tokens are made with it
     users: Users  # where the nodes' uids come from
+    kafka: KafkaFiles | None = None  # of this host, where its broker is started from them
 
     def start(self) -> Start:
         """How the run's agent is to be started."""
@@ -85,7 +87,7 @@ class Setup:
     @property
     def _inputs(self) -> Inputs:
         own = bool(own_code(self.scenario)) or self.scenario.workers.availability is not None
-        return Inputs(self.folder, self.data, own_files=own)
+        return Inputs(self.folder, self.data, own_files=own, kafka=self.kafka)
 
     def template(self) -> Template:
         """What warm nodes are forked from; cold ones need no template."""

@@ -30,7 +30,7 @@ from testbed.host.apart import early_end
 from testbed.nodes import role_of
 from testbed.nodes.base import meaning
 from testbed.run.removals import Removals
-from testbed.run.revival import Revival
+from testbed.run.revival import Restarts, Revival
 from testbed.telemetry.breakage import deletion, find_gone
 from testbed.telemetry.events import follow_ps_events
 from testbed.telemetry.files import read_tail
@@ -87,6 +87,7 @@ class Watch:
     removals: Removals
     clock: Callable[[], float]  # monotonic seconds
     revival: Revival | None = None  # starts a parameter server again; None: it ends the run
+    restarts: Restarts | None = None  # starts nodes again that are to be; None: nobody does
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
@@ -200,6 +201,9 @@ class Watch:
             means = meaning(node, ended.status, seen=self.seen)
             if means == "fatal" and self._revive(node, ended):
                 continue
+            if means == "restarted":
+                self._restart(node, ended)
+                continue
             ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
             aside = means == "noticed" and bool(node.command)
             planned = means == "expected" or aside or ended_by_plan
@@ -241,6 +245,20 @@ class Watch:
         self.removals.tell_again()
         self._revived = True
         return True
+
+    def _restart(self, node: NodeSpec, ended: Exit) -> None:
+        """Start a node again that was killed, unless the training is over.
+
+        Raises:
+            NodeError: it never lives for long, or cannot be started.
+        """
+        how = describe_exit(node, ended)
+        if Finished in self.seen or self.restarts is None:
+            self.recorder.event(Exited(node.name, ended.status, planned=True, how=how))
+            return
+        self.restarts.check(node.name, how, log=quote_log(self.folder.log(node.name)))
+        self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
+        self.recorder.event(Launched(node.name, self.restarts.launch(node)))
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
         """What a node's end means to a run that cannot go on without it."""

@@ -32,10 +32,13 @@ def resolve(command: tuple[str, ...], addresses: Mapping[str, str]) -> tuple[str
 def linked_nodes(scenario: Scenario) -> Mapping[str, int]:
     """The nodes on the switch by name, with their numbers there.
 
-    The PS comes first, then the workers, the programs and the producers.
+    The PS comes first, then the workers, the programs, the producers and their broker.
     """
     workers = (f"w{index}" for index in range(scenario.workers.count))
-    names = ("ps", *workers, *scenario.programs, *producers(scenario))
+    feeding = producers(scenario)
+    streams = scenario.streams
+    broker = ("broker",) if feeding and streams is not None and streams.has_broker else ()
+    names = ("ps", *workers, *scenario.programs, *feeding, *broker)
     return {name: number for number, name in enumerate(names)}
 
 

@@ -9,7 +9,6 @@ from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
 from testbed.scenario.document import Document, Keys, options_path, problem_at
 from testbed.scenario.schema import Scenario
-from testbed.scenario.streams import Kafka
 from testbed.streams import Each
 
 
@@ -23,10 +22,6 @@ def check_streams(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield problem_at(
             document, ("streams",), found=f"streams with {algorithm.name}", expected=expected
         )
-    if not scenario.simulated and isinstance(streams.transport, Kafka):
-        where = options_path(document, ("streams", "transport"))
-        expected = "direct, or runtime: simulated; no node is a broker yet"
-        yield problem_at(document, where, found="kafka", expected=expected)
     path: Keys = options_path(document, ("streams", "rates"))
     if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
         found, expected = f"{len(streams.rates.given):,} rates", f"{count:,}, one for each worker"

@@ -11,35 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from testbed.errors import Unfit
 from testbed.scenario.direction import Link
 from testbed.scenario.fields import Count, PositiveDuration
+from testbed.scenario.transports import Direct, Kafka, Transport
 from testbed.seeds import stream
 from testbed.streams import Arrivals, OverTime, Persistence, Policy, Rates, Steady
 from testbed.streams.rates import CLIP, Clip
-from testbed.values.family import Named
 from testbed.values.units import Duration
 
 Bound = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 RECORDS_PER_SECOND = 1500
 """A producer's process is given no more to send in a real second."""
-
-
-class Direct(BaseModel):
-    """From their producer to each device, which asks for them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Literal["direct"]
-
-
-class Kafka(BaseModel):
-    """By way of a broker, with a topic for each device."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Literal["kafka"]
-
-
-Transport = Annotated[Annotated[Direct | Kafka, Field(discriminator="name")], Named()]
 
 
 class StreamSettings(BaseModel):
@@ -61,7 +42,8 @@ class StreamSettings(BaseModel):
             a `kafka` broker.
         producers: processes that produce them, each for its share of the devices; by default as
             many as it takes.
-        link: of each producer. A device's own link carries its samples and its gradients.
+        link: of each node that devices get samples from: the producers or, where there is one, the
+            broker. A device's own link carries its samples and its gradients.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,6 +67,11 @@ class StreamSettings(BaseModel):
     def range(self) -> Clip | None:
         """The clip range; None for any rate."""
         return None if isinstance(self.clip, str) else self.clip
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether samples come through one."""
+        return isinstance(self.transport, Kafka)
 
     @property
     def patience(self) -> float:

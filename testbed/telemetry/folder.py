@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -89,6 +90,8 @@ class RunFolder:
     sockets = Inside("sockets")  # closed to all users but the run's
     ps_sockets = Inside("sockets/ps")
     ps_socket = Inside("sockets/ps/ps.sock")  # where it answers the evaluator and the controller
+    broker = Inside("broker")  # of streams through a broker: what it is started with, its records
+    broker_records = Inside("broker/records")
     slow = Inside("slow")  # by worker, how many times as long its steps take, while they do
     control = Inside("control")  # the agent's pid, its socket, and the lock
     agent_socket = Inside("control/agent.sock")
@@ -235,6 +238,15 @@ class RunFolder:
         """Write down that a run that was broken off trains again."""
         again = replace(self.state(), state="training", ended=None, reason="", exit_code=None)
         self._write(again)
+
+    def discard_records(self) -> None:
+        """Remove what a broker of the run has kept: nobody reads it once the run has ended.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        if self.broker_records.is_dir():
+            shutil.rmtree(self.broker_records)
 
     def alive(self) -> bool:
         """Whether a process of the run's control still lives: whether the lock is held."""

@@ -18,7 +18,7 @@ from testbed.scenario import load_text
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import End, Part
 
-NOT_ROLES = {"base", "places"}
+NOT_ROLES = {"base", "places", "broker_files"}
 TEXT = """\
 name: planned
 algorithm: asgd

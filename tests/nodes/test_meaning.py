@@ -10,7 +10,7 @@ from testbed.events.kinds import Event, Finished, Listening, Started
 from testbed.nodes.base import meaning
 from testbed.plan.make import plan
 from testbed.scenario import load_text
-from testbed.topology import End
+from testbed.topology import Ending
 
 TEXT = """\
 name: ended
@@ -40,7 +40,10 @@ OVER = {*TRAINING, Finished}
         (replace(WORKER, end="expected"), 0, BEFORE, "expected"),
         (replace(WORKER, end="expected"), 1, BEFORE, "fatal"),
         (replace(WORKER, end="expected"), 1, TRAINING, "noticed"),
+        (replace(WORKER, end="restarted"), -9, BEFORE, "restarted"),
+        (replace(WORKER, end="restarted"), -9, TRAINING, "restarted"),
+        (replace(WORKER, end="restarted"), 1, TRAINING, "fatal"),
     ],
 )
-def test_meaning(node: object, status: int, seen: set[type[Event]], means: End) -> None:
+def test_meaning(node: object, status: int, seen: set[type[Event]], means: Ending) -> None:
     assert meaning(node, status, seen=seen) == means  # type: ignore[arg-type]

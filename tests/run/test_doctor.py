@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from testbed.host.users import Users
+from testbed.plan.make import plan
 from testbed.run.doctor import docker, kernel, resources
 from testbed.run.doctor.findings import ExaminedRun
 from testbed.runtimes import Docker
+from testbed.scenario import load_text
 
 
 @pytest.fixture
@@ -92,6 +95,24 @@ def test_data_that_is_named_but_not_there(case: ExaminedRun, tmp_path: Path) -> 
     assert resources.check_data(case).level == "ok"
     named = ExaminedRun(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
     assert resources.check_data(named).level == "missing"
+
+
+def test_kafka_is_missing_where_a_scenario_needs_it(case: ExaminedRun) -> None:
+    without = replace(case, environment={"PATH": "/nowhere"})
+    assert resources.check_kafka(without).level == "ok"
+    text = """\
+name: streamed
+algorithm: ddl
+model: digits-cnn
+dataset: digits
+workers: {count: 2}
+streams: {rates: {constant: {per_second: 20}}, transport: kafka}
+stop: {updates: 1}
+"""
+    needed = resources.check_kafka(replace(without, plan=plan(load_text(text), "r1")))
+    assert needed.level == "missing"
+    assert "TESTBED_KAFKA is not set" in needed.found
+    assert "kafka.apache.org/downloads" in needed.mend
 
 
 def test_the_interpreter_and_its_packages() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from testbed.agent.launch import Exit
 from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, UserCodeError
 from testbed.events.kinds import Joined, Listening
 from testbed.events.rows import UpdateRow
-from testbed.run.revival import Revival
+from testbed.run.revival import Restarts, Revival
 from testbed.run.run import first_line
 from testbed.run.watch import describe_exit, quote_log
 from testbed.telemetry.spool import SpoolWriter
@@ -284,3 +285,61 @@ def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
     quoted = quote_log(log).splitlines()
     assert quoted[0] == "; it printed:"
     assert quoted[1:] == [f"    line {n}" for n in range(8, 20)]
+
+
+def restarting(small: Any) -> tuple[Any, list[str]]:
+    """A watch over a run whose w2 stands aside and is to be started again."""
+    watch, launched = start(small), list[str]()
+    plan, aside = watch.plan, replace(watch.plan.node("w2"), part="aside", end="restarted")
+    watch.plan = replace(plan, nodes=(*plan.nodes[:-1], aside))
+
+    def launch(node: Any) -> int:
+        launched.append(node.name)
+        return 5000
+
+    watch.restarts = Restarts("small-1", launch, small.clock)
+    return watch, launched
+
+
+def test_a_node_that_is_to_be_is_started_again_when_it_was_killed(small: Any) -> None:
+    watch, launched = restarting(small)
+    small.agent.ended = [Exit("w2", -9)]
+    watch.look()
+    assert launched == ["w2"]
+    exited, started = small.events()[-2:]
+    assert (exited["how"], exited["restarted"]) == ("w2 was ended by SIGKILL", True)
+    assert (started["event"], started["node"], started["pid"]) == ("launched", "w2", 5000)
+    assert watch.lost == {}
+
+
+def test_but_not_when_it_has_ended_by_itself(small: Any) -> None:
+    watch, launched = restarting(small)
+    small.agent.ended = [Exit("w2", 1)]
+    with pytest.raises(NodeError, match="w2 exited with status 1"):
+        watch.look()
+    assert launched == []
+
+
+def test_nor_for_the_fourth_time_within_a_minute(small: Any) -> None:
+    """At 0, 10 and 20 s it is started again, and at 61 s too: the first was a minute before."""
+    watch, launched = restarting(small)
+    begun = small.now
+    for at in (0.0, 10.0, 20.0, 61.0):
+        small.now = begun + at
+        small.agent.ended = [Exit("w2", -9)]
+        watch.look()
+    assert launched == ["w2"] * 4
+    small.now = begun + 65.0
+    small.agent.ended = [Exit("w2", -9)]
+    with pytest.raises(NodeError, match="SIGKILL, for the 4th time within 60 s"):
+        watch.look()
+
+
+def test_nor_after_the_training(small: Any) -> None:
+    watch, launched = restarting(small)
+    small.says("finished", reason="500 updates", version=500)
+    watch.look()
+    small.agent.ended = [Exit("w2", -9)]
+    watch.look()
+    assert launched == []
+    assert small.events()[-1]["planned"] is True

@@ -19,6 +19,7 @@ def check_native(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     yield kernel.check_control_groups()
     yield resources.check_address_space()
     yield resources.check_files(case)
+    yield resources.check_kafka(case)
 
 
 OF_RUNTIME: Mapping[str, Callable[[ExaminedRun, Any], Iterator[Finding]]] = {

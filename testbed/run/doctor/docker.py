@@ -9,6 +9,7 @@ from typing import Any
 
 from testbed.errors import HostError
 from testbed.run.doctor.findings import ExaminedRun, Finding
+from testbed.run.doctor.resources import NO_KAFKA
 from testbed.runtimes import Docker
 
 LIMITS = {
@@ -30,6 +31,7 @@ def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
     """Everything about the engine; the rest is left out where it does not answer."""
     from testbed.runtimes.docker.engine import connect, describe
     from testbed.runtimes.docker.image import check_image
+    from testbed.runtimes.docker.kafka import find_image
 
     try:
         with connect() as engine:
@@ -40,6 +42,13 @@ def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
                 yield Finding("image", "ok", image)
             except HostError as error:
                 yield Finding("image", "missing", error.message, error.hint)
+            try:
+                yield Finding("Kafka's image", "ok", find_image(engine))
+            except HostError as error:
+                if case.broker:
+                    yield Finding("Kafka's image", "missing", error.message, error.hint)
+                else:
+                    yield Finding("Kafka's image", "ok", NO_KAFKA)
     except HostError as error:
         yield Finding("engine", "missing", error.message, error.hint)
         return

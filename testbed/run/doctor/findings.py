@@ -45,6 +45,11 @@ class ExaminedRun:
         return self.plan is not None and any(node.gpus for node in self.plan.nodes)
 
     @property
+    def broker(self) -> bool:
+        """Whether its streams come through a broker."""
+        return self.plan is not None and any(node.image == "kafka" for node in self.plan.nodes)
+
+    @property
     def memory_bytes(self) -> int:
         """What the run takes, estimated; without a scenario, with a model of no size."""
         if self.budget is not None:

@@ -11,6 +11,8 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from testbed.errors import HostError
+from testbed.host.kafka import find_kafka
 from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.telemetry.host import PROC, available_bytes
 
@@ -28,6 +30,8 @@ TASKS_AT_LEAST, TASKS_PER_WORKER = 200, 16
 """A worker has some ten threads: gRPC's."""
 
 LEAST_INOTIFY = 8
+
+NO_KAFKA = "none, which only streams with `transport: kafka` need"
 
 PACKAGES = ("torch", "numpy", "grpcio", "protobuf", "pyroute2", "pandas", "pyarrow", "matplotlib")
 
@@ -166,6 +170,18 @@ def check_data(case: ExaminedRun) -> Finding:
         return Finding("data", "missing", f"the cache {place} cannot be written to", mend)
     sources = f"TESTBED_DATA is {given}" if given else "TESTBED_DATA is not set"
     return Finding("data", "ok", f"{sources}; prepared data sets are kept in {case.cache}")
+
+
+def check_kafka(case: ExaminedRun) -> Finding:
+    """What a broker of streams is started from; only a scenario with one needs it."""
+    try:
+        found = find_kafka(case.environment)
+    except HostError as lack:
+        if case.broker:
+            return Finding("Kafka", "missing", lack.message, lack.hint)
+        return Finding("Kafka", "ok", NO_KAFKA)
+    text = f"Kafka {found.version} in {found.jars}, Java {found.java_version} in {found.java}"
+    return Finding("Kafka", "ok", text)
 
 
 def _existing(path: Path) -> Path:

@@ -16,6 +16,8 @@ from testbed.runtimes.docker.faults import engine_faults, refused
 from testbed.runtimes.docker.image import (
     BASE,
     DEPENDENCIES,
+    KAFKA,
+    KAFKA_BASE,
     NODES,
     PART_LABEL,
     SOURCE_LABEL,
@@ -29,6 +31,7 @@ from testbed.runtimes.docker.inputs import Variant, find_inputs
 from testbed.runtimes.docker.sources import (
     DISTRIBUTION,
     DOCKERFILE,
+    KAFKA_DOCKERFILE,
     hash_dependencies,
     hash_requirements,
     hash_sources,
@@ -101,7 +104,12 @@ def current_images() -> Callable[[OwnImage], bool]:
             return image.name in {image_name(gpu=gpu, source=source) for gpu in (False, True)}
         if image.part == DEPENDENCIES:
             return tag.startswith(installed)
-        return (image.part, tag) in {(WHEELS, wheels), (BASE, offline.base_hash())}
+        return (image.part, tag) in {
+            (WHEELS, wheels),
+            (BASE, offline.base_hash()),
+            (KAFKA, hash_sources({KAFKA_DOCKERFILE: sources[KAFKA_DOCKERFILE]})),
+            (KAFKA_BASE, offline.java_base_hash()),
+        }
 
     return is_current
 
@@ -128,7 +136,6 @@ def _build(
     target: str | None = None,
 ) -> None:
     context.seek(0)
-    proxies = {key: os.environ[key] for key in PROXIES if key in os.environ}
     with engine_faults(f"building {name}"):
         answers = engine.build(
             fileobj=context,
@@ -136,7 +143,7 @@ def _build(
             dockerfile=DOCKERFILE,
             tag=name,
             target=target,
-            buildargs={**proxies, **arguments},
+            buildargs={**proxies(), **arguments},
             labels=dict(labels),
             # With wheels at hand none is needed, nor then a bridge of the engine's.
             network_mode="none" if "WHEELS" in arguments else None,
@@ -145,10 +152,15 @@ def _build(
             decode=True,
             timeout=SILENCE_SECONDS,
         )
-        _follow(answers, name, log)
+        follow(answers, name, log)
 
 
-def _follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], None]) -> None:
+def proxies() -> dict[str, str]:
+    """What a build has to know of this host's proxies."""
+    return {key: os.environ[key] for key in PROXIES if key in os.environ}
+
+
+def follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], None]) -> None:
     """Pass on what the engine says until the build's end, and if it failed, the end of that."""
     said: deque[str] = deque(maxlen=SHOWN_LINES)
     failure = ""

@@ -78,13 +78,14 @@ def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:
 def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image: str) -> Container:
     """The container that a node's role is put into."""
     node = spec.node
+    first = FIRST_PROCESS if node.image == "nodes" else SHOW_LOG  # there may be no tini
     mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
     gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
     body = {
         "Image": image,
-        "Entrypoint": list(FIRST_PROCESS),
-        "Cmd": list(SHOW_LOG),
+        "Entrypoint": list(first),
+        "Cmd": [] if first is SHOW_LOG else list(SHOW_LOG),
         "Hostname": node.name[:HOSTNAME_BYTES],
         "User": f"{node.uid}:{node.uid}",
         "Env": _environment({"CUDA_VISIBLE_DEVICES": None} if node.gpus else {}),

@@ -17,6 +17,7 @@ from testbed.runtimes.docker.containers import AGENT, agent_container, node_cont
 from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
 from testbed.runtimes.docker.faults import asking
 from testbed.runtimes.docker.image import check_image, image_name
+from testbed.runtimes.docker.kafka import OFFICIAL, find_image
 from testbed.runtimes.docker.lifecycle import (
     Found,
     containers_of,
@@ -62,7 +63,10 @@ class DockerDriver:
         image = self.image or image_name(gpu=want_gpus(plan.nodes))
         containers = (
             agent_container(plan, folder, start, image=image),
-            *(node_container(spec, plan, folder, image=image) for spec in specs),
+            *(
+                node_container(spec, plan, folder, image=OFFICIAL if is_kafka(spec.node) else image)
+                for spec in specs
+            ),
         )
         return tuple(Request("engine", f"create {one.whose}", one.body) for one in containers)
 
@@ -85,7 +89,11 @@ class DockerDriver:
             spec.log.chmod(LOG_MODE)  # the container shows it, with the node's uid
         with connect(self.address) as engine:
             image = image_of_run(engine, folder)
-            wanted = [node_container(spec, plan, folder, image=image) for spec in specs]
+            kafka = find_image(engine) if any(is_kafka(spec.node) for spec in specs) else ""
+            wanted = [
+                node_container(spec, plan, folder, image=kafka if is_kafka(spec.node) else image)
+                for spec in specs
+            ]
             return make_all(engine, wanted)
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
@@ -145,6 +153,8 @@ class DockerDriver:
         with connect(self.address) as engine:
             check_abilities(asked, describe(engine))
             self._image(engine, asked)
+            if any(map(is_kafka, asked)):
+                find_image(engine)
 
     def _ask(
         self, folder: RunFolder, node: str, verb: Literal["pause", "unpause"], *, needless: str
@@ -163,6 +173,11 @@ class DockerDriver:
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
         return check_image(engine, self.image or "", gpu=want_gpus(nodes))
+
+
+def is_kafka(node: NodeSpec) -> bool:
+    """Whether a node's container is made from an image of Kafka."""
+    return node.image == "kafka"
 
 
 def _is_over(folder: RunFolder) -> bool:

@@ -20,6 +20,7 @@ PART_LABEL = "org.edge-testbed.part"
 """On every image of ours: what it is for."""
 
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
+KAFKA, KAFKA_BASE, KAFKA_JARS = "kafka", "kafka-base", "kafka-jars"
 
 
 def source_hash() -> str:

@@ -69,7 +69,7 @@ def find_inputs(
         HostError: it cannot be had; the message says what is missing.
     """
     wanted = variant.base or BASE_IMAGE
-    reason = "told to ask none" if variant.offline else _refusal(engine, wanted)
+    reason = "told to ask none" if variant.offline else refusal(engine, wanted)
     if not reason:
         say(f"base: {wanted}")
         index = GPU_TORCH_INDEX if variant.gpu else TORCH_INDEX
@@ -81,7 +81,7 @@ def find_inputs(
     return {"BASE_IMAGE": _own_base(engine, say), "WHEELS": _own_wheels(engine, sources, say)}
 
 
-def _refusal(engine: APIClient, name: str) -> str:
+def refusal(engine: APIClient, name: str) -> str:
     """Why the engine cannot get an image; empty if it has it or can."""
     from docker.errors import APIError
     from requests.exceptions import Timeout
@@ -111,7 +111,7 @@ def _own_base(engine: APIClient, say: Callable[[str], None]) -> str:
         say(f"base: {name}, made before")
     else:
         say(f"base: a Debian {offline.SUITE} made by mmdebstrap")
-        with _work_folder() as folder:
+        with work_folder() as folder:
             import_archive(engine, offline.make_base(folder, os.environ), name, BASE)
     return name
 
@@ -122,14 +122,14 @@ def _own_wheels(engine: APIClient, sources: Mapping[str, bytes], say: Callable[[
         say(f"packages: {name}, downloaded before")
     else:
         say("packages: downloaded by this host's pip")
-        with _work_folder() as folder:
+        with work_folder() as folder:
             archive = offline.make_wheels(folder, sources, torch_index=TORCH_INDEX)
             import_archive(engine, archive, name, WHEELS)
     return name
 
 
 @contextmanager
-def _work_folder() -> Iterator[Path]:
+def work_folder() -> Iterator[Path]:
     """A folder that is gone afterwards, readable to the other user that mmdebstrap may run as."""
     with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)

@@ -170,6 +170,7 @@ def clear(folder: RunFolder) -> None:
     """Remove what a run's agent has left in the folder."""
     for name in (*SERVED, LIFELINE_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
+    folder.discard_records()
 
 
 def _prepare(folder: RunFolder) -> int:

@@ -39,10 +39,28 @@ MMDEBSTRAP = (
     SUITE,
 )
 
+JAVA_MMDEBSTRAP = (
+    *("mmdebstrap", "--quiet", "--variant=minbase", "--include=openjdk-17-jre-headless"),
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+    SUITE,
+)
+"""Java's package makes links among the manuals, and fails where their folder is missing."""
+
 
 def base_hash() -> str:
     """12 hexadecimal digits of how the base is made."""
-    return hashlib.sha256("\0".join(MMDEBSTRAP).encode()).hexdigest()[:12]
+    return _hash(MMDEBSTRAP)
+
+
+def java_base_hash() -> str:
+    """The same of the base of a broker's image."""
+    return _hash(JAVA_MMDEBSTRAP)
+
+
+def _hash(command: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(command).encode()).hexdigest()[:12]
 
 
 def make_base(folder: Path, environment: Mapping[str, str]) -> Path:
@@ -53,12 +71,21 @@ def make_base(folder: Path, environment: Mapping[str, str]) -> Path:
     Raises:
         HostError: mmdebstrap is missing or failed.
     """
+    return _bootstrap(MMDEBSTRAP, folder, environment)
+
+
+def make_java_base(folder: Path, environment: Mapping[str, str]) -> Path:
+    """A tar archive of a Debian with a Java; see ``make_base``."""
+    return _bootstrap(JAVA_MMDEBSTRAP, folder, environment)
+
+
+def _bootstrap(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Path:
     archive = folder / "base.tar"
     install = "sudo apt install mmdebstrap"
     if os.geteuid() != 0:
         install += " uidmap; it needs root, or user namespaces and a range in /etc/subuid"
     run_command(
-        [*MMDEBSTRAP, str(archive)],
+        [*command, str(archive)],
         doing="making the image's base",
         environment={**environment, "TMPDIR": str(folder)},
         hint=f"No registry answers, so mmdebstrap has to make the base: {install}.",

@@ -20,7 +20,8 @@ CONSTRAINTS = "constraints.txt"
 DEPENDENCY_RECIPE = (DOCKERFILE, "docker/install.sh", REQUIREMENTS, CONSTRAINTS)
 """What decides what is installed besides the package, by path in the repository."""
 
-RECIPE = (*DEPENDENCY_RECIPE, "pyproject.toml")
+KAFKA_DOCKERFILE = "docker/kafka.Dockerfile"
+RECIPE = (*DEPENDENCY_RECIPE, KAFKA_DOCKERFILE, "pyproject.toml")
 HASH_LENGTH = 12
 
 

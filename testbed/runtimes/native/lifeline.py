@@ -206,6 +206,7 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
     NodeRecords(folder).clear()
     for name in (AGENT_RECORD, AGENT_SETTINGS, *SERVED):
         (folder.control / name).unlink(missing_ok=True)
+    folder.discard_records()
 
 
 def own(groups: RunGroups, folder: RunFolder) -> RunGroups:

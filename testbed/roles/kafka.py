@@ -1,0 +1,269 @@
+"""Records through a broker of Apache Kafka: a topic for each device, of one partition.
+
+A producer is idempotent and waits for the broker to acknowledge every record: a broker that is away
+for a while gets each of them once and in order. A device commits its offset once its buffer has
+the records, and what it had not committed comes again to one that was started anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from testbed.errors import NodeError
+from testbed.streams import Receiver, Sender
+
+RELEASE = 4
+"""Of the brokers that are spoken with: what an older one does not know, it does not tell."""
+
+ROOM_BYTES = 64_000_000
+"""Room for what the broker has not acknowledged."""
+
+READY_SECONDS = 60.0
+"""A broker answers, and has the topic of a device, within this time, or never."""
+
+LINGER_MILLISECONDS = 5
+BATCH_BYTES = 2**16
+MOST_RECORDS = 2000
+RETRY_SECONDS = 0.1
+"""Between two attempts to read from a broker that is away, which fail at once."""
+
+FOR_EVER_MILLISECONDS = 2**31 - 1
+FLUSH_SECONDS = 10.0
+REQUEST_MILLISECONDS = 5000
+RECONNECT_MILLISECONDS = 500
+"""The longest pause between two attempts to reach a broker that is away."""
+
+ONE_OF_EACH = {"num_partitions": 1, "replication_factor": 1}
+
+
+def topic_of(topics: str, device: int) -> str:
+    """The name of a device's topic; ``topics`` is the run's name."""
+    return f"{topics}-w{device}"
+
+
+class KafkaSender(Sender):
+    """The producer's end.
+
+    Args:
+        producer: idempotent, connected.
+        topics: what their names begin with.
+        written: how many records each device's topic has already.
+        failed: told, in a thread of the producer's, of a record that the broker will never take.
+        room: bytes that may wait for the broker's acknowledgement.
+    """
+
+    def __init__(
+        self,
+        producer: KafkaProducer,
+        topics: str,
+        *,
+        written: dict[int, int],
+        failed: Callable[[BaseException], object],
+        room: int = ROOM_BYTES,
+    ) -> None:
+        self._producer = producer
+        self._topics = topics
+        self._written = written
+        self._failed = failed
+        self._room = room
+        self._lock = threading.Lock()  # acknowledgements come in a thread of the producer's
+
+    def send(self, device: int, record: bytes) -> bool:
+        """See Sender."""
+        with self._lock:
+            if self._room < len(record):
+                return False
+            self._room -= len(record)
+        sent = self._producer.send(topic_of(self._topics, device), record, partition=0)
+        sent.add_callback(lambda _: self._take_note(device, len(record)))
+        sent.add_errback(self._fail, device)
+        return True
+
+    def acknowledged(self, device: int) -> int:
+        """See Sender."""
+        with self._lock:
+            return self._written[device]
+
+    async def flush(self) -> None:
+        """See Sender."""
+        loop = asyncio.get_running_loop()
+        with suppress(KafkaError):  # the broker is away: what it lacks is on nobody's record
+            await loop.run_in_executor(None, lambda: self._producer.flush(timeout=FLUSH_SECONDS))
+
+    def _take_note(self, device: int, size: int) -> None:
+        with self._lock:
+            self._written[device] += 1
+            self._room += size
+
+    def _fail(self, device: int, error: BaseException) -> None:
+        where = topic_of(self._topics, device)
+        self._failed(NodeError(f"the broker does not take a record of {where}: {error}"))
+
+
+class KafkaReceiver(Receiver):
+    """A device's end: reads its topic from where it has committed last."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self._uncommitted = False
+
+    def poll(self, least: int, seconds: float) -> Sequence[bytes]:
+        """See Receiver. While the broker is away, nothing comes."""
+        until = time.monotonic() + seconds
+        records: list[bytes] = []
+        while True:
+            left = max(0.0, until - time.monotonic())
+            try:
+                found = self._consumer.poll(timeout_ms=int(left * 1000), max_records=MOST_RECORDS)
+                records += [one.value for batch in found.values() for one in batch]
+            except KafkaError as error:
+                if not error.retriable:
+                    raise NodeError(f"reading records failed: {error}") from None
+                time.sleep(min(left, RETRY_SECONDS))  # the broker is away
+            if len(records) >= least or left == 0:
+                self._uncommitted |= bool(records)
+                return records
+
+    def commit(self) -> None:
+        """See Receiver: the next poll sends it."""
+        if self._uncommitted:
+            with telling("committing an offset"):
+                self._consumer.commit_async()
+            self._uncommitted = False
+
+    def close(self) -> None:
+        """See Receiver."""
+        with telling("closing"):
+            self._consumer.close(autocommit=False)
+
+
+def connect_sender(
+    address: str, topics: str, devices: Iterable[int], failed: Callable[[BaseException], object]
+) -> tuple[KafkaSender, KafkaProducer]:
+    """The sender for some devices, whose topics are made; and its producer, which is to be closed.
+
+    Raises:
+        NodeError: the broker does not answer in time, is of another release, or has topics of
+            another run.
+    """
+    written = make_topics(address, topics, devices)
+    with telling(f"connecting to the broker at {address}"):
+        producer = KafkaProducer(
+            **_everywhere(address),
+            enable_idempotence=True,
+            acks="all",
+            delivery_timeout_ms=FOR_EVER_MILLISECONDS,
+            metrics_enabled=False,
+            linger_ms=LINGER_MILLISECONDS,
+            batch_size=BATCH_BYTES,
+        )
+    return KafkaSender(producer, topics, written=written, failed=failed), producer
+
+
+def make_topics(address: str, topics: str, devices: Iterable[int]) -> dict[int, int]:
+    """Make the topics of some devices that are not there yet; how many records each has, by device.
+
+    A topic has records already where a producer of this run was started again.
+
+    Raises:
+        NodeError: see ``connect_sender``.
+    """
+    names = {device: topic_of(topics, device) for device in devices}
+    with telling(f"making topics at the broker at {address}"):
+        with closing(KafkaConsumer(**_everywhere(address))) as consumer:
+            check_release(consumer, address)
+            there = consumer.topics()
+        _check_topics(there, topics, address)
+        new = {name: ONE_OF_EACH for name in names.values() if name not in there}
+        if new:
+            with closing(KafkaAdminClient(**_everywhere(address))) as admin:
+                admin.create_topics(new, wait_for_metadata=True)
+        with closing(KafkaConsumer(**_everywhere(address))) as consumer:
+            ends = consumer.end_offsets([TopicPartition(name, 0) for name in names.values()])
+    return {device: ends[TopicPartition(name, 0)] for device, name in names.items()}
+
+
+def connect_receiver(address: str, topics: str, device: int) -> KafkaReceiver:
+    """The receiver of a device, once the broker has its topic.
+
+    Raises:
+        NodeError: the broker does not answer in time, is of another release, or has no such topic.
+    """
+    topic = topic_of(topics, device)
+    with telling(f"connecting to the broker at {address}"):
+        consumer = KafkaConsumer(
+            **_everywhere(address),
+            group_id=topic,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_poll_records=MOST_RECORDS,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+        check_release(consumer, address)
+        _await_topic(consumer, topic, address)
+        consumer.assign([TopicPartition(topic, 0)])
+    return KafkaReceiver(consumer)
+
+
+def check_release(client: KafkaConsumer, address: str) -> None:
+    """Refuse a broker of another release.
+
+    Raises:
+        NodeError: it is one; says which.
+    """
+    version = client.config["api_version"]
+    if version[0] != RELEASE:
+        found = ".".join(map(str, version))
+        raise NodeError(
+            f"the broker at {address} speaks as Kafka {found}, expected Kafka {RELEASE}",
+            hint=f"Take an image, or jars, of Kafka {RELEASE}.",
+        )
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """What the client cannot do is the node's failure."""
+    try:
+        yield
+    except KafkaError as error:
+        raise NodeError(f"{what} failed: {error}") from None
+
+
+def _everywhere(address: str) -> dict[str, Any]:
+    """What every client is told."""
+    return {
+        "bootstrap_servers": address,
+        "bootstrap_timeout_ms": int(READY_SECONDS * 1000),
+        "reconnect_backoff_max_ms": RECONNECT_MILLISECONDS,
+        "request_timeout_ms": REQUEST_MILLISECONDS,
+    }
+
+
+def _check_topics(found: Iterable[str], topics: str, address: str) -> None:
+    others = [one for one in found if not one.startswith(("__", f"{topics}-w"))]
+    if others:
+        raise NodeError(
+            f"the broker at {address} has a topic of another run, {others[0]}: expected none but "
+            f"{topics}-w0, {topics}-w1, ...",
+            hint="Every run has a broker of its own: end the other run with `testbed down`.",
+        )
+
+
+def _await_topic(consumer: KafkaConsumer, topic: str, address: str) -> None:
+    """Wait until the broker has a topic, asking it for its metadata again and again."""
+    deadline = time.monotonic() + READY_SECONDS
+    while not consumer.partitions_for_topic(topic):
+        if time.monotonic() > deadline:
+            raise NodeError(
+                f"the broker at {address} has no topic {topic} after {READY_SECONDS:g} s"
+            )
+        time.sleep(RECONNECT_MILLISECONDS / 1000)  # between two questions

@@ -1,0 +1,59 @@
+"""Streams through a real broker, which is killed and comes back: nothing is lost."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+import testbed
+from testbed.events.entry import only
+from testbed.events.kinds import Exited
+from testbed.telemetry.events import read_events
+
+pytestmark = [pytest.mark.root, pytest.mark.kafka, pytest.mark.slow]
+
+SCENARIO = """\
+name: brokered
+seed: 1
+algorithm: {ddl: {learning_rate: 0.05}}
+model: digits-cnn
+dataset: digits
+workers: {count: 8, batch_size: 16, classes: {device: {speed: 20ms}}}
+streams:
+  rates: {constant: {per_second: 20}}
+  transport: {kafka: {heap: 256MiB, network_threads: 2, io_threads: 2}}
+  stream_timeout: off
+stop: {updates: 160}
+evaluate: {every: 80, images: 100}
+"""
+"""Twenty rounds of eight devices: 320 samples of each, which take 16 s to be made."""
+
+
+def test_a_broker_is_killed_and_no_record_is_lost(bed: Any) -> None:
+    kafka = {
+        name: os.environ[name] for name in ("TESTBED_KAFKA", "JAVA_HOME") if name in os.environ
+    }
+    file = bed.scenario("brokered.yaml", SCENARIO)
+    up = bed.start("up", file, "--name", bed.new_name(), **kafka)
+    for event in ("launched", "joined", "started"):  # a broker takes its time on a busy host
+        up.wait_for_event(event)
+    up.wait_for_updates(32)
+    bed.kill_node(up, "broker")
+    done = up.end()
+    assert "broker was ended by SIGKILL; it is started again" in done.out, done
+    run, events = testbed.Run(up.folder.path), read_events(up.folder.events)
+    assert run.state.reason == "160 updates applied", done
+    (killed,) = (event for event in only(events, Exited) if event.status)
+    assert (killed.node, killed.restarted) == ("broker", True)
+    last = run.updates.groupby("worker").last()
+    assert len(last) == 8
+    assert last["stream_used"].tolist() == [320] * 8
+    assert (last["stream_missing"] == 0).all(), "every sequence number has come"
+    assert (last["stream_refused"] == 0).all()
+    kept = last["stream_used"] + last["stream_buffered"]
+    kept += last["stream_truncated"] + last["stream_duplicates"]
+    assert (last["stream_produced"] == kept).all()
+    assert not up.folder.broker_records.exists()
+    assert bed.remains(up.name) == []

@@ -1,0 +1,181 @@
+"""Records through a real broker: in order, none lost, none from another run."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import NodeError
+from testbed.host.kafka import find_kafka
+from testbed.nodes.broker_files import CONTROLLER_PORT, FOLDER, JARS, JAVA, PORT, broker_files
+from testbed.roles.kafka import KafkaReceiver, connect_receiver, connect_sender, make_topics
+from testbed.scenario.transports import Kafka
+from testbed.values.units import Size
+
+MANY = 500
+
+# kafka-python leaves the sockets of attempts to reach a broker that is away to the collector.
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Broker:
+    """A broker of its own, in a folder; it can be killed and started again."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def write(self) -> None:
+        found = find_kafka(os.environ)
+        settings = Kafka(name="kafka", heap=Size(2**28), network_threads=2, io_threads=2)
+        places = {
+            str(FOLDER): str(self.folder),
+            str(JARS): str(found.jars),
+            str(JAVA): str(found.java),
+            f":{PORT}": f":{self.port}",
+            f":{CONTROLLER_PORT}": f":{free_port()}",
+        }
+        for name, text in broker_files(settings, "127.0.0.1", run="r1", time_scale=1).items():
+            file = self.folder / name
+            file.write_text(text)
+            for there, here in places.items():
+                file.write_text(file.read_text().replace(there, here))
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            command = ["sh", str(self.folder / "start")]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    made = Broker(tmp_path_factory.mktemp("broker"))
+    made.write()
+    made.start()
+    yield made
+    made.kill()
+    gc.collect()  # while the warnings are these tests' own
+
+
+def fail(error: BaseException) -> None:
+    raise AssertionError(error)
+
+
+def read(receiver: KafkaReceiver, count: int) -> list[int]:
+    """The numbers in the records, until so many have come, within a minute."""
+    found: list[int] = []
+    deadline = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < deadline:
+        found += [struct.unpack("<q", one)[0] for one in receiver.poll(count - len(found), 1.0)]
+        receiver.commit()
+    return found
+
+
+def test_a_broker_that_is_killed_loses_nothing(broker: Broker) -> None:
+    """It is killed after 200 records of each device, and away while 100 more are sent."""
+    sender, producer = connect_sender(broker.address, "r1", [0, 1], fail)
+    receivers = [connect_receiver(broker.address, "r1", device) for device in (0, 1)]
+    with closing(producer), closing(receivers[0]), closing(receivers[1]):
+        for number in range(MANY):
+            if number == 200:
+                asyncio.run(sender.flush())
+                broker.kill()
+            if number == 300:
+                broker.start()
+            for device in (0, 1):
+                assert sender.send(device, struct.pack("<q", number))
+        for receiver in receivers:
+            assert read(receiver, MANY) == list(range(MANY))
+        assert [sender.acknowledged(device) for device in (0, 1)] == [MANY, MANY]
+
+
+def test_who_is_started_again_goes_on_where_the_other_was(broker: Broker) -> None:
+    sender, producer = connect_sender(broker.address, "r1", [2], fail)
+    with closing(producer):
+        for number in range(5):
+            sender.send(2, struct.pack("<q", number))
+        asyncio.run(sender.flush())
+    first = connect_receiver(broker.address, "r1", 2)
+    with closing(first):
+        assert read(first, 5) == [0, 1, 2, 3, 4]  # and commits
+        assert first.poll(0, 0.0) == []  # sends the commit
+    again, producer = connect_sender(broker.address, "r1", [2], fail)
+    with closing(producer):
+        assert again.acknowledged(2) == 5
+        again.send(2, struct.pack("<q", 5))
+        second = connect_receiver(broker.address, "r1", 2)
+        with closing(second):
+            assert read(second, 1) == [5]
+
+
+def test_topics_of_another_run_are_refused(broker: Broker) -> None:
+    make_topics(broker.address, "r1", [0])
+    with pytest.raises(
+        NodeError, match=r"has a topic of another run, r1-w\d: expected none but r2"
+    ):
+        make_topics(broker.address, "r2", [0])
+
+
+@contextmanager
+def answering(reply: bytes) -> Iterator[str]:
+    """A peer that answers any request with these bytes after its correlation id."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+
+        def serve() -> None:
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=talk, args=(peer,), daemon=True).start()
+
+        def talk(peer: socket.socket) -> None:
+            with peer, peer.makefile("rb") as requests:
+                while head := requests.read(4):
+                    request = requests.read(struct.unpack(">i", head)[0])
+                    answer = request[4:8] + reply
+                    peer.sendall(struct.pack(">i", len(answer)) + answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def versions(*ranges: tuple[int, int, int]) -> bytes:
+    """A reply of version 0 to ApiVersions: no error, and which requests are known."""
+    return struct.pack(">hi", 0, len(ranges)) + b"".join(
+        struct.pack(">hhh", *one) for one in ranges
+    )
