@@ -14,6 +14,7 @@ from testbed.experiment import Durations
 from testbed.faults.availability import Availability
 from testbed.frame.stop import StopRule
 from testbed.simulation.engine import Engine
+from testbed.simulation.state import state_of
 from testbed.values.state import PlainState
 from testbed.values.traces import Trace
 
@@ -72,7 +73,7 @@ def test_it_goes_on_with_the_recordings_from_a_checkpoint(world: World) -> None:
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
-        state = engine.state()
+        state = state_of(engine)
         state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
         saved.append((engine.server.version, state))
 
