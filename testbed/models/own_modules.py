@@ -180,27 +180,6 @@ class _BoundOwnModule(BoundModule):
         usual = nn.functional.cross_entropy if self._classes else nn.functional.mse_loss
         return usual(outputs, targets)
 
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        """Inside, what torch cannot do with what the user's code gives is that code's failure too.
-
-        So is what that code does to this process.
-        """
-        code = self._code
-        try:
-            with one_process():
-                yield
-        except TestbedError:
-            raise
-        except BaseException as error:
-            if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
-                raise
-            trace = "".join(traceback.format_exception(error))
-            told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
-            raise UserCodeError(told, trace=trace) from error
-        if not self._descriptor.is_open():
-            raise closed_descriptors(code.path.name)
-
     def _scores(self, images: Images) -> Tensor:
         """The module's output, if it is still what the first one was.
 
