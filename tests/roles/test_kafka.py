@@ -9,10 +9,9 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -147,35 +146,3 @@ def test_topics_of_another_run_are_refused(broker: Broker) -> None:
         NodeError, match=r"has a topic of another run, r1-w\d: expected none but r2"
     ):
         make_topics(broker.address, "r2", [0])
-
-
-@contextmanager
-def answering(reply: bytes) -> Iterator[str]:
-    """A peer that answers any request with these bytes after its correlation id."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
-
-        def serve() -> None:
-            while True:
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    return
-                threading.Thread(target=talk, args=(peer,), daemon=True).start()
-
-        def talk(peer: socket.socket) -> None:
-            with peer, peer.makefile("rb") as requests:
-                while head := requests.read(4):
-                    request = requests.read(struct.unpack(">i", head)[0])
-                    answer = request[4:8] + reply
-                    peer.sendall(struct.pack(">i", len(answer)) + answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-
-
-def versions(*ranges: tuple[int, int, int]) -> bytes:
-    """A reply of version 0 to ApiVersions: no error, and which requests are known."""
-    return struct.pack(">hi", 0, len(ranges)) + b"".join(
-        struct.pack(">hhh", *one) for one in ranges
-    )
