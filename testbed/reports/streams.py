@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import nan, prod
 from typing import TYPE_CHECKING, Any
 
+from testbed.events.rows import STREAMS
 from testbed.reports.measures import number
 
 if TYPE_CHECKING:
@@ -115,17 +116,22 @@ def _shared_bytes(run: Run) -> float:
     return float(run.updates["injected"].sum() / others / _rounds(run) * prod(images[0]))
 
 
+def _of_streams(measure: Callable[[Run], float]) -> Callable[[Run], float]:
+    """The measure, which a run of an algorithm without streams does not have."""
+    return lambda run: measure(run) if STREAMS.keys() <= {*run.updates} else nan
+
+
 OF_STREAMS: Mapping[str, Callable[[Run], float]] = {
-    "produced": lambda run: _total(run, "produced"),
-    "buffered": lambda run: _total(run, "buffered"),
-    "truncated": lambda run: _total(run, "truncated"),
-    "buffered_most": _fullest,
-    "stream_rate": lambda run: float(_rates(run).mean()),
-    "stream_rate_deviation": lambda run: float(_rates(run).std(ddof=0)),
+    "produced": _of_streams(lambda run: _total(run, "produced")),
+    "buffered": _of_streams(lambda run: _total(run, "buffered")),
+    "truncated": _of_streams(lambda run: _total(run, "truncated")),
+    "buffered_most": _of_streams(_fullest),
+    "stream_rate": _of_streams(lambda run: float(_rates(run).mean())),
+    "stream_rate_deviation": _of_streams(lambda run: float(_rates(run).std(ddof=0))),
     "round_seconds": lambda run: float(run.updates["time_seconds"].max()) / _rounds(run),
     "round_samples": lambda run: float(run.updates["samples"].sum()) / _rounds(run),
-    "shared_bytes": _shared_bytes,
-    "cnc": lambda run: float(run.updates["compressed"].mean()),
+    "shared_bytes": _of_streams(_shared_bytes),
+    "cnc": _of_streams(lambda run: float(run.updates["compressed"].mean())),
     "floats": lambda run: float(run.updates.groupby("worker")["entries"].sum().mean()),
 }
 """Numbers of a run with streams and rounds, as a study names them."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.events.rows import UPDATE, Rows
+from testbed.events.rows import STREAMED, STREAMS, UPDATE, Rows
 from testbed.metrics.outline import Outline
 from testbed.metrics.samples import RunLabels, Sample
 
@@ -25,10 +25,11 @@ def outline() -> Outline:
 
 @pytest.fixture
 def rows() -> Callable[..., Rows]:
-    """Rows of updates: each a mapping of the columns that are not 0."""
+    """Rows of updates: each a mapping of the columns that are not 0, those of streams too."""
 
     def make(*updates: dict[str, Any]) -> Rows:
-        made = np.zeros(len(updates), UPDATE)
+        streamed = any(STREAMS.keys() & update for update in updates)
+        made = np.zeros(len(updates), STREAMED if streamed else UPDATE)
         for row, update in zip(made, updates, strict=True):
             for name, value in update.items():
                 row[name] = value

@@ -84,5 +84,5 @@ def test_top_5_accuracies(run_simulation: Simulate) -> None:
 
 def test_what_a_run_without_streams_has_none_of(run_simulation: Simulate) -> None:
     run = run_simulation("none", processes=1)
-    (produced,) = measured(run, "produced")
-    assert isnan(produced)
+    found = measured(run, "produced", "stream_rate", "buffered_most", "shared_bytes", "cnc")
+    assert all(map(isnan, found))
