@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 CHECKS = [
     *("kernel", "namespaces", "capabilities", "control groups"),
-    *("address space", "open files", "processes", "inotify"),
+    *("address space", "open files", "Kafka", "processes", "inotify"),
     *("memory", "CPUs", "disk", "Python", "packages", "data"),
     *("container", "link", "netem"),
 ]
