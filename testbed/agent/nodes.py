@@ -71,7 +71,10 @@ class Nodes:
             with self.spawner.spawn(launch, container.prepare()) as spawned:
                 pid = spawned.pid()
                 anchor = container.move_in(pid)
-                self._connect(launch, anchor)
+                try:
+                    self._connect(launch, anchor)
+                finally:
+                    spawned.prepared()  # what it failed of, if it did, is why it has no link
                 spawned.release()
         except BaseException as failure:
             short = container.ran_out_of_memory()

@@ -90,7 +90,7 @@ _REQUEST = TypeAdapter(SpawnRequest)
 class Spawned:
     """A node whose processes exist, and whose role waits to be let go.
 
-    Both methods raise the NodeError or HostError for which the node could not be made.
+    Its methods raise the NodeError or HostError for which the node could not be made.
     """
 
     def __init__(self, reports: ReportPipe, gate: int, *, deadline: float) -> None:
@@ -102,9 +102,12 @@ class Spawned:
         """The role's pid, once it is known; its namespaces exist then."""
         return int(self._reports.expect("pid", deadline=self._deadline))
 
-    def release(self) -> None:
-        """Wait until the node is ready for its role, and let that run."""
+    def prepared(self) -> None:
+        """Wait until the node is ready for its role."""
         self._reports.expect("prepared", deadline=self._deadline)
+
+    def release(self) -> None:
+        """Let the role of a node that is prepared run."""
         with suppress(BrokenPipeError):  # killed just now; it is reaped and reported like any other
             os.write(self._gate, b"\n")
 
