@@ -10,6 +10,8 @@ a scenario for each size, as ``tests/bench/coding.py --json`` writes it; without
     T = 2 K B / r + C        B bytes of a message, r bytes a second, C seconds of coding
 
 So of two methods the one with more coding and fewer bytes wins below r = 2 K (B' - B) / (C - C').
+Where Plump-DP communicates for a share c of its time, and a method saves a share s of that, it
+trains on 1 / (1 - c s) times as many images a second.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -32,6 +35,12 @@ from testbed.scenario.codec import Codec, CodecTimes
 
 BUCKET = 512
 GIGABITS = (1, 10, 56)
+COMMUNICATING = (0.1, 0.3, 0.5)
+"""Shares of Plump-DP's time: the paper has 10 to 50 %, and does not say how long a step takes."""
+
+CORE_ROUNDS = (1, 10, 50)
+RATES = [10 ** (power / 20) for power in range(-40, 41)]
+"""Gbit/s that are drawn: from 0.01 to 100."""
 METHODS = ("plump-dp", "quant-dp", "slim-dp")
 
 
@@ -92,16 +101,23 @@ def coding_seconds(
     return sending(codec.worker) + sending(codec.ps) + taken
 
 
-def where_faster(one: Cost, other: Cost, workers: int) -> str:
-    """At which bandwidths the one takes less time than the other."""
+def break_even(one: Cost, other: Cost, workers: int) -> float | None:
+    """Gbit/s at which both take as long; None where one of them is ahead at all."""
     fewer_bytes = other.message_bytes - one.message_bytes
     more_coding = one.coding_seconds - other.coding_seconds
-    if fewer_bytes >= 0 >= more_coding:
-        return "at any bandwidth"
-    if fewer_bytes <= 0 <= more_coding:
-        return "at no bandwidth"
-    rate = 2 * workers * fewer_bytes * 8 / more_coding / 1e9
-    return f"{'below' if fewer_bytes > 0 else 'above'} {rate:.3g} Gbit/s"
+    if fewer_bytes * more_coding <= 0:
+        return None
+    return 2 * workers * fewer_bytes * 8 / more_coding / 1e9
+
+
+def where_faster(one: Cost, other: Cost, workers: int) -> str:
+    """At which bandwidths the one takes less time than the other."""
+    rate = break_even(one, other, workers)
+    has_fewer = one.message_bytes < other.message_bytes
+    if rate is not None:
+        return f"{'below' if has_fewer else 'above'} {rate:.3g} Gbit/s"
+    quicker = one.coding_seconds < other.coding_seconds
+    return "at any bandwidth" if has_fewer or quicker else "at no bandwidth"
 
 
 def report(case: Case, workers: int, rounds: int, codec: Codec) -> Iterator[str]:
@@ -111,44 +127,58 @@ def report(case: Case, workers: int, rounds: int, codec: Codec) -> Iterator[str]
     yield f"{case.name}, {case.size:,} parameters, K={workers}, q={rounds}"
     for method in METHODS[1:]:
         its = cost[method]
-        bare = 1 - its.message_bytes / plump.message_bytes
         saved = [1 - its.seconds(workers, r) / plump.seconds(workers, r) for r in GIGABITS]
         shares = ", ".join(
             f"{share:6.1%} at {r} Gbit/s" for share, r in zip(saved, GIGABITS, strict=True)
         )
         yield (
             f"  {method}: {its.message_bytes / 1e6:9.2f} MB a message, {its.coding_seconds:.3f} s "
-            f"of coding a round; saves {bare:.2%} by bytes; with coding {shares}; "
-            f"faster than plump-dp {where_faster(its, plump, workers)}"
+            f"of coding a round; saves {1 - its.message_bytes / plump.message_bytes:.2%} by bytes; "
+            f"with coding {shares}; faster than plump-dp {where_faster(its, plump, workers)}"
+        )
+        faster = ", ".join(f"{1 / (1 - share * saved[0]) - 1:.0%}" for share in COMMUNICATING)
+        yield (
+            f"  {method}: {faster} more images a second at {GIGABITS[0]} Gbit/s where plump-dp "
+            f"communicates for {', '.join(f'{share:.0%}' for share in COMMUNICATING)} of its time"
         )
     yield (
         "  slim-dp is faster than quant-dp "
         f"{where_faster(cost['slim-dp'], cost['quant-dp'], workers)}"
     )
+    volumes = [costs(case, workers, q, codec)["slim-dp"].message_bytes for q in CORE_ROUNDS]
+    sent = ", ".join(f"{volume / plump.message_bytes:.3f}" for volume in volumes)
+    yield f"  slim-dp sends {sent} of plump-dp's bytes with q = {', '.join(map(str, CORE_ROUNDS))}"
 
 
 def draw(codecs: Mapping[int, Codec], rounds: int) -> Figure:
     """Saved share of the communication time against the bandwidth, by bytes and with coding."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
-    rates = [10 ** (power / 20) for power in range(-40, 41)]
     for place, case in enumerate(CASES):
         axes = figure.add_subplot(1, 2, place + 1)
         for workers, style in ((4, "-"), (8, "--")):
             cost = costs(case, workers, rounds, codecs.get(case.size, Codec()))
-            plump = cost["plump-dp"]
-            for method, color in zip(METHODS[1:], ("C0", "C1"), strict=True):
-                its = cost[method]
-                saved = [1 - its.seconds(workers, r) / plump.seconds(workers, r) for r in rates]
-                axes.plot(rates, saved, style, color=color, label=f"{method}, K={workers}")
-                if style == "-":
-                    bare = 1 - its.message_bytes / plump.message_bytes
-                    axes.axhline(bare, color=color, linestyle=":", label=f"{method}, by bytes")
+            draw_case(axes, cost, workers, style)
         axes.set(xscale="log", ylim=(-1, 1), title=case.name, xlabel="Gbit/s")
         axes.axhline(0, color="grey", linewidth=0.5)
     figure.axes[0].set_ylabel("saved communication time")
-    figure.axes[0].legend()
+    figure.axes[0].legend(fontsize="small")
     return figure
+
+
+def draw_case(axes: Axes, cost: Mapping[str, Cost], workers: int, style: str) -> None:
+    """Curves of Quant-DP and Slim-DP, with marks where two methods take as long."""
+    plump, quant, slim = (cost[method] for method in METHODS)
+    for its, method, color in ((quant, METHODS[1], "C0"), (slim, METHODS[2], "C1")):
+        saved = [1 - its.seconds(workers, r) / plump.seconds(workers, r) for r in RATES]
+        axes.plot(RATES, saved, style, color=color, label=f"{method}, K={workers}")
+        if workers == 4:
+            bare = 1 - its.message_bytes / plump.message_bytes
+            axes.axhline(bare, color=color, linestyle=":", label=f"{method}, by bytes")
+        if rate := break_even(its, plump, workers):
+            axes.plot(rate, 0, "o", color=color)
+    if rate := break_even(slim, quant, workers):
+        axes.plot(rate, 1 - slim.seconds(workers, rate) / plump.seconds(workers, rate), "ks")
 
 
 def main() -> int:

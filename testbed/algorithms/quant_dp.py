@@ -30,7 +30,7 @@ from typing import ClassVar, Literal
 from testbed.algorithms.base import Halves, Reply, Update, expect
 from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
 from testbed.algorithms.parts.options import Count
-from testbed.compress.qsgd import Buckets, Norm, dequantise, quantise
+from testbed.compress.qsgd import Buckets, Norm, decoded, dequantise, quantise
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Quantized, Vector
 
@@ -70,7 +70,8 @@ class QuantWorker(RoundWorker):
         if isinstance(reply.model, Dense):
             self._model[:] = reply.model.values
         else:
-            self._model -= dequantise(expect(Quantized, reply.model), self._buckets)
+            for part, values in decoded(expect(Quantized, reply.model), self._buckets):
+                self._model[part] -= values
         self.parameters[:] = self._model
         self.version = reply.version
 
@@ -90,10 +91,11 @@ class QuantServer(RoundServer):
 
     def add(self, payload: Payload, total: Vector) -> None:
         """Σ_k Q'(δ_k)."""
-        total += dequantise(expect(Quantized, payload), self._buckets)
+        for part, values in decoded(expect(Quantized, payload), self._buckets):
+            total[part] += values
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Q'(u), the step of which every copy of the model is made."""
         step = super().mean(round_)
         self._down = quantise(step, self._buckets, rng=self.rng, norm=self.config.norm)
-        return dequantise(self._down, self._buckets)
+        return dequantise(self._down, self._buckets, out=step)

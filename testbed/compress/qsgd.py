@@ -13,7 +13,7 @@ So E[decoded] = x, and |decoded - x| <= A / s. A bucket of zeros has A = 0 and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +26,7 @@ from testbed.payloads import Quantized, Vector
 LEVELS = np.float32(127)
 """s: a sign and seven bits."""
 
-BLOCK = 512
+BLOCK = 128
 """Buckets that are worked on at a time, so that what is made on the way stays in the caches."""
 
 Norm = Literal["max", "l2"]
@@ -83,12 +83,27 @@ def quantise(vector: Vector, buckets: Buckets, *, rng: Generator, norm: Norm = "
     return Quantized(scales, levels)
 
 
-def dequantise(quantized: Quantized, buckets: Buckets) -> Vector:
-    """The vector that was sent, in float32."""
-    unit = quantized.scales / LEVELS
-    decoded: Vector = np.repeat(unit, np.diff(buckets.bounds))
-    decoded *= quantized.levels
-    return decoded
+def decoded(quantized: Quantized, buckets: Buckets) -> Iterator[tuple[slice, Vector]]:
+    """The vector that was sent, in float32, part by part: which entries, and their values.
+
+    Who only adds it to another needs no memory as large as the vector. To have the kernel clear
+    that much anew each time takes several times as long as to decode it.
+    """
+    units = quantized.scales / LEVELS
+    for first in range(0, buckets.count, BLOCK):
+        bounds = buckets.bounds[first : first + BLOCK + 1]
+        part = slice(bounds[0], bounds[-1])
+        values = np.repeat(units[first : first + BLOCK], np.diff(bounds))
+        values *= quantized.levels[part]
+        yield part, values
+
+
+def dequantise(quantized: Quantized, buckets: Buckets, *, out: Vector | None = None) -> Vector:
+    """The vector that was sent, in float32; where there is an ``out``, it is written there."""
+    vector = np.empty(buckets.size, np.float32) if out is None else out
+    for part, values in decoded(quantized, buckets):
+        vector[part] = values
+    return vector
 
 
 def _scales(values: Vector, starts: NDArray[np.intp], norm: Norm) -> Vector:

@@ -69,6 +69,24 @@ def test_the_explorer_is_drawn_from_all_others_alike() -> None:
     assert all(abs(count - 1200) < 5 * 27 for count in seen.values())
 
 
+def test_of_many_as_many_are_drawn_as_are_wanted() -> None:
+    """So many that each draws a lot of its own: 4,000 others, of which 1,000 are wanted."""
+    rng = np.random.default_rng(6)
+    core = np.arange(0, 5000, 5, dtype=np.int32)
+    seen = np.zeros(5000, np.int64)
+    for _ in range(400):
+        explorer = draw_explorer(core, 5000, 1000, rng=rng)
+        assert explorer.size == 1000
+        assert (np.diff(explorer) > 0).all()
+        seen[explorer] += 1
+    assert seen[core].sum() == 0
+    # 400 times 1 of 4: 100 each, with a standard deviation of sqrt(400 0.25 0.75) = 8.7
+    others = np.delete(seen, core)
+    assert np.abs(others - 100).max() < 5.5 * 8.7
+    # First and second half: 400 times 500, with a standard deviation below sqrt(400,000 0.25) = 316
+    assert abs(others[:2000].sum() - 200_000) < 5 * 316
+
+
 def test_all_others_may_be_drawn_and_none() -> None:
     rng = np.random.default_rng(5)
     core = np.array([0, 3], np.int32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.compress.qsgd import Buckets, Norm, dequantise, quantise
+from testbed.compress.qsgd import Buckets, Norm, decoded, dequantise, quantise
 from testbed.payloads import Vector
 
 
@@ -68,6 +68,19 @@ def test_many_buckets_are_quantised_as_few_are() -> None:
     assert sent.scales.tolist() == largest.tolist()
     assert sent.flaw(2000) == ""
     assert np.abs(dequantise(sent, buckets) - vector).max() <= largest.max() / 126
+
+
+def test_what_was_sent_may_be_added_part_by_part() -> None:
+    """300 buckets are worked on in more than one part; each entry is in one of them."""
+    vector = np.random.default_rng(1).standard_normal(600).astype(np.float32)
+    buckets = Buckets.of([600], 2)
+    sent = quantise(vector, buckets, rng=np.random.default_rng(2))
+    total, parts = np.ones(600, np.float32), 0
+    for part, values in decoded(sent, buckets):
+        total[part] += values
+        parts += 1
+    assert parts > 1
+    assert total.tobytes() == (1 + dequantise(sent, buckets)).tobytes()
 
 
 def test_a_scale_that_is_not_finite_is_seen() -> None:

@@ -78,6 +78,10 @@ def test_the_program_prints_and_draws(tmp_path: Path) -> None:
     )
     assert "slim-dp is faster than quant-dp at no bandwidth" in bare
     assert "saves 74.80% by bytes" in bare
+    # 1 / (1 - 0.1 0.748) = 1.081, 1 / (1 - 0.3 0.748) = 1.289, 1 / (1 - 0.5 0.748) = 1.597
+    assert "quant-dp: 8%, 29%, 60% more images a second at 1 Gbit/s" in bare
+    # 0.3 + 0.15 + 0.15 / q
+    assert "slim-dp sends 0.600, 0.465, 0.453 of plump-dp's bytes with q = 1, 10, 50" in bare
     assert "inf" not in bare + coded
     assert coded.count("slim-dp is faster than quant-dp above") == 4
     assert picture.read_bytes().startswith(b"\x89PNG")
