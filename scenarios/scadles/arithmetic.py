@@ -1,6 +1,6 @@
 """What needs no run of the ScaDLES paper's tables and figures, beside what the paper prints.
 
-    python scenarios/scadles/arithmetic.py [fig3 fig4b table2 table3 table5 fig9]
+    python scenarios/scadles/arithmetic.py [fig3 fig4b table2 table3 table4 table5 fig9]
 
 ResNet152 and VGG19 are shapes here: their parameters and activations are counted, and nothing is
 trained. S. Tyagi, M. Swany, IEEE Big Data 2022.
@@ -38,7 +38,7 @@ def fig4b() -> Iterator[Row]:
     """Seconds of a synchronisation at 5 Gbit/s: a ring of n, and an allgather of Top-k.
 
     The paper says 80 to 90 % of an iteration on 8 GPUs, and that one of VGG19 takes 1.6 s: a ring
-    alone takes as long.
+    alone takes as long. Of its Transformer it does not say how large it is.
     """
     allgathers = "allgather, n = 16, CR 0.1", "0.01"
     yield "network", "gradient", "ring, n = 8", "of an iteration", "n = 16", *allgathers
@@ -77,6 +77,29 @@ def table3() -> Iterator[Row]:
             "VGG19": ("143.7 M", "25 devices, 4 labels"),
         }[name]
         yield name, f"{layout.size:,}", len(layout.names), printed, "16 devices", devices
+
+
+BUFFERS = {  # persistence and truncation, of ResNet152 and of VGG19
+    "S1": (38, 24, (2.9e5, 129), (1.0e5, 118)),
+    "S2": (300, 112, (4.36e6, 633), (4.0e6, 523)),
+    "S1'": (64, 24, (6.2e5, 143), (3.7e5, 129)),
+    "S2'": (256, 28, (3.6e6, 384), (2.5e6, 360)),
+}
+
+
+def table4() -> Iterator[Row]:
+    """Rounds after which (t - 1) S T wait, of all devices or one, and truncation's rate.
+
+    A round of ScaDLES takes S of the t S samples that come in it. The mean of the law is S of all
+    sixteen devices; the fastest of one has two deviations more. Under truncation there is what came
+    in a round, t S, so that the printed buffer over t is the rate of the device that it is of.
+    """
+    yield "set", "network", "persistence", "rounds, of all", "of one", "truncation", "its rate"
+    for name, (mean, deviation, *buffers) in BUFFERS.items():
+        for (network, seconds), (kept, cut) in zip(STEP_SECONDS.items(), buffers, strict=True):
+            rounds = [kept / (seconds - 1) / rate for rate in (16 * mean, mean + 2 * deviation)]
+            told = (f"{count:,.0f}" for count in rounds)
+            yield name, network, f"{kept:,.0f}", *told, cut, f"{cut / seconds:.0f}"
 
 
 PRINTED = {  # CNC and floats by CR, for delta 0.1 to 0.4
@@ -121,7 +144,7 @@ def _sent(shape: Shape, ratio: float) -> int:
     return sum(quota.count for quota in quotas(shape.layout.sizes, ratio))
 
 
-TABLES = {one.__name__: one for one in (fig3, fig4b, table2, table3, table5, fig9)}
+TABLES = {one.__name__: one for one in (fig3, fig4b, table2, table3, table4, table5, fig9)}
 
 
 def main(names: Sequence[str]) -> int:
