@@ -122,8 +122,12 @@ class Network(ABC):
         """Parameters to start from, shape (N,); the same for the same state of ``rng``."""
 
     @abstractmethod
-    def bind(self, parameters: Vector) -> Bound:
-        """The network at ``parameters``, float32 (N,), contiguous and writable; not copied."""
+    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
+        """The network at ``parameters``, float32 (N,), contiguous and writable; not copied.
+
+        On a device of torch's, such as ``cuda``, every call computes with a copy of what they are
+        then, and brings the gradient back.
+        """
 
 
 class ModelConfig(BaseModel, ABC):

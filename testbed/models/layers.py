@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from testbed.models.base import Bound, Images, Network, Targets
 from testbed.models.objectives import CrossEntropy, Objective
+from testbed.models.placed import Placed
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 
@@ -168,53 +169,69 @@ class LayeredNetwork(Network):
             parts.append(np.full(layer.bias_size, layer.bias))
         return np.concatenate(parts).astype(np.float32)
 
-    def bind(self, parameters: Vector) -> Bound:
-        return _LayeredBound(self, parameters)
+    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
+        return _LayeredBound(self, parameters, device)
 
-    def cut(self, vector: Vector) -> list[Pair]:
+    def cut(self, flat: Tensor) -> list[Pair]:
         """Each layer's part of a flat vector; not copied."""
-        flat = torch.from_numpy(vector)
         parts = zip(self.layout.slices(), self.layout.shapes, strict=True)
         views = [flat[part].view(shape) for part, shape in parts]
         return [Pair(*views[i : i + 2]) for i in range(0, len(views), 2)]
 
 
 class _LayeredBound(Bound):
-    def __init__(self, network: LayeredNetwork, parameters: Vector) -> None:
+    def __init__(self, network: LayeredNetwork, parameters: Vector, device: str | None) -> None:
         self._objective = network.objective
+        self._device = device
         self._gradient = np.zeros(network.layout.size, np.float32)
-        pairs = network.cut(parameters), network.cut(self._gradient)
+        self._values, self._slopes = (
+            Placed.of(vector, device) for vector in (parameters, self._gradient)
+        )
+        pairs = network.cut(self._values.there), network.cut(self._slopes.there)
         self._rows = list(zip(network.layers, *pairs, strict=True))
         self._decayed = [(at, into, one.decay) for one, at, into in self._rows if one.decay]
 
     @torch.inference_mode()
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
-        x = _activations(images)
+        x = self._begin(images)
         kept = []
         for layer, at, _ in self._rows:
             x, keep = layer.forward(at, x)
             kept.append(keep)
-        loss, slope = self._objective.slope(x, torch.tensor(targets))
+        loss, slope = self._objective.slope(x, torch.tensor(targets, device=self._device))
         for i in range(len(kept) - 1, -1, -1):
             layer, at, into = self._rows[i]
             back = layer.backward(at, kept.pop(), slope, into=into, first=i == 0)
             slope = slope if back is None else back
         for at, into, decay in self._decayed:
             into.weight.add_(at.weight, alpha=decay)
-        return loss + self.penalty(), self._gradient
+        self._slopes.fetch()
+        return loss + (self._penalty() if self._decayed else 0.0), self._gradient
 
     @torch.inference_mode()
     def scores(self, images: Images) -> NDArray[np.float32]:
-        x = _activations(images)
+        x = self._begin(images)
         for layer, at, _ in self._rows:
             x, _ = layer.forward(at, x)
-        return cast("NDArray[np.float32]", x.numpy())
+        return cast("NDArray[np.float32]", x.cpu().numpy())
 
     def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
         return self._objective.total(outputs, targets)
 
     @torch.inference_mode()
     def penalty(self) -> float:
+        self._values.send()
+        return self._penalty()
+
+    def _begin(self, images: Images) -> Tensor:
+        """The images where they are computed with, and the parameters as they are now."""
+        x = _activations(images)
+        if self._device is None:
+            return x
+        self._values.send()
+        return x.to(self._device)
+
+    def _penalty(self) -> float:
         return sum(decay / 2 * at.weight.square().sum().item() for at, _, decay in self._decayed)
 
 

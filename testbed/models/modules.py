@@ -6,7 +6,7 @@ Each bound network has a module of its own, whose parameters are views into the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.models.base import Bound, Images, Network, Targets
+from testbed.models.placed import Placed
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 
@@ -38,8 +39,8 @@ class ModuleNetwork(Network):
         parts = [p.detach().reshape(-1) for p in module.parameters()]
         return cast(Vector, torch.cat(parts).numpy())
 
-    def bind(self, parameters: Vector) -> Bound:
-        return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters)
+    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
+        return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters, device)
 
     def _construct(self, seed: int) -> nn.Module:
         """An instance, without a trace in torch's own generator."""
@@ -51,10 +52,15 @@ class ModuleNetwork(Network):
 class BoundModule(Bound):
     """A module whose parameters and gradients are parts of two flat vectors."""
 
-    def __init__(self, module: nn.Module, layout: Layout, parameters: Vector) -> None:
-        self._module = module
+    def __init__(
+        self, module: nn.Module, layout: Layout, parameters: Vector, device: str | None = None
+    ) -> None:
         self._gradient = np.zeros(layout.size, np.float32)
-        values, gradients = torch.from_numpy(parameters), torch.from_numpy(self._gradient)
+        self._values, self._slopes = (
+            Placed.of(vector, device) for vector in (parameters, self._gradient)
+        )
+        values, gradients = self._values.there, self._slopes.there
+        self._module = module.to(values.device)  # its buffers
         parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
         for parameter, part, shape in parts:
             parameter.data = values[part].view(shape)
@@ -62,15 +68,18 @@ class BoundModule(Bound):
 
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         self._module.train()
-        self._gradient.fill(0)
-        loss = self._loss(self._scores(images), torch.tensor(targets))
-        loss.backward()  # type: ignore[no-untyped-call]  # adds to the views of self._gradient
+        self._values.send()
+        self._slopes.there.zero_()
+        loss = self._loss(self._scores(images), self._tensor(targets))
+        loss.backward()  # type: ignore[no-untyped-call]  # adds to the parts of self._slopes
+        self._slopes.fetch()
         return loss.item(), self._gradient
 
     @torch.no_grad()
     def scores(self, images: Images) -> NDArray[np.float32]:
         self._module.eval()
-        return cast("NDArray[np.float32]", self._scores(images).numpy())
+        self._values.send()
+        return cast("NDArray[np.float32]", self._scores(images).cpu().numpy())
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of a batch."""
@@ -82,8 +91,12 @@ class BoundModule(Bound):
         A copy goes in, as a mapped data set cannot be written to; with the channels last in memory
         convolutions take a fifth less time.
         """
-        copy = torch.tensor(images).contiguous(memory_format=torch.channels_last)
+        copy = self._tensor(images).contiguous(memory_format=torch.channels_last)
         return cast(Tensor, self._module(copy))
+
+    def _tensor(self, values: NDArray[Any]) -> Tensor:
+        """A copy where the module is."""
+        return torch.tensor(values, device=self._values.there.device)
 
 
 def layout_of(module: nn.Module) -> Layout:

@@ -80,13 +80,13 @@ class NormalisedConvolution(Layer):
 
     def _normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The normalised values and their bases; channels come last."""
-        base = torch.matmul(x.square(), self._neighbours).add_(1.0)
+        base = torch.matmul(x.square(), self._neighbours.to(x.device)).add_(1.0)
         return x * _power(base), base
 
     def _normalise_backward(self, x: Tensor, base: Tensor, slope: Tensor) -> Tensor:
         """The gradient by ``x``: its own part, and that through the bases of its neighbours."""
         own = slope * _power(base)
-        through = torch.matmul(own * x / base, self._neighbours)
+        through = torch.matmul(own * x / base, self._neighbours.to(x.device))
         return own.sub_(through.mul_(x), alpha=2 * BETA)
 
     @cached_property

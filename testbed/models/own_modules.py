@@ -56,9 +56,9 @@ class OwnModuleNetwork(ModuleNetwork):
             raise code.error(f"{code.name}, {_kind(self._class)}", "a subclass of torch.nn.Module")
         super().__init__(self._tried)
 
-    def bind(self, parameters: Vector) -> Bound:
+    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
         module = self._construct(STRUCTURE_SEED)
-        return _BoundOwnModule(module, self._code, self._classes, self.layout, parameters)
+        return _BoundOwnModule(module, self._code, self._classes, self.layout, parameters, device)
 
     def _construct(self, seed: int) -> nn.Module:
         """An instance, if it has the layout that the first one had."""
@@ -128,8 +128,9 @@ class _BoundOwnModule(BoundModule):
         classes: int,
         layout: Layout,
         parameters: Vector,
+        device: str | None,
     ) -> None:
-        super().__init__(module, layout, parameters)
+        super().__init__(module, layout, parameters, device)
         self._code = code
         self._descriptor = OwnDescriptor()
         self._classes = classes
@@ -149,8 +150,8 @@ class _BoundOwnModule(BoundModule):
             return objective.total(outputs, targets)
         self._module.eval()
         with self._faults():
-            given = torch.from_numpy(outputs.astype(np.float32))
-            return self._loss(given, torch.tensor(targets)).item() * len(targets)
+            given = self._tensor(outputs.astype(np.float32))
+            return self._loss(given, self._tensor(targets)).item() * len(targets)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -186,7 +187,7 @@ class _BoundOwnModule(BoundModule):
         Raises:
             UserCodeError: it is no tensor, or has another shape or type.
         """
-        out = self._module(torch.tensor(images))
+        out = self._module(self._tensor(images))
         shape = _shape(len(images), self._classes)
         if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
             found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)

@@ -38,8 +38,8 @@ class Memory(Layer):
         by_input, by_output = at.weight[:, : self.inputs], at.weight[:, self.inputs :].t()
         sums = torch.matmul(series, by_input.t()).add_(at.bias)
         steps, batch, _ = sums.shape
-        outputs = torch.zeros(steps + 1, batch, self.outputs)
-        cells = torch.zeros(steps + 1, batch, self.outputs)
+        outputs = sums.new_zeros(steps + 1, batch, self.outputs)
+        cells = sums.new_zeros(steps + 1, batch, self.outputs)
         for t in range(steps):
             gates = sums[t].addmm_(outputs[t], by_output)
             enter, keep, fresh, leave = gates.chunk(4, 1)  # each becomes its activation

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from testbed.errors import HostError
+from testbed.runtimes import Simulated
 from testbed.scenario.direction import Direction
 from testbed.scenario.durations import RandomDuration
 from testbed.scenario.schema import Scenario
@@ -59,6 +60,7 @@ class Outline:
         updates_per_second: the most that steps, thinking and the PS allow, emulated; transfers make
             it fewer.
         memory_bytes: about what it needs; None for a model of unknown size.
+        gradients: where they are computed.
     """
 
     classes: tuple[ClassOutline, ...]
@@ -67,6 +69,7 @@ class Outline:
     ps_service: str
     updates_per_second: float
     memory_bytes: int | None
+    gradients: str
     modelled: tuple[str, ...] = MODELLED
     left_out: tuple[str, ...] = LEFT_OUT
 
@@ -98,7 +101,14 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         ps_service=f"{service} a request, one after the other" if service else "takes no time",
         updates_per_second=min(cycles, 1 / service if service else inf),
         memory_bytes=memory,
+        gradients=f"{processes} processes, {_where(scenario)}",
     )
+
+
+def _where(scenario: Scenario) -> str:
+    runtime = scenario.runtime
+    on_gpu = isinstance(runtime, Simulated) and runtime.device == "cuda"
+    return "which share this host's GPU (cuda)" if on_gpu else "each on a CPU"
 
 
 def _think(think: RandomDuration | None) -> str:

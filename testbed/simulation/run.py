@@ -24,6 +24,7 @@ from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
+from testbed.simulation.gpu import compute_device
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
@@ -247,7 +248,8 @@ def build(
 
     torch.set_num_threads(1)
     vector = parameters[: experiment.network.layout.size]
-    learner = Learner(experiment.data, vector, experiment.network.bind(vector))
+    bound = experiment.network.bind(vector, device=compute_device(experiment.scenario))
+    learner = Learner(experiment.data, vector, bound)
     simulated, shards, arrivals = {}, experiment.shards(), experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
         anew = partial(experiment.worker, index, shards=shards)

@@ -82,6 +82,32 @@ def test_a_round_of_plump_dp(options: dict[str, Any], expected: tuple[float, ...
     assert group.server.version == 2
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "plump-dp"},
+        {"name": "quant-dp"},
+        {"name": "slim-dp", "alpha": 0.25, "epsilon": 0.0},
+    ],
+    ids=lambda options: str(options["name"]),
+)
+def test_sums_go_in_the_order_of_workers(options: dict[str, Any]) -> None:
+    """10^8 + 1 - 10^8 is 0 in float32; as they arrive it would be -10^8 + 10^8 + 1."""
+    config = TypeAdapter[AlgorithmConfig](Algorithm).validate_python(options)
+    rng = np.random.default_rng(0)
+    server = config.server(LAYOUT, 3, parameters=floats(*BEGIN), rng=rng)
+    halves = [config.worker(LAYOUT, 3, rng=np.random.default_rng(index)) for index in range(3)]
+    updates = []
+    for index, value in enumerate((1e8, 1.0, -1e8)):
+        server.join(index)
+        halves[index].receive(server.pull(index, 0.0), 0.0)
+        updates.append(halves[index].step(floats(value, 0, 0, 0), 10, 0.0))
+    for index in (2, 0, 1):
+        server.push(index, updates[index], 0.0)
+    assert server.version == 3
+    assert server.parameters.tolist() == list(BEGIN)
+
+
 def test_momentum_is_the_servers() -> None:
     group = Group(configured("plump-dp", learning_rate=1.0, momentum=0.5))
     for _ in range(2):

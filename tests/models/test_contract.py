@@ -157,6 +157,21 @@ class TestNetwork:
         assert zero == pytest.approx(without, rel=1e-5)
         assert before != zero
 
+    def test_a_copy_on_a_device_computes_the_same(self, name: str, tmp_path: Path) -> None:
+        """The CPU stands for the device: what is there is a copy, as on any other."""
+        network, image_shape, classes = build(name, tmp_path)
+        images, labels = batch(image_shape, classes)
+        at = network.initial(np.random.default_rng(0))
+        here, there = network.bind(at), network.bind(at, device="cpu")
+        for _ in range(2):
+            loss, gradient = here.loss_and_gradient(images, labels)
+            copied = there.loss_and_gradient(images, labels)
+            assert copied[0] == loss
+            np.testing.assert_array_equal(copied[1], gradient)
+            assert there.evaluate(images, labels) == here.evaluate(images, labels)
+            at *= np.float32(0.5)
+        assert there.penalty() == here.penalty()
+
     def test_two_bound_networks_do_not_touch_each_other(self, name: str, tmp_path: Path) -> None:
         network, image_shape, classes = build(name, tmp_path)
         images, labels = batch(image_shape, classes)

@@ -42,7 +42,14 @@ def test_classes_links_and_pace() -> None:
     assert made.updates_per_second == 70.0  # six every 0.1 s and four every 0.4 s
     assert made.ps_service == "takes no time"
     assert made.memory_bytes is None
+    assert made.gradients == "2 processes, each on a CPU"
     assert made.left_out == LEFT_OUT
+
+
+def test_where_gradients_are_computed() -> None:
+    text = TEXT.replace("runtime: simulated", "runtime: {simulated: {device: cuda}}")
+    made = outline(load_text(text), parameters=None, processes=16)
+    assert made.gradients == "16 processes, which share this host's GPU (cuda)"
 
 
 def test_memory_grows_with_workers_and_processes() -> None:

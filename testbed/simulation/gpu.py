@@ -1,0 +1,29 @@
+"""Where a process of the pool computes: on its CPU, or on the GPU that all of them share."""
+
+from __future__ import annotations
+
+from testbed.errors import HostError
+from testbed.runtimes import Simulated
+from testbed.scenario.schema import Scenario
+
+
+def compute_device(scenario: Scenario) -> str | None:
+    """The device of torch's for this process; None for its CPU.
+
+    Raises:
+        HostError: CUDA does not answer.
+    """
+    runtime = scenario.runtime
+    if not isinstance(runtime, Simulated) or runtime.device == "cpu":
+        return None
+    import torch
+
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (AssertionError, RuntimeError) as error:  # a torch without CUDA asserts
+        raise HostError(
+            f"runtime.device is cuda, and PyTorch cannot compute there: {error}.",
+            hint="Set it to cpu, or begin in a process that has not used CUDA itself.",
+        ) from None
+    torch.backends.cudnn.allow_tf32 = False  # float32, as a CPU computes
+    return runtime.device

@@ -1,0 +1,48 @@
+"""Where the processes of a simulation compute."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from testbed.errors import HostError, ScenarioError
+from testbed.scenario import load_text
+from testbed.scenario.schema import Scenario
+from testbed.simulation.gpu import compute_device
+
+TEXT = """
+name: tiny
+runtime:
+  simulated: {device: cuda}
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2, classes: {default: {speed: 10ms}}}
+stop: {updates: 10}
+"""
+
+
+def scenario(device: str) -> Scenario:
+    return load_text(TEXT.replace("cuda", device))
+
+
+def test_it_is_the_cpu_unless_the_scenario_says_otherwise() -> None:
+    assert scenario("cpu") == load_text(TEXT.replace("{device: cuda}", "{}"))
+    assert compute_device(scenario("cpu")) is None
+
+
+def test_a_gpu_is_asked_for_before_a_run_alone() -> None:
+    assert load_text(TEXT, has_cuda=lambda: True) == load_text(TEXT)
+    assert load_text(TEXT.replace("cuda", "cpu"), has_cuda=lambda: False) == scenario("cpu")
+    with pytest.raises(ScenarioError) as refused:
+        load_text(TEXT, has_cuda=lambda: False)
+    assert str(refused.value) == (
+        "scenario:4: runtime.simulated.device: found cuda, expected a GPU that the installed "
+        "PyTorch can use, or cpu: it finds none here"
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_process_without_a_gpu_says_so() -> None:
+    with pytest.raises(HostError, match=r"device is cuda, and PyTorch cannot compute there"):
+        compute_device(scenario("cuda"))
