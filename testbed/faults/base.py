@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -35,10 +35,14 @@ Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]
 Probability = Annotated[float, Field(ge=0, le=1, strict=True)]
 Selectors = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
+EVERYBODY: Selectors = ("*",)
 
 
 class Actuator(Protocol):
     """What can be done to a worker: to a modelled one by the engine, to a node by the controller.
+
+    A worker is an index. The numbers behind the last worker's are those of the other nodes that
+    faults strike, which feed the streams.
 
     Raises:
         NodeError: it cannot be done.
@@ -50,8 +54,11 @@ class Actuator(Protocol):
     def thaw(self, worker: int) -> None:
         """Let it go on."""
 
-    def kill(self, worker: int) -> None:
-        """End its process, also one that stands still; that is noticed, and told to the PS."""
+    def kill(self, worker: int, *, for_good: bool) -> None:
+        """End its process, also one that stands still; that is noticed, and told to the PS.
+
+        Where it is not ``for_good``, nobody but a ``join`` brings it back.
+        """
 
     def leave(self, worker: int) -> None:
         """Have it leave in order."""
@@ -117,7 +124,7 @@ class FaultConfig(Part, ABC):
         share: strike this share of them, drawn likewise.
     """
 
-    workers: Selectors = ("*",)
+    workers: Selectors = EVERYBODY
     count: Count | None = None
     share: Share | None = None
 
@@ -127,25 +134,43 @@ class FaultConfig(Part, ABC):
             raise Unfit(f"a count of {self.count} and a share of {self.share:g}", "one of the two")
         return self
 
-    def meant(self, classes: Sequence[str]) -> list[int]:
-        """The workers that the selectors name; ``classes`` are the workers', by index."""
+    @property
+    def strikes_workers(self) -> bool:
+        """Whether it strikes workers, and not the nodes that feed their streams."""
+        return True
+
+    @property
+    def selectors(self) -> Selectors:
+        """What says whom it may strike."""
+        return self.workers
+
+    def meant(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[int]:
+        """The numbers of those that the selectors name.
+
+        Args:
+            classes: of the workers, by index.
+            others: the names of the nodes that are numbered behind them.
+        """
         return [
-            worker
-            for worker, device_class in enumerate(classes)
-            if any(self._means(one, worker, device_class) for one in self.workers)
+            number
+            for number, *node in self._candidates(classes, others)
+            if any(self._means(selector, *node) for selector in self.selectors)
         ]
 
-    def nobody(self, classes: Sequence[str]) -> list[str]:
-        """The selectors that name no worker."""
+    def nobody(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+        """The selectors that name nobody; see ``meant``."""
+        nodes = [node for _, *node in self._candidates(classes, others)]
         return [
             selector
-            for selector in self.workers
-            if not any(self._means(selector, *each) for each in enumerate(classes))
+            for selector in self.selectors
+            if not any(self._means(selector, *node) for node in nodes)
         ]
 
-    def struck(self, classes: Sequence[str], *, seed: int, place: int) -> tuple[int, ...]:
-        """The workers that it strikes, being at a place in the scenario's list."""
-        meant = self.meant(classes)
+    def struck(
+        self, classes: Sequence[str], *, seed: int, place: int, others: Sequence[str] = ()
+    ) -> tuple[int, ...]:
+        """Those that it strikes, being at a place in the scenario's list; see ``meant``."""
+        meant = self.meant(classes, others)
         count = self.count if self.share is None else max(1, round(self.share * len(meant)))
         if count is None:
             return tuple(meant)
@@ -162,9 +187,18 @@ class FaultConfig(Part, ABC):
     def moment(self) -> str:
         """When it comes, in words."""
 
+    def _candidates(
+        self, classes: Sequence[str], others: Sequence[str]
+    ) -> Iterator[tuple[int, str, str]]:
+        """Number, name and class of those it may strike."""
+        if self.strikes_workers:
+            yield from ((one, f"w{one}", device_class) for one, device_class in enumerate(classes))
+        else:
+            yield from ((number, name, "") for number, name in enumerate(others, len(classes)))
+
     @staticmethod
-    def _means(selector: str, worker: int, device_class: str) -> bool:
-        return matches(selector, name=f"w{worker}", device_class=device_class)
+    def _means(selector: str, name: str, device_class: str) -> bool:
+        return matches(selector, name=name, device_class=device_class)
 
 
 class TimedFault(FaultConfig):
@@ -207,3 +241,27 @@ class PassingFault(TimedFault):
     @abstractmethod
     def undo(self, actuator: Actuator, worker: int) -> None:
         """Its time is over."""
+
+
+class FaultOfAnyNode(PassingFault):
+    """A fault that can be undone, of workers or of the nodes that feed their streams.
+
+    Attributes:
+        nodes: instead of workers: broker, producer0, a pattern like 'producer*'.
+    """
+
+    nodes: Selectors | None = None
+
+    @model_validator(mode="after")
+    def _workers_or_nodes(self) -> FaultOfAnyNode:
+        if self.nodes is not None and self.workers != EVERYBODY:  # as a run's own scenario has it
+            raise Unfit("workers and nodes", "one of the two")
+        return self
+
+    @property
+    def strikes_workers(self) -> bool:
+        return self.nodes is None
+
+    @property
+    def selectors(self) -> Selectors:
+        return self.workers if self.nodes is None else self.nodes

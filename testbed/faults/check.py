@@ -14,23 +14,20 @@ MOST_DEEDS = 10_000
 
 
 def contradictions(
-    faults: Sequence[Fault], classes: Sequence[str], *, seed: int
+    faults: Sequence[Fault],
+    classes: Sequence[str],
+    *,
+    seed: int,
+    others: Sequence[str] = (),
+    restarted: bool = False,
 ) -> Iterator[tuple[int, str]]:
     """Faults that cannot be beside the others: the place in the list, and what is found there.
 
-    Only those at times can be put in order beforehand. Of workers that others strike as well it is
-    seen during the run, which ends then.
+    The arguments are those of ``Timeline.of``. Only those at times can be put in order beforehand.
+    Of workers that others strike as well it is seen during the run, which ends then.
     """
-    crashing: dict[int, int] = {}
-    timeline = Timeline.of(faults, classes, seed=seed)
-    for place, (fault, workers) in enumerate(zip(faults, timeline.struck, strict=True)):
-        if not isinstance(fault, Crash):
-            continue
-        twice = [worker for worker in workers if worker in crashing]
-        if twice:
-            first = f"after faults.{crashing[twice[0]]}"
-            yield place, f"a second probability of a crash for w{twice[0]}, {first}"
-        crashing.update(dict.fromkeys(workers, place))
+    timeline = Timeline.of(faults, classes, seed=seed, others=others, restarted=restarted)
+    yield from _second_crashes(timeline)
     if len(timeline.population.absent) == len(classes):
         joins = next(place for place, fault in enumerate(faults) if isinstance(fault, Join))
         yield joins, "no worker that is there at the beginning"
@@ -49,6 +46,19 @@ def contradictions(
             pass
     except Contradiction as wrong:
         yield wrong.place, wrong.found
+
+
+def _second_crashes(timeline: Timeline) -> Iterator[tuple[int, str]]:
+    """Crashes of workers that have a probability of one already."""
+    crashing: dict[int, int] = {}
+    for place, (fault, workers) in enumerate(zip(timeline.faults, timeline.struck, strict=True)):
+        if not isinstance(fault, Crash):
+            continue
+        twice = [worker for worker in workers if worker in crashing]
+        if twice:
+            first = f"after faults.{crashing[twice[0]]}"
+            yield place, f"a second probability of a crash for w{twice[0]}, {first}"
+        crashing.update(dict.fromkeys(workers, place))
 
 
 def rejoining(

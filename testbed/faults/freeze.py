@@ -1,14 +1,14 @@
-"""A worker stands still where it is, and nobody is told."""
+"""A node stands still where it is, and nobody is told."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from testbed.faults.base import Actuator, PassingFault
+from testbed.faults.base import Actuator, FaultOfAnyNode
 
 
-class Freeze(PassingFault):
-    """A worker's processes stand still; what it was doing goes on afterwards."""
+class Freeze(FaultOfAnyNode):
+    """A node's processes stand still; what it was doing goes on afterwards."""
 
     name: Literal["freeze"]
 

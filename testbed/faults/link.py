@@ -1,4 +1,4 @@
-"""A worker's link has another rate or delay: a train in a tunnel, a neighbour's video call."""
+"""A node's link has another rate or delay: a train in a tunnel, a neighbour's video call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from testbed.errors import Unfit
-from testbed.faults.base import Actuator, Part, PassingFault, PositiveDuration, PositiveRate
+from testbed.faults.base import Actuator, FaultOfAnyNode, Part, PositiveDuration, PositiveRate
 
 
 class Change(Part):
@@ -22,12 +22,12 @@ class Change(Part):
     delay: PositiveDuration | None = None
 
 
-class ChangedLink(PassingFault):
-    """A worker's link changes, also for what is on its way.
+class ChangedLink(FaultOfAnyNode):
+    """A node's link changes, also for what is on its way.
 
     Attributes:
-        up: from the worker to the switch.
-        down: from the switch to the worker.
+        up: from the node to the switch.
+        down: from the switch to the node.
     """
 
     name: Literal["link"]

@@ -1,4 +1,4 @@
-"""A worker cannot reach the parameter server for a time, and neither side is told."""
+"""A node can reach no other for a time, and no side is told."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import model_validator
 
 from testbed.errors import Unfit
-from testbed.faults.base import Actuator, PassingFault
+from testbed.faults.base import Actuator, FaultOfAnyNode
 
 
-class Partition(PassingFault):
-    """A worker's link carries nothing either way; what was on its way goes on afterwards."""
+class Partition(FaultOfAnyNode):
+    """A node's link carries nothing either way; what was on its way goes on afterwards."""
 
     name: Literal["partition"]
 

@@ -41,41 +41,49 @@ class Contradiction(NodeError):  # noqa: N818 - says what the faults are to one 
 
 @dataclass
 class Population:
-    """What became of the workers. A crash is final: nothing else happens to who has crashed.
+    """What became of the workers, and of the nodes that are numbered behind them.
+
+    A crash is final: nothing else happens to who has crashed.
 
     Attributes:
         absent: those that have not joined yet, or are gone.
-        held: by kind of fault, the workers that one holds which can be undone, and its place.
+        held: by kind of fault, those that one holds which can be undone, and its place.
+        restarted: those that are started again at once when they have been killed.
     """
 
     absent: set[int] = field(default_factory=set)
     held: dict[str, dict[int, int]] = field(default_factory=dict)
     crashed: set[int] = field(default_factory=set)
+    restarted: Collection[int] = ()
 
     def held_by(self, kind: str) -> dict[int, int]:
         """The workers that a fault of this kind holds, and the place of that fault."""
         return self.held.setdefault(kind, {})
 
-    def take(self, worker: int, fault: TimedFault, place: int) -> None:
-        """A fault strikes a worker.
+    def take(self, worker: int, fault: TimedFault, place: int, *, node: str) -> None:
+        """A fault strikes a worker, or another ``node``.
 
         Raises:
             Contradiction: it cannot be.
         """
-        here = worker not in self.absent
+        here = worker not in self.absent and worker not in self.held_by("kill")
         if isinstance(fault, Join):
             if here:
-                raise Contradiction(place, f"w{worker} joins, which is there already")
+                raise Contradiction(place, f"{node} joins, which is there already")
             self.absent.discard(worker)
             return
         if not here:
-            raise Contradiction(place, f"{fault.kind} of w{worker}, which is not there")
+            raise Contradiction(place, f"{fault.kind} of {node}, which is not there")
         if worker in self.held_by("freeze") and isinstance(fault, Freeze | Leave):
-            raise Contradiction(place, f"{fault.kind} of w{worker}, which stands still")
+            raise Contradiction(place, f"{fault.kind} of {node}, which stands still")
         if isinstance(fault, Kill | Leave):
-            self.gone(worker)
+            self.ended(worker)
+            if isinstance(fault, Kill) and fault.duration is not None:
+                self.held_by("kill")[worker] = place
+            elif worker not in self.restarted:
+                self.absent.add(worker)
         elif worker in self.held_by(fault.kind):
-            found = f"a second {fault.kind} of w{worker} before the first is over"
+            found = f"a second {fault.kind} of {node} before the first is over"
             raise Contradiction(place, found)
         else:
             self.held_by(fault.kind)[worker] = place
@@ -90,8 +98,13 @@ class Population:
     def gone(self, worker: int) -> None:
         """A worker has ended, planned or not."""
         self.absent.add(worker)
-        for held in self.held.values():
-            held.pop(worker, None)
+        self.ended(worker)
+
+    def ended(self, worker: int) -> None:
+        """A process has ended: nothing holds it up any more, but a fault that has killed it."""
+        for kind, held in self.held.items():
+            if kind != "kill":
+                held.pop(worker, None)
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,8 @@ class Timeline:
     """What is still to come of a scenario's faults.
 
     Attributes:
-        struck: the workers that each fault strikes.
+        names: of the nodes that faults may strike: the workers by index, behind them the others.
+        struck: the numbers of those that each fault strikes.
         availabilities: of the workers that come and go as recordings have it.
     """
 
@@ -124,6 +138,7 @@ class Timeline:
     struck: Sequence[tuple[int, ...]] = ()
     availabilities: Sequence[Availability] = ()
     population: Population = field(default_factory=Population)
+    names: Sequence[str] = ()
     _due: list[Due] = field(default_factory=list)
     _waiting: set[int] = field(default_factory=set)  # places of faults by version or accuracy
 
@@ -135,14 +150,29 @@ class Timeline:
         *,
         seed: int,
         availabilities: Sequence[Availability] = (),
+        others: Sequence[str] = (),
+        restarted: bool = False,
     ) -> Timeline:
-        """The timeline of a scenario; ``classes`` are the workers', by index."""
+        """The timeline of a scenario.
+
+        Args:
+            faults: as the scenario lists them.
+            classes: of the workers, by index.
+            seed: of the scenario.
+            availabilities: of the workers that come and go as recordings have it.
+            others: the other nodes that faults may strike.
+            restarted: whether those are started again at once when they have been killed.
+        """
         struck = [
-            fault.struck(classes, seed=seed, place=place) for place, fault in enumerate(faults)
+            fault.struck(classes, seed=seed, place=place, others=others)
+            for place, fault in enumerate(faults)
         ]
         absent = latecomers(faults, struck)
         absent |= {one.worker for one in availabilities if not one.at_first}
-        timeline = cls(faults, struck, availabilities, Population(absent))
+        names = (*(f"w{index}" for index in range(len(classes))), *others)
+        back = range(len(classes), len(names)) if restarted else ()
+        population = Population(absent, restarted=back)
+        timeline = cls(faults, struck, availabilities, population, names)
         for place, fault in enumerate(faults):
             if isinstance(fault, TimedFault):
                 if fault.at.time is None:
@@ -199,7 +229,7 @@ class Timeline:
             for place, fault in enumerate(self.faults)
             if isinstance(fault, Crash) and worker in self.struck[place]
         )
-        return FaultApplied("crash", True, names((worker,)), planned, actual, place)
+        return FaultApplied("crash", True, self.named((worker,)), planned, actual, place)
 
     def reached(self, version: int, *, now: float) -> bool:
         """So many updates are in the model since ``now``; returns whether that brings faults."""
@@ -246,7 +276,7 @@ class Timeline:
         if begins:
             workers = tuple(others)
             for worker in workers:
-                population.take(worker, fault, place)
+                population.take(worker, fault, place, node=self.names[worker])
             self._plan_next(fault, place, planned)
         else:
             workers = tuple(one for one in others if population.undo(one, fault.kind, place))
@@ -296,18 +326,22 @@ class Timeline:
                 self._do(deed, worker, actuator)
             except NodeError as error:
                 whose = "workers.availability" if recorded else f"faults.{deed.place}"
-                found = f"{kind} of w{worker}: {error.message}"
+                found = f"{kind} of {self.names[worker]}: {error.message}"
                 raise NodeError(f"{whose} cannot be applied: {found}") from error
         return FaultApplied(
             kind=kind,
             begins=deed.begins or recorded,
-            nodes=names(deed.workers),
+            nodes=self.named(deed.workers),
             planned_seconds=deed.planned,
             actual_seconds=clock(),
             place=None if recorded else deed.place,
-            passed_over=names(deed.passed_over),
+            passed_over=self.named(deed.passed_over),
             recorded=recorded,
         )
+
+    def named(self, numbers: Collection[int]) -> tuple[str, ...]:
+        """The names of nodes, in the order of their numbers."""
+        return tuple(self.names[number] for number in sorted(numbers))
 
     def _do(self, deed: Deed, worker: int, actuator: Actuator) -> None:
         fault = self._fault(deed.place)
@@ -317,11 +351,6 @@ class Timeline:
             fault.strike(actuator, worker)
         elif isinstance(fault, PassingFault):
             fault.undo(actuator, worker)
-
-
-def names(workers: Collection[int]) -> tuple[str, ...]:
-    """The workers' names, in order."""
-    return tuple(f"w{worker}" for worker in sorted(workers))
 
 
 def latecomers(faults: Sequence[Fault], struck: Sequence[tuple[int, ...]]) -> set[int]:

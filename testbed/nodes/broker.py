@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from testbed.agent.launch import Mount
 from testbed.nodes.base import BROKER_UID, SERVICE_WEIGHT, Inputs, Role, link_at
 from testbed.nodes.broker_files import FOLDER, JARS, JAVA, PORT, START
-from testbed.scenario.commands import linked_nodes
+from testbed.scenario.commands import BROKER, linked_nodes
 from testbed.scenario.schema import Scenario
 from testbed.scenario.transports import Kafka
 from testbed.topology import NodeSpec, Plan
@@ -31,7 +31,7 @@ def source_of(plan: Plan) -> Mapping[str, str]:
 class BrokerRole(Role):
     """No Python runs in it, and no process of ours: the same command does with either image."""
 
-    name = "broker"
+    name = BROKER
     cpu_weight = SERVICE_WEIGHT
     reads_run = False
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from testbed.nodes.base import FIRST_WORKER_UID, SERVICE_WEIGHT, Role, link_at
 from testbed.nodes.broker import source_of
 from testbed.scenario.commands import linked_nodes, producers
-from testbed.scenario.direction import Link
+from testbed.scenario.links import link_of_feeder
 from testbed.scenario.schema import Scenario
-from testbed.scenario.transports import Kafka
 from testbed.topology import NodeSpec, Plan
 
 PORT = 5001
@@ -38,21 +37,19 @@ class ProducerRole(Role):
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Their addresses and uids follow the programs'."""
         numbers = linked_nodes(scenario)
-        through = "broker" in numbers  # then the link of the streams is the broker's
         before = FIRST_WORKER_UID + scenario.workers.count + len(scenario.programs)
         for index, name in enumerate(producers(scenario)):
             streams = scenario.streams
             assert streams is not None, "they produce streams"
-            again = isinstance(streams.transport, Kafka) and streams.transport.restart
             yield NodeSpec(
                 name=name,
                 role=self.name,
                 index=index,
                 device_class="",
-                link=link_at(numbers[name], scenario, Link() if through else streams.link),
+                link=link_at(numbers[name], scenario, link_of_feeder(scenario, name)),
                 cpu=None,
                 memory=None,
                 cpu_weight=self.cpu_weight,
                 uid=before + index,
-                end="restarted" if again else self.end,
+                end="restarted" if streams.restarts else self.end,
             )

@@ -39,7 +39,7 @@ class EmulatedClock:
     @property
     def now(self) -> float:
         """Emulated seconds since the start; 0 before."""
-        return (self.elapsed or 0.0) * self.time_scale
+        return 0.0 if self._start is None else (self.steady() - self._start) * self.time_scale
 
     def emulated(self, real: float) -> float:
         """How long real seconds are in the emulation."""

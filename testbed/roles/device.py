@@ -156,12 +156,12 @@ class Device:
             gap_seconds=self.gap(),
             saturated=action.saturated,
             intake=stream.told() if stream is not None and update.steps else None,
-            shared=self._with_pixels(update.shared),
+            shared=None if update.shared is None else self._with_pixels(update.shared),
         )
 
-    def _with_pixels(self, samples: Samples | None) -> SharedSamples | None:
+    def _with_pixels(self, samples: Samples) -> SharedSamples | None:
         """Samples that go with a message; None if there are none."""
-        if samples is None or not len(samples):
+        if not len(samples):
             return None
         if self.stream is not None:
             return self.stream.with_pixels(samples)

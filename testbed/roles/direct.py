@@ -43,6 +43,7 @@ class _Log:
 
     records: deque[bytes] = field(default_factory=deque)
     committed: int = 0
+    asked: bool = False
     grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -52,9 +53,19 @@ class _Log:
     def commit(self, sequence: int) -> int:
         """The device has all up to ``sequence``; returns the bytes of those let go."""
         let_go = 0
-        while self.committed < sequence:
+        while self.committed < sequence and self.records:
             let_go += len(self.records.popleft())
             self.committed += 1
+        return let_go
+
+    def begin(self, sequence: int) -> int:
+        """The device asks for the first time, and has committed that; see ``commit``.
+
+        It may have had more of a process that this one follows than there is here as yet.
+        """
+        self.asked = True
+        let_go = self.commit(sequence)
+        self.committed = max(self.committed, sequence)
         return let_go
 
     def after(self, sequence: int) -> Sequence[bytes]:
@@ -100,6 +111,10 @@ class DirectSender(Sender):
         """See Sender."""
         return self._logs[device].committed
 
+    def available(self, device: int) -> int:
+        """See Sender."""
+        return self._logs[device].last
+
     async def flush(self) -> None:
         """See Sender: the devices fetch what they want."""
 
@@ -113,6 +128,8 @@ class DirectSender(Sender):
         log = self._logs.get(request.worker)
         if log is None or call.node != f"w{request.worker}":
             raise ImpersonationError(f"{call.node} fetches the stream of worker {request.worker}")
+        if not log.asked:
+            self._room += log.begin(request.committed)
         if not 0 <= request.seconds <= LONGEST_SECONDS:
             found = f"{request.seconds} s to wait"
             raise MalformedError(f"{found}, expected 0 to {LONGEST_SECONDS:g}")

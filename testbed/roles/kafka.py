@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -91,6 +91,10 @@ class KafkaSender(Sender):
         """See Sender."""
         with self._lock:
             return self._written[device]
+
+    def available(self, device: int) -> int:
+        """See Sender."""
+        return self.acknowledged(device)
 
     async def flush(self) -> None:
         """See Sender."""
@@ -198,7 +202,7 @@ def connect_receiver(address: str, topics: str, device: int) -> KafkaReceiver:
         NodeError: the broker does not answer in time, is of another release, or has no such topic.
     """
     topic = topic_of(topics, device)
-    with telling(f"connecting to the broker at {address}"):
+    with ExitStack() as made, telling(f"connecting to the broker at {address}"):
         consumer = KafkaConsumer(
             **_everywhere(address),
             group_id=topic,
@@ -208,9 +212,11 @@ def connect_receiver(address: str, topics: str, device: int) -> KafkaReceiver:
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
+        made.callback(consumer.close, autocommit=False)
         check_release(consumer, address)
         _await_topic(consumer, topic, address)
         consumer.assign([TopicPartition(topic, 0)])
+        made.pop_all()
     return KafkaReceiver(consumer)
 
 

@@ -28,7 +28,7 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import parse
 from testbed.scenario.commands import producers
-from testbed.streams import Arrivals, Record, RecordFormat, Sender
+from testbed.streams import Arrivals, RecordFormat, Sample, Sender
 
 TICK_SECONDS = 0.01
 """So often it is looked what is due: a record is sent at most so late, real seconds."""
@@ -61,8 +61,6 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
     devices = [feed.device for feed in feeds]
     clock = EmulatedClock(experiment.scenario.time_scale)
     async with sending(experiment, arguments, devices=devices, failed=end) as sender:
-        for feed in feeds:
-            feed.go_on(after=sender.acknowledged(feed.device))
         production = Production(feeds, sender, clock)
         with (
             unix_address(arguments.socket) as address,
@@ -106,15 +104,19 @@ class Feed:
     format: RecordFormat
     sent: int = 0
     _refused: bytes | None = None  # there was no room for it: it comes first
+    _made: int = 0  # records that were made of the source's samples
 
-    def go_on(self, *, after: int) -> None:
-        """The stream has so many records already: those of a process that this one follows."""
-        self.source.take(after)
-        self.sent = after
+    def due(self, now: float) -> int:
+        """How many records there are to be at a moment: of samples that all have been made."""
+        return self.arrivals.count(now) // self.format.samples
 
     def send_due(self, sender: Sender, now: float) -> None:
         """Send what is due at a moment and was not sent, as far as there is room."""
-        due = self.arrivals.count(now)
+        due, there = self.due(now), sender.acknowledged(self.device)
+        if there > due:
+            return  # the clock of the process that this one follows was ahead of its own
+        if there > self.sent:
+            self._go_on(after=there)
         while self.sent < due:
             record = self._refused or self._make(self.sent + 1)
             if not sender.send(self.device, record):
@@ -123,11 +125,23 @@ class Feed:
             self._refused = None
             self.sent += 1
 
-    def _make(self, sequence: int) -> bytes:
-        (sample,) = self.source.take(1)
-        made, label = self.arrivals.moment(sequence), self.data.train_labels[sample]
-        pixels = self.data.train_images[sample]
-        return self.format.encode(Record(sequence, int(sample), made, float(label), pixels))
+    def _go_on(self, *, after: int) -> None:
+        """The stream has so many records already: those of a process that this one follows."""
+        self.source.take((after - self._made) * self.format.samples)
+        self.sent = self._made = after
+        self._refused = None
+
+    def _make(self, number: int) -> bytes:
+        """The record of that number, from 1 on."""
+        self._made = number
+        last = number * self.format.samples
+        sequences = range(last - self.format.samples + 1, last + 1)
+        samples = self.source.take(self.format.samples).tolist()
+        return self.format.encode(list(map(self._sample, sequences, samples)))
+
+    def _sample(self, sequence: int, sample: int) -> Sample:
+        label, pixels = self.data.train_labels[sample], self.data.train_images[sample]
+        return Sample(sequence, sample, self.arrivals.made(sequence), float(label), pixels)
 
 
 @dataclass
@@ -160,9 +174,9 @@ class Production:
         self.begun.set()
 
     def told(self) -> ps_pb2.ProducedRequest:
-        """How far it has come."""
-        now = self.clock.now
-        counts = [(one.arrivals.count(now), one.sent) for one in self.feeds]
+        """How far it has come, in records that the devices could have."""
+        now, available = self.clock.now, self.sender.available
+        counts = [(one.due(now), available(one.device)) for one in self.feeds]
         counts = [(max(due, sent), sent) for due, sent in counts]  # sent while this was counted
         return ps_pb2.ProducedRequest(
             due=sum(due for due, _ in counts),

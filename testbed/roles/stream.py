@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -47,9 +47,10 @@ class DeviceStream:
     own: int
     patience: float = inf
     _came: threading.Condition = field(default_factory=threading.Condition)
-    _wanted: int = 0  # by a step that waits
+    _wanted: int = 0  # records, by a step that waits
     _failed: TestbedError | None = None
     _at_hand: dict[int, tuple[float, NDArray[Any]]] = field(default_factory=dict)  # by number
+    _intake: Intake = field(default_factory=Intake)  # how it was when samples were last taken
     _waited: float = 0.0  # since the intake was last told, emulated
     _lag: float = 0.0  # of the oldest sample that was last taken
 
@@ -80,11 +81,13 @@ class DeviceStream:
             self._waited += self.clock.now - begun
             if not there:
                 self.reception.give_up()
+                self._intake = self._look()
                 return np.empty(0, np.int64)
             taken = self.reception.take(count)
+            self._intake = self._look()
         self._lag = max(0.0, self.clock.now - taken[0].made)
-        self._at_hand = {record.sample: (record.label, record.pixels) for record in taken}
-        return np.array([record.sample for record in taken], np.int64)
+        self._at_hand = {one.sample: (one.label, one.pixels) for one in taken}
+        return np.array([one.sample for one in taken], np.int64)
 
     def append(self, shared: SharedSamples) -> None:
         """Other devices' samples have come, for the step that takes its own."""
@@ -106,14 +109,23 @@ class DeviceStream:
         return images, np.array(labels, self.data.train_labels.dtype)
 
     def told(self) -> Intake:
-        """What is to be said of it beside an update."""
+        """What is to be said of it beside an update: how it was when its step had its samples."""
         waited, self._waited = self._waited, 0.0
-        with self._came:
-            one, buffer = self.reception, self.reception.buffer
-            return Intake(
-                *(waited, self._lag, one.meter.rate, buffer.produced, buffer.used, buffer.waiting),
-                *(buffer.truncated, buffer.duplicates, one.latency, one.refused, one.missing),
-            )
+        return self._intake._replace(stream_wait_seconds=waited, stream_lag_seconds=self._lag)
+
+    def _look(self) -> Intake:
+        one, buffer = self.reception, self.reception.buffer
+        return Intake(
+            stream_rate=one.meter.rate,
+            stream_produced=buffer.produced,
+            stream_used=buffer.used,
+            stream_buffered=buffer.waiting,
+            stream_truncated=buffer.truncated,
+            stream_duplicates=buffer.duplicates,
+            stream_latency_seconds=one.latency,
+            stream_refused=one.refused,
+            stream_missing=one.missing,
+        )
 
     def _await(self, count: int, begun: float) -> bool:
         """Wait for ``count`` samples; returns whether they are there."""
@@ -121,7 +133,7 @@ class DeviceStream:
         while lacking := self.reception.lacking(count):
             if self._failed is not None:
                 raise self._failed
-            self._wanted = lacking
+            self._wanted = ceil(lacking / self.reception.format.samples)
             silent = max(begun, self.reception.heard) + self.patience - self.clock.now
             if silent <= 0:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -57,7 +58,7 @@ def _main(arguments: Arguments) -> None:
             encoding=experiment.scenario.encoding,
             keys=KeyCaches() if worker.half.config.SENDS_KEYS else None,
             gap=heartbeat.take,
-            slow=partial(factor, arguments.slow),
+            slow=partial(factor, str(arguments.slow)),
             stream=stream,
         )
         if stream is not None:
@@ -66,7 +67,7 @@ def _main(arguments: Arguments) -> None:
         if follows:
             follow_orders(connection, arguments.index, worker, clock)
         try:
-            drive(worker.loop(), device)
+            drive(worker.loop(), device, own=isinstance(experiment.scenario.algorithm, OwnCode))
         except (TerminatedError, RejectedError):
             with suppress(NodeError, RejectedError):  # nothing depends on being heard
                 device.leave(deadline_seconds=LAST_WORD_SECONDS)
@@ -97,12 +98,12 @@ def device_stream(
     return stream
 
 
-def factor(file: Path) -> float:
+def factor(file: str) -> float:
     """How many times as long a step takes, as the controller has it in a file; 1 without one."""
-    if not file.exists():  # asked at every step, so without the cost of an exception
+    if not os.access(file, os.F_OK):  # asked at every step: pathlib makes five calls of this one
         return 1.0
     try:
-        return float(file.read_text(encoding="utf-8"))
+        return float(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:  # it has gone in between
         return 1.0
 
@@ -119,19 +120,23 @@ def _join(device: Device, experiment: Experiment) -> None:
         raise
 
 
-def drive(loop: Loop, device: Device) -> None:
+def drive(loop: Loop, device: Device, *, own: bool = False) -> None:
     """Let the device perform the loop to its end.
+
+    Args:
+        loop: of the worker.
+        device: performs it.
+        own: whether the algorithm in it is the user's own, which may fork.
 
     Raises:
         RejectedError: the server refused a push.
         NodeError: the server cannot be reached, or does not keep to the contract.
     """
+    send = one_process()(loop.send) if own else loop.send
     try:
         action = next(loop)
         while True:
-            outcome = device.perform(action)
-            with one_process():  # an algorithm of the user's own may fork
-                action = loop.send(outcome)
+            action = send(device.perform(action))
     except StopIteration:
         return
 

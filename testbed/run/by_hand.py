@@ -19,7 +19,6 @@ from testbed.errors import NodeError, Problem, ScenarioError, Unfit
 from testbed.events.entry import only
 from testbed.events.kinds import Exited, FaultApplied
 from testbed.experiment import timeline_of
-from testbed.faults.timeline import names
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
 from testbed.scenario import load
@@ -161,7 +160,8 @@ def standing_still(folder: RunFolder) -> tuple[str, ...]:
                     still.pop(node, None)
             case Exited(node):
                 still.pop(node, None)
-    return tuple(still)
+    workers = {node.name for node in read_plan(folder).workers}
+    return tuple(node for node in still if node in workers)
 
 
 def listed(folder: RunFolder) -> list[dict[str, Any]]:
@@ -176,10 +176,10 @@ def listed(folder: RunFolder) -> list[dict[str, Any]]:
         planned = "by hand" if by_hand else f"{event.planned_seconds:.3f} s"
         rows.append({**vars(event), "planned": planned})
     come = {row["place"] for row in rows}
-    struck = timeline_of(scenario, folder.path).struck
+    timeline = timeline_of(scenario, folder.path)
     for place, fault in enumerate(scenario.faults):
         if place not in come:
-            nodes = names(struck[place])
+            nodes = timeline.named(timeline.struck[place])
             at = fault.moment
             rows.append(
                 {"kind": fault.name, "begins": True, "nodes": nodes, "planned_seconds": None}

@@ -38,7 +38,8 @@ class Deployment:
     clock: Callable[[], float]
     absent: Collection[str] = ()  # workers that are not there at the beginning
     as_now: Callable[[NodeSpec], NodeSpec] = lambda node: node  # with its link as it is to be now
-    _containers: Mapping[str, int] = field(default_factory=dict)
+    _containers: dict[str, int] = field(default_factory=dict)
+    _launched: set[str] = field(default_factory=set)
 
     def bring_up(self) -> None:
         """Start every node and wait until the training has started.
@@ -48,7 +49,9 @@ class Deployment:
             HostError: the host cannot do what a node needs; names it.
         """
         plan, seen = self.setup.plan, self.watch.seen
-        self._contain()
+        if self.setup.scenario.runtime.capabilities.engine:
+            self.watch.recorder.event(Phase(f"creating {len(plan.nodes)} containers"))
+        self._contain(plan.nodes)
         deadline = self.clock() + BASE_SECONDS + NODE_SECONDS[plan.launch] * len(plan.nodes)
         there = [node for node in plan.nodes if node.name not in self.absent]
         workers = f"{sum(node.part == 'client' for node in there)} workers"
@@ -75,16 +78,29 @@ class Deployment:
         for found in prober.probe(links):
             record_probe(self.watch.recorder, found)
 
-    def _contain(self) -> None:
-        """Have the containers of all nodes made, where the agent does not do it at a launch."""
-        plan = self.setup.plan
-        if self.setup.scenario.runtime.capabilities.engine:
-            self.watch.recorder.event(Phase(f"creating {len(plan.nodes)} containers"))
-        specs = [self.setup.container(node) for node in plan.nodes]
-        self._containers = self.driver.contain(plan, self.setup.folder, specs)
+    def _contain(self, nodes: Sequence[NodeSpec]) -> None:
+        """Have the containers of nodes made, where the agent does not do it at a launch."""
+        specs = [self.setup.container(node) for node in nodes]
+        self._containers |= self.driver.contain(self.setup.plan, self.setup.folder, specs)
 
     def launch(self, node: NodeSpec) -> int | None:
-        """Let the agent launch a node; returns its pid, None if it has ended since."""
+        """Let the agent launch a node; returns its pid, None if it has ended since.
+
+        An engine's container ends when somebody kills it, or soon after its node: one that is
+        started again gets another.
+        """
+        again = node.name in self._launched
+        self._launched.add(node.name)
+        try:
+            return self._launch(node)
+        except NodeError:
+            if not again or node.name not in self._containers:
+                raise
+        self.driver.discard(self.setup.folder, [node.name])
+        self._contain([node])
+        return self._launch(node)
+
+    def _launch(self, node: NodeSpec) -> int | None:
         container = self._containers.get(node.name)
         launch = replace(self.setup.launch(node), node=self.as_now(node), container=container)
         return self.agent.launch(launch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -33,13 +33,18 @@ HELD = {"freeze": "stands still", "partition": "is cut off", "slow": "is slowed 
 
 @dataclass
 class FaultyNodes:
-    """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run."""
+    """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run.
+
+    Attributes:
+        names: of the nodes, by the numbers that faults have for them.
+    """
 
     setup: Setup
     driver: RuntimeDriver
     agent: AgentClient
     watch: Watch
     deployment: Deployment
+    names: Sequence[str]
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
         """See Actuator."""
@@ -60,8 +65,10 @@ class FaultyNodes:
             self.driver.thaw(self.setup.folder, node.name)
         self.watch.by_plan.standing.discard(node.name)
 
-    def kill(self, worker: int) -> None:
+    def kill(self, worker: int, *, for_good: bool) -> None:
         """See Actuator."""
+        if not for_good:
+            self.watch.by_plan.away.add(self.names[worker])
         self._end(worker, signal.SIGKILL)
 
     def leave(self, worker: int) -> None:
@@ -70,12 +77,15 @@ class FaultyNodes:
 
     def join(self, worker: int) -> None:
         """See Actuator."""
-        self._await_end(self.node(worker).name)
-        self.watch.removals.tell()
-        if not self.watch.removals.is_told(worker):
-            raise NodeError("the parameter server could not be told that it had ended.")
+        node = self.node(worker)
+        self._await_end(node.name)
+        if node.part == "client":
+            self.watch.removals.tell()
+            if not self.watch.removals.is_told(worker):
+                raise NodeError("the parameter server could not be told that it had ended.")
+        self.watch.by_plan.away.discard(node.name)
         with _as_node_errors():
-            self.deployment.start(self.node(worker))
+            self.deployment.start(node)
 
     def _await_end(self, node: str) -> None:
         """Wait until the end of its process, which a fault has ended, was noticed and told."""
@@ -107,7 +117,7 @@ class FaultyNodes:
     def change_link(self, worker: int, up: Change, down: Change) -> None:
         """See Actuator."""
         node, time_scale = self.node(worker), self.setup.plan.time_scale
-        assert node.link is not None, "every worker has one"
+        assert node.link is not None, "whatever a fault strikes has one"
         self.agent.reshape(
             [node.name],
             up=changed(node.link.up, up, time_scale),
@@ -120,8 +130,8 @@ class FaultyNodes:
             raise NodeError(f"{failure}.")
 
     def node(self, worker: int) -> NodeSpec:
-        """The node of a worker."""
-        return self.setup.plan.workers[worker]
+        """The node of that number."""
+        return self.setup.plan.node(self.names[worker])
 
     def _end(self, worker: int, number: signal.Signals) -> None:
         """Send a signal to a process that stands still, and let it go on to its end.
@@ -168,16 +178,24 @@ class Faults(Sink):
         """See Sink."""
         match entry.event:
             case Crashed(node, _, time_seconds):
-                self._crashed.append((_worker(node), time_seconds))
+                self._crashed.append((self._number(node), time_seconds))
             case Finished():
                 self._over = True
             case Evaluated(top1=float(top1), final=False):
                 self.timeline.evaluated(top1, now=self.now)
-            case Exited(node) if node in {one.name for one in self.nodes.setup.plan.workers}:
-                self.timeline.population.gone(_worker(node))
-                self.nodes.slow(_worker(node), 1.0)  # of its next life nothing is said
-                for kind in HELD:
-                    self._undo_at.pop((kind, _worker(node)), None)
+            case Exited(node) if node in self.timeline.names:
+                self._ended(self._number(node))
+
+    def _ended(self, number: int) -> None:
+        """A node's process has ended, planned or not."""
+        population = self.timeline.population
+        if self.nodes.node(number).part != "client":  # the next is started without anybody's join
+            population.ended(number)
+            return
+        population.gone(number)
+        self.nodes.slow(number, 1.0)  # of its next life nothing is said
+        for kind in HELD:
+            self._undo_at.pop((kind, number), None)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         """See Sink."""
@@ -211,7 +229,7 @@ class Faults(Sink):
     def _do(self, request: Asked) -> str:
         """Do what somebody asks for by hand; returns what speaks against it."""
         population, began = self.timeline.population, self.now
-        workers = [_worker(node) for node in request.nodes]
+        workers = [self._number(node) for node in request.nodes]
         begins = request.verb != "thaw"
         kind = request.verb if begins else "freeze"
         for worker in workers:
@@ -257,6 +275,5 @@ class Faults(Sink):
     def _note(self, kind: str, worker: int, *, begins: bool, planned: float) -> None:
         self.recorder.event(FaultApplied(kind, begins, (f"w{worker}",), planned, self.now))
 
-
-def _worker(node: str) -> int:
-    return int(node.removeprefix("w"))
+    def _number(self, node: str) -> int:
+        return self.timeline.names.index(node)

@@ -15,7 +15,7 @@ import testbed
 from testbed import datasets
 from testbed.datasets import CustomDataset, DatasetConfig, user_cache
 from testbed.errors import HostError, Problem, ScenarioError
-from testbed.experiment import deal
+from testbed.experiment import deal, record_format
 from testbed.host.apart import Opened, apart
 from testbed.host.kafka import KafkaFiles, find_kafka
 from testbed.host.users import Users
@@ -28,6 +28,7 @@ from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario import dump
+from testbed.scenario.arrivals import recording
 from testbed.scenario.checks import beyond_wire
 from testbed.scenario.links import changed_links
 from testbed.scenario.own_code import own_code
@@ -65,7 +66,7 @@ def prepare_data(request: RunRequest) -> Path:
     Raises:
         DataError: the data set is missing or damaged.
         ScenarioError: it has too few samples for the workers, or for a batch, or targets that the
-            model does not predict.
+            model does not predict, or its samples make records that no broker takes.
         UserFileError, UserCodeError: the user's own code failed.
     """
     folder = _prepared(request.scenario.dataset, request.environment, request.beside)
@@ -73,6 +74,7 @@ def prepare_data(request: RunRequest) -> Path:
     if unfit := list(ill_fitting(request.scenario, data.classes)):
         raise ScenarioError([Problem("scenario", 0, dotted(path), *told) for path, *told in unfit])
     deal(request.scenario, data)
+    record_format(request.scenario, data)
     return folder
 
 
@@ -182,7 +184,7 @@ def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str,
     Where that cannot be ``tried_here`` there will be no links either; but where an engine starts
     the agent, that one can, and refuses what the kernel has not.
     """
-    later = [replace(made.workers[worker], link=link) for worker, link in changed_links(scenario)]
+    later = [replace(made.node(node), link=link) for node, _, link in changed_links(scenario)]
     nodes = (*made.nodes, *later)
     links = [node.link for node in nodes if node.link is not None]
     if not any(link.up.needs_netem or link.down.needs_netem for link in links):
@@ -295,6 +297,8 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
     named |= {dotted(one.path): one.recording.trace for one in places(scenario)}
     if scenario.workers.availability is not None:
         named["workers.availability"] = scenario.workers.availability.trace
+    if (rates := recording(scenario)) is not None:
+        named["streams.over_time.file"] = rates.trace
     for path, name in named.items():
         file = beside / name
         if copied.setdefault(file.name, file).resolve() != file.resolve():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,12 @@ REFLECTOR = PROBE.name
 PROBE_SECONDS = 60.0
 END_SECONDS = 10.0
 
-TOGETHER = 25e6
-"""Links of so many bits a second in all are filled at once; faster ones would take the CPU from the
-others' probes, and a host of one slow CPU then measures itself."""
+TOGETHER_PER_CPU = 40e6
+"""Links of so many bits a second in all are filled at once for every CPU; faster ones would take it
+from the others' probes, and the host would measure itself."""
+
+MOST_TOGETHER = 80e6
+"""However many CPUs there are: the reflector is one process, at the other end of all of them."""
 
 MEDIAN_ERROR = 1.2533
 """Standard error of a median of n normal draws, times the square root of n."""
@@ -73,6 +77,7 @@ class Prober:
     folder: RunFolder
     driver: RuntimeDriver
     agent: AgentClient
+    cpus: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # it may use
 
     def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
         """Measure a link of each device class, with the shapes that are given, slow ones at once.
@@ -86,7 +91,7 @@ class Prober:
             self.folder.log(node.name).unlink(missing_ok=True)
         with self._contained(nodes) as containers:
             self._start(reflector, others=probers, containers=containers)
-            for batch in batches(probers):
+            for batch in batches(probers, cpus=self.cpus):
                 for node in batch:
                     self._start(node, others=[reflector], containers=containers)
                 self._await({node.name for node in batch}, within=PROBE_SECONDS)
@@ -163,11 +168,12 @@ class Prober:
         return ClassProbe(node.device_class, node.link.up, node.link.down, **found)
 
 
-def batches(probers: Sequence[NodeSpec]) -> Iterator[list[NodeSpec]]:
-    """Those whose links are filled at the same time, the slowest first; see ``TOGETHER``."""
+def batches(probers: Sequence[NodeSpec], *, cpus: int) -> Iterator[list[NodeSpec]]:
+    """Those whose links so many CPUs can fill at the same time, the slowest first."""
+    most = min(cpus * TOGETHER_PER_CPU, MOST_TOGETHER)
     batch: list[NodeSpec] = []
     for node in sorted(probers, key=_fastest):
-        if batch and sum(map(_fastest, [*batch, node])) > TOGETHER:
+        if batch and sum(map(_fastest, [*batch, node])) > most:
             yield batch
             batch = []
         batch.append(node)

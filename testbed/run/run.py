@@ -22,7 +22,6 @@ from testbed.events.kinds import (
     TornDown,
 )
 from testbed.experiment import timeline_of
-from testbed.faults.timeline import names
 from testbed.rpc.tokens import CONTROLLER, token_of
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
@@ -131,14 +130,14 @@ class Execution:
                 watch.metered = True
                 self.metering.begin()
             timeline = timeline_of(setup.scenario, folder.path)
-            absent = names(timeline.population.absent)
+            absent = timeline.named(timeline.population.absent)
             follows = followings(setup.scenario, partial(own_copy, folder.path))
             absent_now = timeline.population.absent
             traces = Traces(setup.plan, agent, self.recorder, follows, absent_now)
             deployment = Deployment(
                 *(self.setup, self.driver, agent, watch, self.clock, absent), as_now=traces.as_now
             )
-            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment)
+            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment, timeline.names)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
             watch.restarts = Restarts(folder.name, deployment.launch, self.clock)

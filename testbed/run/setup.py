@@ -16,6 +16,7 @@ from testbed.nodes.base import INSIDE, Inputs
 from testbed.nodes.ps import PORT
 from testbed.rpc.tokens import token_of
 from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
+from testbed.scenario.arrivals import recording
 from testbed.scenario.own_code import own_code
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
@@ -86,7 +87,8 @@ class Setup:
 
     @property
     def _inputs(self) -> Inputs:
-        own = bool(own_code(self.scenario)) or self.scenario.workers.availability is not None
+        recordings = (self.scenario.workers.availability, recording(self.scenario))
+        own = bool(own_code(self.scenario)) or any(recordings)
         return Inputs(self.folder, self.data, own_files=own, kafka=self.kafka)
 
     def template(self) -> Template:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from threading import Thread
 
 from testbed.events.kinds import RuntimeChosen
 from testbed.events.sink import Sink
 from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
+from testbed.reports.remake import import_libraries
 from testbed.run.audience import Audience, concluded
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
@@ -65,6 +67,8 @@ def up(
             if metering is not None:
                 metering.attach(setup, recorder)
                 audience.say(f"metrics: {metering.exporter.url}")
+            # While the agent imports torch, this process waits, and its end is a report.
+            Thread(target=import_libraries).start()
             Execution(
                 setup=setup,
                 driver=settled.driver,

@@ -64,9 +64,10 @@ USAGE_INTERVAL_SECONDS = 5.0
 
 @dataclass
 class ByPlan:
-    """Workers that faults have ended, or that stand still and will go on or have crashed."""
+    """Nodes that faults have ended, or that stand still and will go on or have crashed."""
 
     ending: set[str] = field(default_factory=set)  # asked to end, or killed
+    away: set[str] = field(default_factory=set)  # killed for a time: a fault brings them back
     standing: set[str] = field(default_factory=set)
 
     def ends(self, node: str) -> bool:
@@ -199,6 +200,8 @@ class Watch:
                 continue
             node = self.plan.node(ended.node)
             means = meaning(node, ended.status, seen=self.seen)
+            if node.name in self.by_plan.away and means != "expected":
+                means = "noticed"
             if means == "fatal" and self._revive(node, ended):
                 continue
             if means == "restarted":
@@ -214,7 +217,7 @@ class Watch:
             )
             if fatal:
                 raise self._failure(node, ended)
-            if ended_by_plan:
+            if ended_by_plan and node.part == "client":
                 self.removals.add(node.index, what)
             if planned or node.part == "aside":
                 continue
@@ -256,8 +259,12 @@ class Watch:
         if Finished in self.seen or self.restarts is None:
             self.recorder.event(Exited(node.name, ended.status, planned=True, how=how))
             return
-        self.restarts.check(node.name, how, log=quote_log(self.folder.log(node.name)))
-        self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
+        planned = self.by_plan.ends(node.name)
+        if not planned:
+            self.restarts.check(node.name, how, log=quote_log(self.folder.log(node.name)))
+        self.recorder.event(
+            Exited(node.name, ended.status, planned=planned, how=how, restarted=True)
+        )
         self.recorder.event(Launched(node.name, self.restarts.launch(node)))
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:

@@ -51,7 +51,7 @@ def check_availability(scenario: Scenario, document: Document, locate: Locate) -
         expected = "a worker that was not there before: an engine's container has ended then"
         yield problem_at(document, PATH, found=f"w{back[0]}, which comes back", expected=expected)
     for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, Join | Kill | Leave):
+        if isinstance(fault, Join | Kill | Leave) and fault.strikes_workers:
             gone, path = f"{fault.kind} beside workers.availability", ("faults", place)
             expected = "one of the two: the recording says when workers are there"
             yield problem_at(document, path, found=gone, expected=expected)

@@ -12,9 +12,10 @@ from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
 from testbed.network.qdiscs import qdiscs_of
 from testbed.rpc.limits import LARGEST_MODEL
+from testbed.runtimes import Simulated
 from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.direction import Link
-from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.document import Document, Keys, options_path, problem_at
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.fault_checks import check_faults
 from testbed.scenario.links import link_spec
@@ -48,6 +49,17 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[P
             path = (family, *inner, "file")
             expected = f"the {family}'s Python file, relative to the folder of the scenario"
             yield problem_at(document, path, found=f"no file {display(file)}", expected=expected)
+
+
+def check_device(
+    scenario: Scenario, document: Document, has_cuda: Callable[[], bool]
+) -> Iterator[Problem]:
+    """A simulation that is to compute on a GPU begins only where there is one."""
+    if isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda":
+        path = (*options_path(document, ("runtime",)), "device")
+        if not has_cuda():
+            expected = "a GPU that the installed PyTorch can use, or cpu: it finds none here"
+            yield problem_at(document, path, found="cuda", expected=expected)
 
 
 def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:

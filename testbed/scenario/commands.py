@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from testbed.scenario.schema import Scenario
 
+BROKER = "broker"
+"""The node that a transport through a broker has."""
+
 _NAME = re.compile(r"\{\{([a-z0-9_-]+)\}\}|\{([a-z0-9_-]+)\}")
 
 
@@ -35,11 +38,21 @@ def linked_nodes(scenario: Scenario) -> Mapping[str, int]:
     The PS comes first, then the workers, the programs, the producers and their broker.
     """
     workers = (f"w{index}" for index in range(scenario.workers.count))
-    feeding = producers(scenario)
-    streams = scenario.streams
-    broker = ("broker",) if feeding and streams is not None and streams.has_broker else ()
-    names = ("ps", *workers, *scenario.programs, *feeding, *broker)
+    names = ("ps", *workers, *scenario.programs, *feeders(scenario))
     return {name: number for number, name in enumerate(names)}
+
+
+def feeders(scenario: Scenario) -> Sequence[str]:
+    """The nodes that the samples of live streams come from: the producers, and a broker."""
+    feeding, streams = producers(scenario), scenario.streams
+    has_broker = feeding and streams is not None and streams.has_broker
+    return (*feeding, BROKER) if has_broker else feeding
+
+
+def restarts_feeders(scenario: Scenario) -> bool:
+    """Whether those are started again at once when they have been killed."""
+    streams = scenario.streams
+    return streams is not None and streams.restarts
 
 
 def producers(scenario: Scenario) -> Sequence[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from testbed import faults
 from testbed.faults.link import Change
+from testbed.scenario.commands import BROKER, feeders
 from testbed.scenario.direction import Direction, Link
 from testbed.scenario.schema import Scenario
 from testbed.topology import LinkSpec, Shape
@@ -45,19 +46,35 @@ def changed(shape: Shape, change: Change, time_scale: float) -> Shape:
 
 def links_after(
     scenario: Scenario, fault: faults.ChangedLink, place: int
-) -> Iterator[tuple[int, LinkSpec]]:
-    """What a fault makes of links: one worker of every class that it strikes, and its link."""
-    classes, scale = scenario.workers.dealt(), scenario.time_scale
-    first: dict[str, int] = {}
-    for worker in fault.struck(classes, seed=scenario.seed, place=place):
-        first.setdefault(classes[worker], worker)
-    for name, worker in first.items():
-        own = link_spec(scenario.workers.classes[name].link, address="", mac="", time_scale=scale)
+) -> Iterator[tuple[str, str, LinkSpec]]:
+    """What a fault makes of links: of one worker of every class that it strikes, or of each node.
+
+    Yields:
+        The node, whose the link is (``class slow``, ``broker``), and the link.
+    """
+    classes, others, scale = scenario.workers.dealt(), feeders(scenario), scenario.time_scale
+    links: dict[str, tuple[str, Link]] = {}
+    for number in fault.struck(classes, seed=scenario.seed, place=place, others=others):
+        if number < len(classes):
+            link = scenario.workers.classes[classes[number]].link
+            links.setdefault(f"class {classes[number]}", (f"w{number}", link))
+        else:
+            name = others[number - len(classes)]
+            links[name] = name, link_of_feeder(scenario, name)
+    for whose, (node, link) in links.items():
+        own = link_spec(link, address="", mac="", time_scale=scale)
         up, down = changed(own.up, fault.up, scale), changed(own.down, fault.down, scale)
-        yield worker, replace(own, up=up, down=down)
+        yield node, whose, replace(own, up=up, down=down)
 
 
-def changed_links(scenario: Scenario) -> Iterator[tuple[int, LinkSpec]]:
+def link_of_feeder(scenario: Scenario, name: str) -> Link:
+    """The link of a producer or a broker: the streams' is of whom devices get samples from."""
+    streams = scenario.streams
+    assert streams is not None, "they feed streams"
+    return Link() if streams.has_broker and name != BROKER else streams.link
+
+
+def changed_links(scenario: Scenario) -> Iterator[tuple[str, str, LinkSpec]]:
     """All that faults make of links; see ``links_after``."""
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, faults.ChangedLink):

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.errors import Problem, ScenarioError
+from testbed.scenario.arrivals import check_recorded_rates
 from testbed.scenario.availability import check_availability
-from testbed.scenario.checks import check_files, check_whole
+from testbed.scenario.checks import check_device, check_files, check_whole
 from testbed.scenario.document import Document, parse_document
 from testbed.scenario.extend import extend
 from testbed.scenario.nodes import MOST_PROBLEMS
@@ -23,9 +24,16 @@ from testbed.scenario.shipped import find_scenario
 from testbed.scenario.source import display_name, read_text
 from testbed.scenario.traces import with_means
 
+HasCuda = Callable[[], bool]
+"""Whether this host can compute on a GPU."""
+
 
 def load(
-    path: Path | str, *, overrides: Sequence[Override] = (), custom_files: Path | None = None
+    path: Path | str,
+    *,
+    overrides: Sequence[Override] = (),
+    custom_files: Path | None = None,
+    has_cuda: HasCuda | None = None,
 ) -> Scenario:
     """Read a scenario file.
 
@@ -37,6 +45,7 @@ def load(
         overrides: values that replace the file's.
         custom_files: folder with copies of the user's own files, as a run has one; by default they
             are looked for where the scenario says, relative to its own folder.
+        has_cuda: asked where a simulation is to compute on a GPU, before a run; else nobody asks.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
@@ -52,6 +61,7 @@ def load(
         locate=locate,
         overrides=overrides,
         own_code=custom_files is None,
+        has_cuda=has_cuda,
     )
 
 
@@ -62,6 +72,7 @@ def load_text(
     locate: Callable[[str], Path] | None = None,
     overrides: Sequence[Override] = (),
     own_code: bool = False,
+    has_cuda: HasCuda | None = None,
 ) -> Scenario:
     """Read a scenario from YAML text.
 
@@ -72,6 +83,7 @@ def load_text(
             own; without it none is looked for, and it can extend none.
         overrides: values that replace the text's.
         own_code: whether the user's own files, which ``locate`` finds, check their options.
+        has_cuda: see ``load``.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
@@ -82,6 +94,7 @@ def load_text(
         locate=locate,
         overrides=overrides,
         own_code=own_code,
+        has_cuda=has_cuda,
     )
 
 
@@ -92,6 +105,7 @@ def load_document(
     locate: Callable[[str], Path] | None = None,
     overrides: Sequence[Override] = (),
     own_code: bool = False,
+    has_cuda: HasCuda | None = None,
 ) -> Scenario:
     """Check a scenario that was read already, also one that stands inside another document.
 
@@ -114,11 +128,14 @@ def load_document(
         problems += unread
     if scenario is not None and own_code and locate is not None:
         problems += check_availability(scenario, document, locate)
+        problems += check_recorded_rates(scenario, document, locate)
     if scenario is not None and not problems:
         problems += check_whole(scenario, document)
         if own_code and locate is not None:
             scenario, unfit = apply_own_code(scenario, document, locate)
             problems += unfit
+        if has_cuda is not None:
+            problems += check_device(scenario, document, has_cuda)
     if scenario is None or problems:
         raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario

@@ -13,7 +13,7 @@ from testbed.scenario.direction import Link
 from testbed.scenario.fields import Count, PositiveDuration
 from testbed.scenario.transports import Direct, Kafka, Transport
 from testbed.seeds import stream
-from testbed.streams import Arrivals, OverTime, Persistence, Policy, Rates, Steady
+from testbed.streams import OverTime, Persistence, Policy, Rates, Steady
 from testbed.streams.rates import CLIP, Clip
 from testbed.values.units import Duration
 
@@ -40,6 +40,8 @@ class StreamSettings(BaseModel):
             waits for samples, is left out of the round. `off` to wait for ever.
         transport: how live samples get to the devices: `direct`, from their producer, or by way of
             a `kafka` broker.
+        samples_per_record: so many samples travel together, once the last of them is made; at most
+            as many as the smallest batch has.
         producers: processes that produce them, each for its share of the devices; by default as
             many as it takes.
         link: of each node that devices get samples from: the producers or, where there is one, the
@@ -54,6 +56,7 @@ class StreamSettings(BaseModel):
     policy: Policy = Persistence(name="persistence")
     stream_timeout: PositiveDuration | Literal["off"] = Duration(10)
     transport: Transport = Direct(name="direct")
+    samples_per_record: Count = 1
     producers: Count | None = None
     link: Link = Link()
 
@@ -74,6 +77,11 @@ class StreamSettings(BaseModel):
         return isinstance(self.transport, Kafka)
 
     @property
+    def restarts(self) -> bool:
+        """Whether nodes that samples come from are started again at once when they were killed."""
+        return isinstance(self.transport, Kafka) and self.transport.restart
+
+    @property
     def patience(self) -> float:
         """The timeout in emulated seconds; infinite for none."""
         return inf if isinstance(self.stream_timeout, str) else float(self.stream_timeout)
@@ -88,7 +96,3 @@ class StreamSettings(BaseModel):
             return min(self.producers, devices)
         asked = sum(self.per_second(devices, seed=seed)) * time_scale
         return min(max(1, ceil(asked / RECORDS_PER_SECOND)), devices)
-
-    def arrivals(self, devices: int, *, seed: int) -> Sequence[Arrivals]:
-        """When the samples of each device come, by index."""
-        return [Arrivals(rate, self.over_time) for rate in self.per_second(devices, seed=seed)]

@@ -15,6 +15,9 @@ from testbed.values.units import Duration, Size
 LEAST_SEGMENT = Size(2**20)
 """A Kafka broker takes no smaller one."""
 
+LARGEST_RECORD = Size(1_000_000)
+"""A Kafka producer sends no larger one."""
+
 LEAST_HEAP = Size(128 * 2**20)
 """With less it ends before it listens."""
 

@@ -70,14 +70,14 @@ class Faults:
         for happening in self.engine.devices[worker].thaw(now):
             happening(now)
 
-    def kill(self, worker: int) -> None:
+    def kill(self, worker: int, *, for_good: bool) -> None:
         """See Actuator. It is noticed at once."""
-        self.forget(worker)
-        self.engine.leave(worker)
+        self.leave(worker)
 
     def leave(self, worker: int) -> None:
         """See Actuator."""
-        self.kill(worker)
+        self.forget(worker)
+        self.engine.leave(worker)
 
     def join(self, worker: int) -> None:
         """See Actuator."""

@@ -63,7 +63,7 @@ class SimulatedStream:
             return np.empty(0, np.int64)
         last = max(wanted, self.arrivals.count(now))
         taken = self.buffer.take(count, last=last)
-        self._lag = max(0.0, now - self.arrivals.moment(taken.start))
+        self._lag = max(0.0, now - self.arrivals.made(taken.start))
         self.source.take(taken.start - 1 - self._drawn)  # those that were discarded before
         self._drawn = taken.stop - 1
         return self.source.take(count)

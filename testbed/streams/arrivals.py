@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, inf
+from math import ceil, floor, inf
 
 from testbed.streams.over_time import Change
+from testbed.streams.recorded import Recorded
 
 WINDOW_SECONDS = 1.0
 """Over so long a device measures its rate."""
@@ -23,21 +24,30 @@ class Arrivals:
 
     Attributes:
         rate: samples an emulated second, before the change over time.
+        lot: so many come together, when the last of them is made.
     """
 
     rate: float
-    change: Change
+    change: Change | Recorded
+    lot: int = 1
 
     def count(self, time: float) -> int:
         """How many samples have come by an emulated time."""
-        amount = self.rate * self.change.amount(max(0.0, time))
-        return floor(amount + ROUNDING * max(1.0, amount * 1e-3))
+        return self._made_by(time) // self.lot * self.lot
 
     def moment(self, sample: int) -> float:
         """When a sample comes; infinite for never."""
+        return self.made(ceil(sample / self.lot) * self.lot)
+
+    def made(self, sample: int) -> float:
+        """When a sample is made, which then waits for the others of its lot; infinite for never."""
         if sample <= 0:
             return 0.0
         return self.change.reached(sample / self.rate) if self.rate > 0 else inf
+
+    def _made_by(self, time: float) -> int:
+        amount = self.rate * self.change.amount(max(0.0, time))
+        return floor(amount + ROUNDING * max(1.0, amount * 1e-3))
 
     def measured(self, time: float) -> float:
         """The rate that a device sees at ``time``, of the samples in the second up to the last.
@@ -48,9 +58,9 @@ class Arrivals:
         last = self.count(time)
         if last < 2:
             return self.rate
-        until = self.moment(last)
-        first = min(last - 1, self.count(until - WINDOW_SECONDS))
-        return (last - first) / (until - self.moment(first))
+        until = self.made(last)
+        first = min(last - 1, self._made_by(until - WINDOW_SECONDS))
+        return (last - first) / (until - self.made(first))
 
     def silent_from(self, time: float, *, until: int, patience: float) -> float:
         """From when on nothing has come for ``patience`` seconds, counted from ``time`` on.

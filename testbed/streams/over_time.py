@@ -142,4 +142,23 @@ class OnOff(Change):
         return True
 
 
-OverTime = Annotated[Annotated[Steady | Step | Sine | OnOff, Field(discriminator="name")], Named()]
+class Traced(BaseModel):
+    """Rates follow a recording of the factor; ``Recorded`` is the change that it makes.
+
+    Attributes:
+        file: relative to the scenario: CSV with the columns time_seconds and factor.
+        then: ``repeat`` it from its beginning when it has ended, or ``hold`` its last factor.
+        offset: where in it a device begins: ``drawn`` from the seed, or at its beginning.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["trace"]
+    file: Annotated[str, Field(min_length=1)]
+    then: Literal["repeat", "hold"] = "repeat"
+    offset: Literal["drawn", "none"] = "drawn"
+
+
+OverTime = Annotated[
+    Annotated[Steady | Step | Sine | OnOff | Traced, Field(discriminator="name")], Named()
+]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from testbed.streams.arrivals import ROUNDING, WINDOW_SECONDS
 from testbed.streams.buffers import Buffer
-from testbed.streams.records import BadRecordError, Record, RecordFormat
+from testbed.streams.records import BadRecordError, RecordFormat, Sample
 
 
 @dataclass
@@ -46,15 +46,15 @@ class RateMeter:
 
 @dataclass
 class Reception:
-    """A device's buffer, with the records in it.
+    """A device's buffer, with the samples in it.
 
     Attributes:
         format: of the records.
         buffer: counts them.
         meter: of their rate.
-        newest: sequence number of the last that came; 0 before the first.
-        refused: bytes that were no sample.
-        missing: records of the stream that were passed over, the refused ones among them.
+        newest: sequence number of the last sample that came; 0 before the first.
+        refused: records that were no samples.
+        missing: samples of the stream that were passed over, the refused ones among them.
         heard: when the last one came, emulated.
         latency: how long after it was made.
     """
@@ -67,33 +67,37 @@ class Reception:
     missing: int = 0
     heard: float = 0.0
     latency: float = 0.0
-    _records: deque[Record] = field(default_factory=deque)
+    _samples: deque[Sample] = field(default_factory=deque)
     _waiting: bool = False  # whether a step waits: what comes goes to it, whatever the policy
 
     def receive(self, data: bytes, now: float) -> None:
-        """Bytes have come. What is no sample is counted, and so is what has come before."""
+        """A record has come. What is none is counted, and so are samples that had come before."""
         try:
-            record = self.format.decode(data)
+            samples = self.format.decode(data)
         except BadRecordError:
             self.refused += 1
             return
-        if record.sequence <= self.newest:
-            self.buffer.repeat()
-            return
-        if self.newest:  # a device that was started again begins amid its stream
-            self.missing += record.sequence - self.newest - 1
-        self.newest, self.heard = record.sequence, now
-        self.latency = max(0.0, now - record.made)
-        if record.sequence == 1:
-            self.meter.begin()
-        self.meter.add(record.made)
-        self._records.append(record)
+        for sample in samples:
+            self._keep(sample, now)
         if not self._waiting:
             self._settle()
 
+    def _keep(self, sample: Sample, now: float) -> None:
+        if sample.sequence <= self.newest:
+            self.buffer.repeat()
+            return
+        if self.newest:  # a device that was started again begins amid its stream
+            self.missing += sample.sequence - self.newest - 1
+        self.newest, self.heard = sample.sequence, now
+        self.latency = max(0.0, now - sample.made)
+        if sample.sequence == 1:
+            self.meter.begin()
+        self.meter.add(sample.made)
+        self._samples.append(sample)
+
     def lacking(self, count: int) -> int:
         """How many of ``count`` samples have not come."""
-        return max(0, count - len(self._records))
+        return max(0, count - len(self._samples))
 
     def wait(self) -> None:
         """A step waits for samples from now on, until it takes them or gives up."""
@@ -104,7 +108,7 @@ class Reception:
         self._waiting = False
         self._settle()
 
-    def take(self, count: int) -> Sequence[Record]:
+    def take(self, count: int) -> Sequence[Sample]:
         """A step takes the ``count`` oldest.
 
         Raises:
@@ -112,14 +116,14 @@ class Reception:
         """
         self._waiting = False
         self.buffer.take(count, last=self._last)
-        taken = [self._records.popleft() for _ in range(count)]
+        taken = [self._samples.popleft() for _ in range(count)]
         self._discard()
         return taken
 
     @property
     def _last(self) -> int:
-        """Number of the newest record, as the buffer counts them."""
-        return self.buffer.first + len(self._records) - 1
+        """Number of the newest sample, as the buffer counts them."""
+        return self.buffer.first + len(self._samples) - 1
 
     def _settle(self) -> None:
         self.buffer.arrive(self._last)
@@ -127,5 +131,5 @@ class Reception:
 
     def _discard(self) -> None:
         """Let go of what the buffer's policy has: always the oldest."""
-        while len(self._records) > self.buffer.waiting:
-            self._records.popleft()
+        while len(self._samples) > self.buffer.waiting:
+            self._samples.popleft()

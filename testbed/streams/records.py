@@ -1,6 +1,7 @@
-"""A sample as it travels: its place in the stream, which it is, its label and pixels, a checksum.
+"""Samples as they travel: their places in the stream, which they are, labels, pixels, checksums.
 
-Little-endian, one behind the other:
+A record has one of them or, one behind the other, as many as the scenario says. Each of them,
+little-endian:
 
     sequence  int64    place in the device's stream, from 1 on
     sample    int64    number of the training sample
@@ -15,6 +16,7 @@ Little-endian, one behind the other:
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -27,11 +29,11 @@ _CHECKSUM = struct.Struct("<I")
 
 
 class BadRecordError(ValueError):
-    """Bytes that are no sample."""
+    """Bytes that are no samples."""
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class Sample:
     """One sample of a stream; ``pixels`` has the shape (channels, height, width)."""
 
     sequence: int
@@ -43,15 +45,17 @@ class Record:
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """How a data set's samples look.
+    """How a stream's records look.
 
     Attributes:
-        shape: channels, height, width.
+        shape: channels, height, width of a sample.
         type: numpy's character of the pixels, ``f`` or ``B``.
+        samples: of a record.
     """
 
     shape: tuple[int, int, int]
     type: str
+    samples: int = 1
 
     @property
     def pixel_bytes(self) -> int:
@@ -59,17 +63,17 @@ class RecordFormat:
         channels, height, width = self.shape
         return channels * height * width * np.dtype(self.type).itemsize
 
-    def encode(self, record: Record) -> bytes:
-        """The record's bytes; its pixels are of this format."""
-        head = _HEAD.pack(
-            *(record.sequence, record.sample, record.made, record.label),
-            *(*self.shape, self.type.encode()),
-        )
-        data = head + np.ascontiguousarray(record.pixels, self.type).tobytes()
-        return data + _CHECKSUM.pack(crc32(data))
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a record."""
+        return self.samples * (_HEAD.size + self.pixel_bytes + _CHECKSUM.size)
 
-    def decode(self, data: bytes) -> Record:
-        """The record of some bytes; its pixels are a view of them.
+    def encode(self, samples: Sequence[Sample]) -> bytes:
+        """The record of so many samples; their pixels are of this format."""
+        return b"".join(map(self._encode, samples))
+
+    def decode(self, data: bytes) -> Sequence[Sample]:
+        """The samples of a record; their pixels are views of its bytes.
 
         Raises:
             BadRecordError: it is truncated, of another shape, or damaged; says which.
@@ -77,19 +81,31 @@ class RecordFormat:
         least = _HEAD.size + _CHECKSUM.size
         if len(data) < least:
             raise BadRecordError(f"truncated: {len(data)} bytes, expected at least {least}")
-        sequence, sample, made, label, *shape, kind = _HEAD.unpack_from(data)
-        found = tuple(shape), kind.decode("latin-1")
+        *_, channels, height, width, kind = _HEAD.unpack_from(data)
+        found = (channels, height, width), kind.decode("latin-1")
         if found != (self.shape, self.type):
             expected = f"{self.shape} of {self.type!r}"
             raise BadRecordError(f"wrong shape: {found[0]} of {found[1]!r}, expected {expected}")
-        size = least + self.pixel_bytes
-        if len(data) != size:
-            raise BadRecordError(f"truncated: {len(data)} bytes, expected {size}")
-        (checksum,) = _CHECKSUM.unpack_from(data, size - _CHECKSUM.size)
-        if checksum != crc32(memoryview(data)[: -_CHECKSUM.size]):
+        if len(data) != self.record_bytes:
+            raise BadRecordError(f"truncated: {len(data)} bytes, expected {self.record_bytes}")
+        size, whole = self.record_bytes // self.samples, memoryview(data)
+        return [self._decode(whole[at : at + size]) for at in range(0, len(data), size)]
+
+    def _encode(self, sample: Sample) -> bytes:
+        head = _HEAD.pack(
+            *(sample.sequence, sample.sample, sample.made, sample.label),
+            *(*self.shape, self.type.encode()),
+        )
+        data = head + np.ascontiguousarray(sample.pixels, self.type).tobytes()
+        return data + _CHECKSUM.pack(crc32(data))
+
+    def _decode(self, data: memoryview) -> Sample:
+        sequence, sample, made, label, *form = _HEAD.unpack_from(data)
+        (checksum,) = _CHECKSUM.unpack_from(data, len(data) - _CHECKSUM.size)
+        if checksum != crc32(data[: -_CHECKSUM.size]) or form != [*self.shape, self.type.encode()]:
             raise BadRecordError("wrong checksum")
         if sequence < 1 or sample < 0 or not (0 <= made < np.inf and np.isfinite(label)):
             numbers = f"sequence {sequence}, sample {sample}, made {made}, label {label}"
             raise BadRecordError(f"out of range: {numbers}")
         pixels = np.frombuffer(data, self.type, offset=_HEAD.size, count=int(np.prod(self.shape)))
-        return Record(sequence, sample, made, label, pixels.reshape(self.shape))
+        return Sample(sequence, sample, made, label, pixels.reshape(self.shape))

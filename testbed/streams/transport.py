@@ -35,6 +35,13 @@ class Sender(ABC):
         """
 
     @abstractmethod
+    def available(self, device: int) -> int:
+        """How many of the device's records it could have fetched by now.
+
+        Direct: those that were taken over. With a broker: those that it has written.
+        """
+
+    @abstractmethod
     async def flush(self) -> None:
         """Hand on what was taken over, as far as the other end takes it."""
 

@@ -13,7 +13,7 @@ import pytest
 
 import testbed
 from testbed.events.entry import only
-from testbed.events.kinds import Launched, Produced
+from testbed.events.kinds import FaultApplied, Launched, Produced
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -101,3 +101,53 @@ def test_a_producer_that_is_killed_leaves_silent_streams_behind(bed: Any) -> Non
     last = updates[updates["time_seconds"] == updates["time_seconds"].max()]
     assert set(last["worker"]) == {0, 2, 4, 6} == set(updates["worker"][fed])
     assert not updates["stream_missing"].any()
+
+
+FAULTS = """\
+faults:
+  - kill: {nodes: [producer1], at: {time: 3s}, for: 2s}
+  - freeze: {nodes: [producer0], at: {time: 3s}, for: 1s}
+  - partition: {workers: [w2], at: {time: 4s}, for: 2s}
+  - partition: {nodes: [producer0], at: {time: 7s}, for: 1s}
+"""
+
+
+RECORDED = "time_seconds,factor\n0,1\n5,0.5\n20,0\n"
+LOTS = (
+    *("algorithm={ddl: {learning_rate: 0.05}}", "workers.batch_size=16", "stop.time=14s"),
+    *("streams.producers=2", "streams.samples_per_record=4"),
+    "streams.over_time={trace: {file: rates.csv, offset: none}}",
+)
+
+
+def test_no_planned_fault_loses_a_sample(bed: Any) -> None:
+    """The next producer makes what its devices lack; what waits for a link that is cut comes later.
+
+    Samples come in lots of four, at half the rates from 5 s on: nothing comes before it is due.
+    """
+    bed.scenario("rates.csv", RECORDED)
+    bed.scenario("streams.yaml", SCENARIO + FAULTS)
+    up = bed.up(*(word for one in LOTS for word in ("--set", one)), file="streams.yaml")
+    done = up.end()
+    assert done.status in (0, 6), done.err  # a fault that is late on a busy host is told
+    reasons = json.loads(up.folder.summary.read_text())["verdict"]["reasons"]
+    assert not any("lost" in reason for reason in reasons), reasons
+    events = only(read_events(up.folder.events), FaultApplied)
+    assert sorted((one.kind, one.begins, one.nodes) for one in events) == [
+        *(("freeze", False, ("producer0",)), ("freeze", True, ("producer0",))),
+        *(("kill", False, ("producer1",)), ("kill", True, ("producer1",))),
+        *(("partition", False, ("producer0",)), ("partition", False, ("w2",))),
+        *(("partition", True, ("producer0",)), ("partition", True, ("w2",))),
+    ]
+    updates = testbed.Run(up.folder.path).updates
+    assert not updates[["stream_missing", "stream_refused"]].any(axis=None)
+    kept = updates["stream_used"] + updates["stream_buffered"] + updates["stream_duplicates"]
+    assert (updates["stream_produced"] == kept).all()
+    assert (updates["stream_used"] == 16 * (updates.groupby("worker").cumcount() + 1)).all()
+    assert not (updates["stream_produced"] % 4).any()
+    passed = updates["time_seconds"].clip(upper=5.0) / 2 + updates["time_seconds"] / 2
+    due = passed * updates["worker"].map(dict(enumerate(RATES)))
+    assert (updates["stream_produced"] - updates["stream_duplicates"] <= due + 0.01).all()
+    last = updates.groupby("worker").last()
+    assert (last["time_seconds"] > 9.0).all()  # they have gone on
+    assert bed.remains(up.name) == []

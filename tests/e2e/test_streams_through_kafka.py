@@ -1,15 +1,16 @@
-"""Streams through a real broker, which is killed and comes back: nothing is lost."""
+"""Streams through a real broker, which is killed and comes back as others do: nothing is lost."""
 
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
 
 import testbed
 from testbed.events.entry import only
-from testbed.events.kinds import Exited
+from testbed.events.kinds import Exited, Launched
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.kafka, pytest.mark.slow]
@@ -25,6 +26,10 @@ streams:
   rates: {constant: {per_second: 20}}
   transport: {kafka: {heap: 256MiB, network_threads: 2, io_threads: 2}}
   stream_timeout: off
+faults:
+  - kill: {nodes: [broker], at: {version: 64}, for: 2s}
+  - kill: {nodes: [producer0], at: {version: 96}}
+  - partition: {workers: [w3], at: {version: 112}, for: 2s}
 stop: {updates: 160}
 evaluate: {every: 80, images: 100}
 """
@@ -32,6 +37,7 @@ evaluate: {every: 80, images: 100}
 
 
 def test_a_broker_is_killed_and_no_record_is_lost(bed: Any) -> None:
+    """Once by who knows whom, once by a fault; then a producer is, and a device is cut off."""
     kafka = {
         name: os.environ[name] for name in ("TESTBED_KAFKA", "JAVA_HOME") if name in os.environ
     }
@@ -40,13 +46,17 @@ def test_a_broker_is_killed_and_no_record_is_lost(bed: Any) -> None:
     for event in ("launched", "joined", "started"):  # a broker takes its time on a busy host
         up.wait_for_event(event)
     up.wait_for_updates(32)
-    bed.kill_node(up, "broker")
+    launched = only(read_events(up.folder.events), Launched)
+    (pid,) = (event.pid for event in launched if event.node == "broker")
+    os.kill(pid, signal.SIGKILL)
     done = up.end()
     assert "broker was ended by SIGKILL; it is started again" in done.out, done
     run, events = testbed.Run(up.folder.path), read_events(up.folder.events)
     assert run.state.reason == "160 updates applied", done
-    (killed,) = (event for event in only(events, Exited) if event.status)
-    assert (killed.node, killed.restarted) == ("broker", True)
+    exits = [event for event in only(events, Exited) if event.status]
+    assert [(one.node, one.planned, one.restarted) for one in exits] == [
+        *(("broker", False, True), ("broker", True, False), ("producer0", True, True)),
+    ]
     last = run.updates.groupby("worker").last()
     assert len(last) == 8
     assert last["stream_used"].tolist() == [320] * 8

@@ -15,6 +15,7 @@ MEMBERS: tuple[type[FaultConfig], ...] = get_args(get_args(Fault)[0])
 NOT_FAULTS = {"availability", "base", "check", "timeline"}
 
 REQUIRED: dict[str, dict[str, object]] = {
+    "kill": {"nodes": ("broker",)},
     "slow": {"factor": 2.0},
     "link": {"up": {"rate": "1mbit"}},
 }
@@ -34,7 +35,7 @@ class Doings:
     def thaw(self, worker: int) -> None:
         self.done.append(("thaw", worker))
 
-    def kill(self, worker: int) -> None:
+    def kill(self, worker: int, *, for_good: bool) -> None:
         self.done.append(("kill", worker))
 
     def leave(self, worker: int) -> None:

@@ -118,6 +118,50 @@ def test_a_worker_that_joins_first_is_not_there_at_the_beginning() -> None:
     assert timeline({"kill": by_version}, {"join": by_version}).population.absent == set()
 
 
+FEEDERS = ("producer0", "producer1", "broker")
+
+
+def kill(at: str, *nodes: str, **others: Any) -> dict[str, Any]:
+    return {"kill": {"at": {"time": at}, "nodes": nodes, **others}}
+
+
+def feeding(*faults: dict[str, Any], restarted: bool = False) -> Timeline:
+    plans = FAULTS.validate_python(faults)
+    return Timeline.of(plans, CLASSES, seed=0, others=FEEDERS, restarted=restarted)
+
+
+def test_nodes_that_feed_streams_are_numbered_behind_the_workers() -> None:
+    """Ten workers, so that producer0 is 10 and the broker 12; it is away from 2 to 5."""
+    partition = {"at": {"time": "3s"}, "for": "1s", "nodes": ("producer*",)}
+    subject = feeding(kill("2s", "broker", **{"for": "3s"}), {"partition": partition})
+    assert subject.struck == [(12,), (10, 11)]
+    deeds = list(subject.due(9.0))
+    assert [(one.planned, one.begins, one.workers) for one in deeds] == [
+        *((2.0, True, (12,)), (3.0, True, (10, 11))),
+        *((4.0, False, (10, 11)), (5.0, False, (12,))),
+    ]
+    assert subject.named(deeds[1].workers) == ("producer0", "producer1")
+    assert subject.population.absent == set()
+
+
+@pytest.mark.parametrize(
+    ("faults", "restarted", "found"),
+    [
+        ([kill("1s", "broker", **{"for": "3s"}), kill("2s", "broker")], False, "kill of broker"),
+        ([kill("1s", "producer1"), kill("2s", "producer1")], False, "kill of producer1"),
+        ([kill("1s", "producer1"), kill("2s", "producer1")], True, ""),
+        ([kill("1s", "broker", **{"for": "3s"}), kill("4s", "broker")], False, ""),
+    ],
+)
+def test_what_is_away_is_struck_by_nothing(
+    faults: list[dict[str, Any]], restarted: bool, found: str
+) -> None:
+    """One that is started again at once, or is back, may be killed again."""
+    plans = FAULTS.validate_python(faults)
+    wrong = contradictions(plans, CLASSES, seed=0, others=FEEDERS, restarted=restarted)
+    assert [text for _, text in wrong] == ([f"{found}, which is not there"] if found else [])
+
+
 class Refusing:
     """An actuator that can do nothing."""
 

@@ -16,7 +16,7 @@ from testbed.errors import RejectedError
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.stream import DeviceStream
 from testbed.rpc.shared import assembled
-from testbed.streams import Buffer, RateMeter, Receiver, Reception, Record, RecordFormat
+from testbed.streams import Buffer, RateMeter, Receiver, Reception, RecordFormat, Sample
 
 FORMAT = RecordFormat((1, 1, 2), "f")
 DATA = Prepared(
@@ -65,7 +65,7 @@ class Bringing(Receiver):
 
 def record(sequence: int) -> bytes:
     pixels = np.full((1, 1, 2), sequence, np.float32)
-    return FORMAT.encode(Record(sequence, 10 + sequence, 0.0, float(sequence), pixels))
+    return FORMAT.encode([Sample(sequence, 10 + sequence, 0.0, float(sequence), pixels)])
 
 
 def stream(receiver: Receiver, *, patience: float = inf) -> DeviceStream:
@@ -90,6 +90,22 @@ def test_a_step_waits_for_its_samples_and_trains_on_the_pixels_that_came() -> No
     told = subject.told()
     assert (told.stream_produced, told.stream_used, told.stream_buffered) == (3, 3, 0)
     assert subject.look(0.0).rate == told.stream_rate
+
+
+def test_what_comes_during_a_step_is_told_with_the_next() -> None:
+    """As a simulation has it: of three, two are taken, one is left; the others come later."""
+    receiver = Bringing()
+    receiver.give(record(1), record(2), record(3))
+    subject = stream(receiver)
+    subject.take(2)
+    receiver.give(record(4), record(5))
+    with subject._came:
+        assert subject._came.wait_for(lambda: subject.reception.newest == 5, timeout=20)
+    told = subject.told()
+    assert (told.stream_produced, told.stream_used, told.stream_buffered) == (3, 2, 1)
+    subject.take(1)
+    told = subject.told()
+    assert (told.stream_produced, told.stream_used, told.stream_buffered) == (5, 3, 2)
 
 
 def test_a_step_gives_up_once_nothing_has_come_for_too_long() -> None:

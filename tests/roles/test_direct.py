@@ -144,6 +144,20 @@ def test_what_was_let_go_cannot_be_had_again() -> None:
             _skip(old, 5)
 
 
+def test_a_new_producer_goes_on_where_the_device_is() -> None:
+    """The device has committed 7 of the process before; this one has made 2 anew, or none yet."""
+    with serving(0, 1) as served:
+        for device, made in ((0, RECORDS[:2]), (1, RECORDS[:0])):
+            assert all(served.send(device, record) for record in made)
+            receiver = served.receiver(device)
+            receiver._came = receiver._committed = 7
+            assert list(receiver.poll(1, 0.0)) == []
+            assert served.sender.acknowledged(device) == 7  # the rest is made from there on
+            served.send(device, b"the eighth")
+            assert list(receiver.poll(1, 5.0)) == [b"the eighth"]
+        assert served.sender._room == 10_000 - 2 * len(b"the eighth")
+
+
 def _skip(receiver: DirectReceiver, after: int) -> None:
     receiver._came = after
     receiver.poll(1, 0.0)

@@ -9,11 +9,15 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import IO, Any
 
 import pytest
 
@@ -25,6 +29,9 @@ from testbed.scenario.transports import Kafka
 from testbed.values.units import Size
 
 MANY = 500
+
+SPOKEN_BY_3_9 = {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 18: (0, 4)}
+"""Versions of Produce, Fetch, ListOffsets, Metadata and ApiVersions that Kafka 3.9 speaks."""
 
 # kafka-python leaves the sockets of attempts to reach a broker that is away to the collector.
 pytestmark = [
@@ -113,6 +120,7 @@ def test_a_broker_that_is_killed_loses_nothing(broker: Broker) -> None:
                 asyncio.run(sender.flush())
                 broker.kill()
             if number == 300:
+                assert [sender.available(device) for device in (0, 1)] == [200, 200]
                 broker.start()
             for device in (0, 1):
                 assert sender.send(device, struct.pack("<q", number))
@@ -146,3 +154,73 @@ def test_topics_of_another_run_are_refused(broker: Broker) -> None:
         NodeError, match=r"has a topic of another run, r1-w\d: expected none but r2"
     ):
         make_topics(broker.address, "r2", [0])
+
+
+def frame_from(stream: IO[bytes]) -> bytes:
+    """The next message without its length; nothing at the end."""
+    head = stream.read(4)
+    return stream.read(int.from_bytes(head, "big")) if head else b""
+
+
+def frame_to(stream: IO[bytes], message: bytes) -> None:
+    stream.write(len(message).to_bytes(4, "big") + message)
+    stream.flush()
+
+
+def versions(spoken: dict[int, tuple[int, int]]) -> bytes:
+    """The body of an ApiVersionsResponse, 3 or 4: no error, an array, no throttling, no tags."""
+    body = struct.pack(">hB", 0, len(spoken) + 1)
+    for key, (least, most) in spoken.items():
+        body += struct.pack(">hhhB", key, least, most, 0)
+    return body + struct.pack(">iB", 0, 0)
+
+
+class OldBroker(StreamRequestHandler):
+    """A real broker's answers, but for the first: that says what versions an older one speaks.
+
+    A client asks for these before anything else. Of the true answer only the number of the request
+    is kept, 4 bytes, which is all of its header.
+    """
+
+    def __init__(self, *words: Any, port: int) -> None:
+        self.port = port
+        super().__init__(*words)
+
+    def handle(self) -> None:
+        said = versions(SPOKEN_BY_3_9)
+        with (
+            socket.create_connection(("127.0.0.1", self.port)) as connection,
+            connection.makefile("rwb") as broker,
+        ):
+            while request := frame_from(self.rfile):
+                frame_to(broker, request)
+                answer = frame_from(broker)
+                frame_to(self.wfile, answer[:4] + said if said else answer)
+                said = b""
+
+
+@contextmanager
+def aged(broker: Broker) -> Iterator[str]:
+    """The address of a broker that speaks as Kafka 3.9."""
+    handler = partial(OldBroker, port=broker.port)
+    with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "connect",
+    [
+        lambda address: connect_sender(address, "r1", [0], fail),
+        lambda address: connect_receiver(address, "r1", 0),
+    ],
+    ids=["producer", "device"],
+)
+def test_a_broker_of_another_release_is_refused(
+    broker: Broker, connect: Callable[[str], object]
+) -> None:
+    with aged(broker) as address, pytest.raises(NodeError) as told:
+        connect(address)
+    assert told.value.message == (f"the broker at {address} speaks as Kafka 3.9, expected Kafka 4")
+    assert told.value.hint == "Take an image, or jars, of Kafka 4."

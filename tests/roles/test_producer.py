@@ -30,6 +30,8 @@ class Kept(Sender):
     def __init__(self, room: int) -> None:
         self.room = room
         self.records: list[bytes] = []
+        self.there = 0
+        self.unwritten = 0
 
     def send(self, device: int, record: bytes) -> bool:
         if len(self.records) == self.room:
@@ -38,7 +40,10 @@ class Kept(Sender):
         return True
 
     def acknowledged(self, device: int) -> int:
-        return 0
+        return self.there
+
+    def available(self, device: int) -> int:
+        return max(self.there, len(self.records) - self.unwritten)
 
     async def flush(self) -> None:
         return
@@ -56,7 +61,7 @@ def test_what_is_due_is_counted_from_the_beginning() -> None:
     for now, expected in ((0.0, 0), (0.05, 0), (0.35, 3), (0.39, 3), (1.35, 13)):
         subject.send_due(sender, now)
         assert len(sender.records) == expected
-    records = [FORMAT.decode(data) for data in sender.records]
+    records = [sample for data in sender.records for sample in FORMAT.decode(data)]
     assert [one.sequence for one in records] == list(range(1, 14))
     assert [one.made for one in records] == pytest.approx([k / 10 for k in range(1, 14)])
     order = Shard(np.arange(4), np.random.default_rng(1)).take(13).tolist()
@@ -71,7 +76,47 @@ def test_what_there_was_no_room_for_comes_first_later() -> None:
     assert subject.sent == 2
     sender.room = 100
     subject.send_due(sender, 0.6)
-    assert [FORMAT.decode(one).sequence for one in sender.records] == [1, 2, 3, 4, 5, 6]
+    assert [sample.sequence for one in sender.records for sample in FORMAT.decode(one)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
+
+
+def test_it_goes_on_behind_what_the_device_has_of_a_process_before() -> None:
+    """12 are there by 1.0 s: nothing is due for so long. Then 13 to 15, of the same order."""
+    subject, sender = feed(10.0), Kept(100)
+    subject.send_due(sender, 0.2)
+    sender.there = 12
+    for now, expected in ((1.0, 2), (1.2, 2), (1.5, 5)):
+        subject.send_due(sender, now)
+        assert len(sender.records) == expected
+    records = [sample for data in sender.records for sample in FORMAT.decode(data)]
+    assert [one.sequence for one in records] == [1, 2, 13, 14, 15]
+    order = Shard(np.arange(4), np.random.default_rng(1)).take(15).tolist()
+    assert [one.sample for one in records] == [order[0], order[1], *order[12:]]
+
+
+def test_several_samples_are_sent_together_when_the_last_is_made() -> None:
+    """Lots of three, ten samples a second: two lots by 0.65 s, the third at 0.9 s."""
+    lots = RecordFormat((1, 1, 1), "f", samples=3)
+    shard = Shard(np.arange(4), np.random.default_rng(1))
+    arrivals = Arrivals(10.0, Steady(name="steady"), lot=3)
+    subject, sender = Feed(0, arrivals, shard, data=DATA, format=lots), Kept(2)
+    for now, expected in ((0.29, 0), (0.3, 1), (0.65, 2), (0.9, 2)):
+        subject.send_due(sender, now)
+        assert len(sender.records) == expected
+    assert (subject.due(0.9), subject.sent) == (3, 2)  # there was no room for it
+    sender.there, sender.room = 4, 100  # but another process has sent it, and the one after
+    subject.send_due(sender, 1.5)
+    samples = [sample for data in sender.records for sample in lots.decode(data)]
+    assert [one.sequence for one in samples] == [1, 2, 3, 4, 5, 6, 13, 14, 15]
+    assert [one.made for one in samples] == pytest.approx([one.sequence / 10 for one in samples])
+    order = Shard(np.arange(4), np.random.default_rng(1)).take(15).tolist()
+    assert [one.sample for one in samples] == [order[one.sequence - 1] for one in samples]
 
 
 def test_it_says_how_far_it_is() -> None:
@@ -84,6 +129,19 @@ def test_it_says_how_far_it_is() -> None:
     production.feeds[0].send_due(production.sender, clock.now)
     told = production.told()
     assert (told.due, told.sent, told.worst_lag_ratio) == (20, 15, 0.25)
+
+
+def test_what_a_broker_has_not_written_is_not_sent() -> None:
+    """All 20 that are due were taken over, 8 of them are still on their way."""
+    time = 0.0
+    clock = EmulatedClock(1.0, steady=lambda: time)
+    sender = Kept(100)
+    production = Production([feed(10.0)], sender, clock)
+    production.begin(0.0)
+    time, sender.unwritten = 2.0, 8
+    production.feeds[0].send_due(sender, clock.now)
+    told = production.told()
+    assert (told.due, told.sent, told.worst_lag_ratio) == (20, 12, 0.4)
 
 
 def test_it_sends_nothing_before_the_training_and_nothing_after_it() -> None:

@@ -65,6 +65,43 @@ def test_containers_of_an_engine_are_there_before_the_first_launch(make_small: A
     assert mounts["w0"] == small.setup.launch(small.setup.plan.node("w0")).mounts
 
 
+def test_who_is_started_again_gets_a_new_container_if_an_engines_has_ended(make_small: Any) -> None:
+    """The driver makes the first five with the pids 500 to 504, and then one, of pid 500."""
+    small = make_small("runtime=docker")
+    small.driver.makes = True
+    tried: list[tuple[str, int | None]] = []
+
+    def launch(launch: LaunchSpec) -> int:
+        tried.append((launch.node.name, launch.container))
+        if len(tried) == 6:
+            raise NodeError("w1: its container has ended.")
+        obey(small, launch.node.name)
+        return 1000 + len(tried)
+
+    small.agent.launch = launch
+    small.agent.answers = [[LINK]]
+    deploying = deployment(small)
+    deploying.bring_up()
+    assert deploying.launch(small.setup.plan.node("w1")) == 1007
+    assert tried[5:] == [("w1", 503), ("w1", 500)]
+    assert small.driver.discarded == ["w1"]
+    assert [spec.node.name for spec in small.driver.contained[5:]] == ["w1"]
+
+
+def test_who_cannot_be_started_the_first_time_is_not_tried_again(make_small: Any) -> None:
+    small = make_small("runtime=docker")
+    small.driver.makes = True
+
+    def refuse(_: str) -> None:
+        raise NodeError("ps: its container is paused.")
+
+    small.agent.on_launch = refuse
+    with pytest.raises(NodeError, match="paused"):
+        deployment(small).bring_up()
+    assert small.agent.launched == ["ps"]
+    assert small.driver.discarded == []
+
+
 def test_what_is_left_out_is_said_once_for_a_class(small: Any) -> None:
     without = {**LINK, "left_out": ["class fast: up.delay 20ms"], "differences": ["up: rate"]}
     small.agent.on_launch = lambda name: obey(small, name)

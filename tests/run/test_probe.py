@@ -50,10 +50,15 @@ def test_only_classes_with_a_shape_are_probed() -> None:
 
 
 def test_fast_links_are_filled_one_after_the_other_when_the_slow_ones_are_through() -> None:
-    filled = batches(list(plan(load_text(LINES), "r").workers))
-    # 0, 8 and 12 mbit are 20 together; 50 more are above 25, and so is each of the others alone.
-    classes = [[node.device_class for node in batch] for batch in filled]
-    assert classes == [["far", "adsl", "radio"], ["vdsl"], ["fibre"]]
+    workers = list(plan(load_text(LINES), "r").workers)
+
+    def filled(cpus: int) -> list[list[str]]:
+        return [[node.device_class for node in batch] for batch in batches(workers, cpus=cpus)]
+
+    # 0, 8 and 12 mbit are 20 together; 50 more are above 40, and a gigabit is so alone.
+    assert filled(1) == [["far", "adsl", "radio"], ["vdsl"], ["fibre"]]
+    # 70 of the 80 that two CPUs fill, which are the most.
+    assert filled(2) == filled(64) == [["far", "adsl", "radio", "vdsl"], ["fibre"]]
 
 
 def test_the_expected_round_trip_is_the_medians_of_both_ways() -> None:

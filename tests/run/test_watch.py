@@ -312,6 +312,32 @@ def test_a_node_that_is_to_be_is_started_again_when_it_was_killed(small: Any) ->
     assert watch.lost == {}
 
 
+def test_faults_that_kill_it_are_no_sign_that_it_never_lives_for_long(small: Any) -> None:
+    """Three kills within a minute that nobody planned would be the most."""
+    watch, launched = restarting(small)
+    for _ in range(5):
+        watch.by_plan.ending.add("w2")
+        small.agent.ended = [Exit("w2", -9)]
+        watch.look()
+    assert launched == ["w2"] * 5
+    exited = [event for event in small.events() if event["event"] == "exited"]
+    assert all(event["planned"] and event["restarted"] for event in exited)
+
+
+@pytest.mark.parametrize("end", ["restarted", "fatal", "noticed"])
+def test_what_was_killed_for_a_time_is_started_by_nobody_else(small: Any, end: Any) -> None:
+    watch, launched = restarting(small)
+    aside = replace(watch.plan.node("w2"), end=end)
+    watch.plan = replace(watch.plan, nodes=(*watch.plan.nodes[:-1], aside))
+    watch.by_plan.away.add("w2")
+    watch.by_plan.ending.add("w2")
+    small.agent.ended = [Exit("w2", -9)]
+    watch.look()
+    exited = small.events()[-1]
+    assert (exited["planned"], exited["restarted"], exited["ends_run"]) == (True, False, False)
+    assert (launched, watch.lost, watch.by_plan.ending) == ([], {}, set())
+
+
 def test_but_not_when_it_has_ended_by_itself(small: Any) -> None:
     watch, launched = restarting(small)
     small.agent.ended = [Exit("w2", 1)]

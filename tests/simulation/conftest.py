@@ -85,7 +85,13 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
     """Simulates the tiny scenario, with some values replaced, and opens the run's folder."""
 
-    def run(name: str, *settings: str, processes: int = 2, text: str = SCENARIO) -> Run:
+    def run(
+        name: str,
+        *settings: str,
+        processes: int = 2,
+        text: str = SCENARIO,
+        files: Mapping[str, str] | None = None,
+    ) -> Run:
         scenario = load_text(text, overrides=[Override.parse(text) for text in settings])
         classes = [
             member for member, n in scenario.workers.class_counts().items() for _ in range(n)
@@ -93,6 +99,9 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
         folder = RunFolder.create(
             tmp_path, name, scenario=scenario.name, text=dump(scenario), classes=classes, now=0.0
         )
+        for file, content in (files or {}).items():
+            folder.custom.mkdir(exist_ok=True)
+            (folder.custom / file).write_text(content)
         agenda = Agenda()
         clock = virtual_clock(agenda, time_scale=scenario.time_scale)
         with Recorder.into(

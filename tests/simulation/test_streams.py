@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,6 +97,19 @@ def test_it_is_the_kth_of_its_own_samples_that_comes_kth() -> None:
     assert (cut.take(64, 2.0, since=2.0) == order[300:364]).all()
 
 
+def test_a_step_waits_for_the_lot_that_its_last_sample_is_in() -> None:
+    """10 a second in lots of 8: of 20 the last comes with the 24th, at 2.4 s; then 4 wait.
+
+    The oldest was made at 0.1 s.
+    """
+    source = Shard(np.arange(50), np.random.default_rng(1))
+    buffer = Persistence(name="persistence").buffer()
+    stream = SimulatedStream(Arrivals(10, STEADY, lot=8), buffer, source, 20)
+    assert step(stream, 20, 0.0) == (pytest.approx(2.4), 20)
+    assert (buffer.produced, buffer.used, buffer.waiting) == (24, 20, 4)
+    assert stream.told().stream_lag_seconds == pytest.approx(2.3)
+
+
 def test_a_silent_stream_gives_nothing_and_keeps_what_came() -> None:
     """On for 1 s, off for 60: 8 have come by 1 s, and of 64 no more do until 61 s."""
     change = OnOff(name="on-off", on=Duration(1), off=Duration(60))
@@ -173,6 +188,41 @@ def test_three_messages_a_step_repeat_whatever_the_number_of_processes(
         received.groupby(np.arange(len(one)) // 3).sum().tolist()
     )
     assert len(per_round) == 10
+
+
+def test_records_of_several_samples_come_in_lots(run_simulation: Simulate) -> None:
+    run = run_simulation("lots", "streams.samples_per_record=5", text=SCENARIO)
+    conserved(run)
+    assert not (run.updates["stream_produced"] % 5).any()
+    found: Any = summarise(run)["streams"]
+    assert found["produced_records"] * 5 == found["produced_samples"]
+
+
+def test_rates_follow_a_recording(run_simulation: Simulate) -> None:
+    """22 a second for 2 s, none for 3 s, and so on, at the same time everywhere.
+
+    w0's first 44 samples come by 2 s; the last of the 64 of its batch 20/22 s after 5 s.
+    """
+    change = "streams.over_time={trace: {file: rates.csv, offset: none}}"
+    files = {"rates.csv": "time_seconds,factor\n0,1\n2,0\n5,0\n"}
+    run = run_simulation("traced", change, "stop.updates=3", text=SCENARIO, files=files)
+    conserved(run)
+    first = run.updates.groupby("worker").first()["stream_wait_seconds"].tolist()
+    assert first == pytest.approx([5 + 20 / 22, 1.0, 1.6], abs=1e-6)
+
+
+def test_two_runs_are_compared_round_by_round(run_simulation: Simulate) -> None:
+    """Ten rounds of three; with 32 a batch all differ, and w0 waits 32/22 s a round, not 64/22."""
+    one = run_simulation("one", text=SCENARIO)
+    other = run_simulation("other", "workers.batch_size=32", text=SCENARIO)
+    script = Path(__file__).parents[2] / "scenarios" / "scadles" / "beside_simulation.py"
+    rows = runpy.run_path(str(script))["rows"]
+    alike = {what: found for what, *found in rows(one, one)}
+    assert alike["batches that differ"][0] == "0 of 30"
+    assert alike["queues after a round, largest difference, s of arrivals"][0] == "0.00"
+    apart = {what: found for what, *found in rows(one, other)}
+    assert apart["batches that differ"][0] == "30 of 30"
+    assert apart["median of a round, s"] == ["2.909", "1.455  (+100.0%)"]
 
 
 def test_a_silent_device_is_skipped_until_its_stream_flows_again(run_simulation: Simulate) -> None:

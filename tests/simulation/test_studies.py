@@ -1,4 +1,4 @@
-"""The studies of two papers: each once, for a few steps, with a small network on the digits."""
+"""The studies of three papers: each once, for a few steps, with a small network on the digits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from testbed import Run
+from testbed.models import AdspCnn
+from testbed.runtimes import Simulated
 from testbed.scenario import dump
 from testbed.studies import is_study, load_study
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 STUDIES = [
     (paper, file.stem)
-    for paper in ("adsp", "scadles")
+    for paper in ("adsp", "scadles", "slim_dp")
     for file in sorted((SCENARIOS / paper).glob("*.yaml"))
     if is_study(file)
 ]
@@ -30,6 +32,23 @@ def test_the_papers_figures_are_studies() -> None:
     tables = {"table1", "table2", "table4", "table5", "table6"}
     scadles = tables | {"fig1", "fig2", "fig4a", "fig6", "fig7", "fig8", "fig9"}
     assert {("scadles", name) for name in scadles} <= set(STUDIES)
+    slim_dp = {"table1", "table1-cifar10", "fig2", "fig3", "fig4", "fig5", "live"}
+    assert {("slim_dp", name) for name in slim_dp} <= set(STUDIES)
+
+
+def test_figure_4_is_there_at_the_papers_size() -> None:
+    """Its runs are those of the small one, but for network, batches, rates and length."""
+    small, full = (load_study(SCENARIOS / part / "fig4.yaml") for part in ("adsp", "adsp_full"))
+    assert [run.case for run in full.runs] == [run.case for run in small.runs]
+    for one, other in zip(small.runs, full.runs, strict=True):
+        assert other.scenario.runtime == Simulated(name="simulated", device="cuda")
+        assert other.scenario.model == AdspCnn(name="adsp-cnn")
+        assert other.scenario.workers.batch_size == 128
+        speeds = [
+            [member.speed for member in run.scenario.workers.classes.values()]
+            for run in (one, other)
+        ]
+        assert speeds[0] == speeds[1]
 
 
 @pytest.mark.parametrize(("paper", "name"), STUDIES)

@@ -32,6 +32,16 @@ def test_a_sample_has_come_at_its_moment(rate: float) -> None:
         assert stream.count(stream.moment(sample)) == sample
 
 
+def test_samples_come_in_lots_and_are_made_one_by_one() -> None:
+    """Lots of 4, 8 a second: 4 by 0.5 s, 8 by 1 s; the fifth is made at 0.625, comes at 1 s."""
+    stream = Arrivals(8, STEADY, lot=4)
+    assert [stream.count(t) for t in (0.49, 0.5, 0.99, 1.0)] == [0, 4, 4, 8]
+    assert (stream.made(5), stream.moment(5)) == (pytest.approx(0.625), pytest.approx(1.0))
+    assert stream.measured(1.9) == pytest.approx(8)  # as each was made
+    assert stream.silent_from(1.1, until=9, patience=0.3) == pytest.approx(1.4)
+    assert stream.silent_from(1.1, until=9, patience=0.5) == inf
+
+
 def test_a_step_doubles_the_rate() -> None:
     """10 a second for 2 s, then 20: 20 by 2 s, 40 by 3 s; the 30th comes at 2.5 s."""
     stream = Arrivals(10, Step(name="step", at=seconds(2), factor=2.0))

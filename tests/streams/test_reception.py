@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from testbed.streams import Arrivals, Buffer, RateMeter, Reception, Record, RecordFormat, Steady
+from testbed.streams import Arrivals, Buffer, RateMeter, Reception, RecordFormat, Sample, Steady
 
 FORMAT = RecordFormat((1, 1, 1), "f")
 
 
 def record(sequence: int, made: float = 0.0) -> bytes:
     pixels = np.full((1, 1, 1), sequence, np.float32)
-    return FORMAT.encode(Record(sequence, 100 + sequence, made, 0.0, pixels))
+    return FORMAT.encode([Sample(sequence, 100 + sequence, made, 0.0, pixels)])
 
 
 def reception(buffer: Buffer | None = None) -> Reception:
@@ -57,6 +57,20 @@ def test_what_is_no_sample_is_counted_and_the_stream_goes_on() -> None:
     assert (subject.refused, subject.missing) == (1, 1)  # number 2 never came
     assert [one.sequence for one in subject.take(2)] == [1, 3]
     assert conserved(subject.buffer)
+
+
+def test_a_record_of_several_samples_comes_whole_or_not_at_all() -> None:
+    """The second of three records of two samples is damaged: 3 and 4 never came."""
+    lots = RecordFormat((1, 1, 1), "f", samples=2)
+    subject = Reception(lots, Buffer(), RateMeter(10.0))
+    for first in (1, 3, 5):
+        pixels = np.zeros((1, 1, 1), np.float32)
+        data = lots.encode([Sample(one, 0, 0.1 * one, 0.0, pixels) for one in (first, first + 1)])
+        subject.receive(data[:-1] if first == 3 else data, 0.7)
+    assert (subject.refused, subject.missing, subject.newest) == (1, 2, 6)
+    assert [one.sequence for one in subject.take(3)] == [1, 2, 5]
+    assert (subject.buffer.produced, subject.buffer.waiting) == (4, 1)
+    assert subject.latency == pytest.approx(0.1)  # of 6, the newest
 
 
 def test_a_device_that_was_started_again_begins_amid_its_stream() -> None:

@@ -1,0 +1,65 @@
+"""How rates change over time by a recording: a factor that changes in steps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from math import ceil, inf
+
+from testbed.values.traces import Trace
+
+ROUNDING = 1e-9
+"""Of an integral: what a float's rounding makes it more than there is."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The change that a recording makes; see ``over_time`` for what a change is.
+
+    Attributes:
+        trace: the factor.
+        offset: where the recording is when the training starts, in seconds.
+    """
+
+    trace: Trace
+    offset: float = 0.0
+
+    def amount(self, time: float) -> float:
+        """The factor's integral from 0 to ``time``, emulated seconds."""
+        return self._integral(self.offset + time) - self._integral(self.offset)
+
+    def reached(self, amount: float) -> float:
+        """The first moment at which the integral is ``amount``; infinite if it never is."""
+        if amount <= 0:
+            return 0.0
+        trace, sums, lap = self.trace, self._sums, 0
+        left = amount + self._integral(self.offset)
+        if trace.repeats:
+            if not sums[-1]:
+                return inf
+            lap = ceil(left / sums[-1] * (1 - ROUNDING)) - 1  # at its end, not the next one's start
+            left = min(left - lap * sums[-1], sums[-1])
+        place = min(bisect_left(sums, left * (1 - ROUNDING)), len(trace.values)) - 1
+        begin, factor = lap * trace.end + trace.times[max(0, place)], trace.values[place]
+        if not factor:
+            return inf
+        return begin + (left - sums[place]) / factor - self.offset
+
+    @cached_property
+    def _sums(self) -> Sequence[float]:
+        """The integral at every change and, of a recording that is repeated, at its end."""
+        trace = self.trace
+        ends = (*trace.times[1:], trace.end) if trace.repeats else trace.times[1:]
+        parts = zip(trace.values, trace.times, ends, strict=False)
+        return (0.0, *accumulate(value * (end - begin) for value, begin, end in parts))
+
+    def _integral(self, moment: float) -> float:
+        """From the beginning of the recording on."""
+        trace = self.trace
+        laps, inside = divmod(moment, trace.end) if trace.repeats else (0.0, moment)
+        place = bisect_right(trace.times, inside) - 1
+        whole = laps * self._sums[-1] if laps else 0.0
+        return whole + self._sums[place] + trace.values[place] * (inside - trace.times[place])
