@@ -44,11 +44,12 @@ def command(study: Path, runs: Path, only: str | None, scale: float, jobs: int |
     import sys
 
     from testbed.cli.host import require_linux
+    from testbed.host.cuda import has_cuda
     from testbed.studies import load_study
     from testbed.studies.sweep import sweep
 
     require_linux("sweep")
-    whole = load_study(study, scale=scale)
+    whole = load_study(study, scale=scale, has_cuda=has_cuda)
     swept = sweep(
         whole.only(only) if only else whole,
         runs=runs,

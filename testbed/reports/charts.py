@@ -6,6 +6,7 @@ them, so that no spike is lost.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,6 +35,10 @@ PACE_WINDOWS = 100
 """Stretches of time that updates are counted in."""
 
 MEGABYTE = 1e6
+
+WORKER = re.compile(r"w\d+")
+"""The name of one."""
+
 Kind = Literal["line", "points", "bars"]
 Numbers = NDArray[np.float64]
 
@@ -297,14 +302,17 @@ def _faults(run: Run, *, alone: bool) -> Chart:
 
 
 def fault_spans(entries: Sequence[Entry]) -> Iterator[tuple[str, int, float, float]]:
-    """Kind, worker, begin and end (emulated seconds) of every fault; alike if it is not undone."""
+    """Kind, worker, begin and end (emulated seconds) of every fault; alike if it is not undone.
+
+    Those of other nodes are none of a worker's.
+    """
     since: dict[tuple[str, str], float] = {}
     for entry in entries:
         match entry.event:
             case FaultApplied(kind, True, nodes, actual_seconds=moment):
-                since |= {(kind, node): moment for node in nodes}
+                since |= {(kind, node): moment for node in nodes if WORKER.fullmatch(node)}
             case FaultApplied(kind, False, nodes, actual_seconds=moment):
-                for node in nodes:
+                for node in filter(WORKER.fullmatch, nodes):
                     yield kind, _index(node), since.pop((kind, node), moment), moment
     for (kind, node), moment in since.items():
         yield kind, _index(node), moment, moment

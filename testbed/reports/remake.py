@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from testbed.reports.frames import Run
 from testbed.reports.summary import summarise, write_summary
 from testbed.telemetry.recovery import Recovered, recover
 
+LIBRARIES = ("pandas", "pyarrow.parquet", "matplotlib.figure", "matplotlib.backends.backend_agg")
+
 
 @dataclass(frozen=True)
 class Report:
@@ -21,6 +24,12 @@ class Report:
     summary: Mapping[str, Any]  # what ``summary.json`` holds, or would, of a run that goes on
     figure: Path | None  # the figure, or None if there was nothing to draw or no right to write it
     recovered: Recovered  # what a controller that died had left for us to add
+
+
+def import_libraries() -> None:
+    """Import what a report is made with: it takes a second, which is to spare before the end."""
+    for name in LIBRARIES:
+        import_module(name)
 
 
 def remake(path: Path, *, write: bool = True) -> Report:

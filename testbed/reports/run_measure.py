@@ -255,28 +255,29 @@ class Measure(Written):
             return nan if value is None else float(value)
         if self.first is not None:
             return _SWING[self.name](run, self.first)
-        during = run.evaluations[~run.evaluations["final"]]
-        return nan if during.empty else self._of_evaluations(run, during)
+        found = self._of_evaluations(run.evaluations)
+        return _pickled(run, int(found)) if self.name == "pickle9_to" and isfinite(found) else found
 
-    def _of_evaluations(self, run: Run, during: pd.DataFrame) -> float:
-        """The number, of one that the evaluations during the training tell."""
+    def of_evaluations(self, evaluations: pd.DataFrame) -> float:
+        """The number, if evaluations alone tell it; NaN if they do not."""
+        told = self.name in (*_BEST, *_COLUMNS, *_TO_LOSS) and self.name != "pickle9_to"
+        return self._of_evaluations(evaluations) if told else nan
+
+    def _of_evaluations(self, evaluations: pd.DataFrame) -> float:
+        """The number, or what is read where the accuracy is first reached."""
+        during = evaluations[~evaluations["final"]]
+        if during.empty:
+            return nan
         if self.name in _TO_LOSS:
-            return _TO_LOSS[self.name](run.evaluations, loss=self.loss)
+            return _TO_LOSS[self.name](evaluations, loss=self.loss)
         if self.name == "lowest_loss":
             return float(moving_average(during["loss"], window=self.window).min())
         shares = during["top5" if self.name.endswith("top5") else "top1"]
         accuracies = moving_average(shares, window=self.window)
-        if self.accuracy is None or during["top1"].isna().all():  # as where targets are numbers
+        if self.accuracy is None or shares.isna().all():  # as where targets are numbers
             return float(accuracies.max())
         reached = during[_COLUMNS[self.name]][accuracies >= self.accuracy]
-        return self._first(run, reached)
-
-    def _first(self, run: Run, reached: pd.Series[float]) -> float:
-        """The number at the first of the evaluations that have reached the accuracy."""
-        if reached.empty:
-            return inf
-        first = float(reached.iloc[0])
-        return _pickled(run, int(first)) if self.name == "pickle9_to" else first
+        return inf if reached.empty else float(reached.iloc[0])
 
     @property
     def is_encoded(self) -> bool:

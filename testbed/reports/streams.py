@@ -33,7 +33,7 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
     last = updates.groupby("worker").last()
     images = scenario.dataset.images
     each = None if images is None else PIXEL_BYTES * prod(images[0])
-    buffered = int(last["stream_buffered"].sum())
+    produced, buffered = (int(last[f"stream_{one}"].sum()) for one in ("produced", "buffered"))
     fullest = int(updates["stream_buffered"].max()) if len(updates) else None
     injected = updates["injected"]
     return {
@@ -49,8 +49,9 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
         "injected_samples_mean": number(injected.mean()),
         "injection": _injection(updates, scenario),
         "latency_seconds_mean": number(updates["stream_latency_seconds"].mean()),
+        "produced_records": produced // scenario.streams.samples_per_record,
         "refused_records": int(last["stream_refused"].sum()),
-        "missing_records": int(last["stream_missing"].sum()),
+        "missing_samples": int(last["stream_missing"].sum()),
         "cnc_ratio": number(updates["compressed"].mean()),
         "floats_per_worker": number(updates["entries"].groupby(updates["worker"]).sum().mean()),
     }

@@ -144,7 +144,7 @@ class Expectation(Part):
             is never reached.
         at_most: instead of a value: it is this, or less.
         tolerance: how far off it may be, as a share of the value. Of an order: how far the
-            next may be ahead after all.
+            next may be ahead after all; with one, equals are in order too.
     """
 
     measure: Measure

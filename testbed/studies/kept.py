@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from math import inf, isinf, nan
+from math import inf, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,9 +69,11 @@ class KeptRun:
         return load_text(self.content["scenario"], file=str(self.path))
 
     def value(self, measure: Measure) -> float:
-        """A measure; NaN if it was not kept."""
+        """A measure; NaN if it was not kept, and the evaluations do not tell it."""
         value = self.content["measures"].get(str(measure))
-        return nan if value is None else inf if value == "never" else float(value)
+        if value is None:
+            return measure.of_evaluations(self.evaluations)
+        return inf if value == "never" else float(value)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario import Override, Scenario, load
 from testbed.scenario.document import Document, Keys, parse_document
-from testbed.scenario.load import load_document
+from testbed.scenario.load import HasCuda, load_document
 from testbed.scenario.nodes import MOST_PROBLEMS
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
@@ -52,7 +53,7 @@ def _says_study(document: Document) -> bool:
     return "scenario" in document.data or "vary" in document.data
 
 
-def load_study(path: Path | str, *, scale: float = 1.0) -> Study:
+def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None = None) -> Study:
     """Read a study and resolve the scenarios of its runs.
 
     Args:
@@ -60,15 +61,19 @@ def load_study(path: Path | str, *, scale: float = 1.0) -> Study:
         scale: what the length of every run (``stop.updates``, ``steps`` and ``time``) and the
             distance of its evaluations (``evaluate.every``) are multiplied by; a shorter one has
             fewer images in each, so that they take no larger share of its time.
+        has_cuda: asked where runs are to compute on a GPU, before they do; else nobody asks.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
     path = Path(path)
-    return read_study(parse_document(read_text(path), display_name(path)), path, scale=scale)
+    document = parse_document(read_text(path), display_name(path))
+    return read_study(document, path, scale=scale, has_cuda=has_cuda)
 
 
-def read_study(document: Document, path: Path, *, scale: float = 1.0) -> Study:
+def read_study(
+    document: Document, path: Path, *, scale: float = 1.0, has_cuda: HasCuda | None = None
+) -> Study:
     """Check a study that is data already, as if it stood in the file ``path``; see ``load_study``.
 
     Raises:
@@ -80,7 +85,7 @@ def read_study(document: Document, path: Path, *, scale: float = 1.0) -> Study:
         raise ScenarioError(
             [Problem(origin.file, origin.line, "", "a scenario", expected, f"{hint} {path}")]
         )
-    return _Reading(document, path).study(scale)
+    return _Reading(document, path, None if has_cuda is None else cache(has_cuda)).study(scale)
 
 
 @dataclass
@@ -90,11 +95,13 @@ class _Reading:
     Attributes:
         document: the text as data with the place of each value.
         path: its file.
+        has_cuda: see ``load_study``; asked once.
         problems: what was found wrong with it so far.
     """
 
     document: Document
     path: Path
+    has_cuda: HasCuda | None
     problems: list[Problem] = field(default_factory=list)
 
     def study(self, scale: float) -> Study:
@@ -260,6 +267,7 @@ class _Reading:
         self, model: StudyDocument, cases: Sequence[Case], levels: Levels, scale: float
     ) -> Iterator[StudyRun]:
         known: dict[str, Case] = {}
+        names: set[str] = set()
         for case in cases:
             settings = [one for factor, level in case.levels for one in levels[factor][level]]
             try:
@@ -275,7 +283,8 @@ class _Reading:
             known[text] = case
             for seed in model.seeds or (scenario.seed,):
                 made = scaled(scenario.model_copy(update={"seed": seed}), scale)
-                name = run_base_name(model.name, case, seed, scale=scale)
+                name = run_base_name(model.name, case, seed, scale=scale, taken=names)
+                names.add(name)
                 yield StudyRun(case, seed, made, self._beside(model.scenario), name)
 
     def _resolve(self, scenario: str | dict[str, Any], settings: Sequence[Override]) -> Scenario:
@@ -288,13 +297,14 @@ class _Reading:
                 raise ScenarioError(
                     [Problem(origin.file, origin.line, "scenario", found, expected)]
                 )
-            return load(file, overrides=settings)
+            return load(file, overrides=settings, has_cuda=self.has_cuda)
         return load_document(
             _inside(self.document, "scenario"),
             file=display_name(self.path),
             locate=lambda name: self.path.parent / name,
             overrides=settings,
             own_code=True,
+            has_cuda=self.has_cuda,
         )
 
     def _beside(self, scenario: str | dict[str, Any]) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -197,12 +197,22 @@ def slug(words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
-def run_base_name(study: str, case: Case, seed: int, *, scale: float) -> str:
-    """A name for a run's folder that says what it is, as far as there is room."""
+def run_base_name(
+    study: str, case: Case, seed: int, *, scale: float, taken: Collection[str] = ()
+) -> str:
+    """A name for a run's folder that says what it is, as far as there is room.
+
+    It is none of those that are ``taken``, by cases that are spelled alike, as S1 and S1' are.
+    """
     scaled = [] if scale == 1 else [f"x{scale:g}"]
     words = [study, *(level for _, level in case.levels), *scaled, f"s{seed}"]
     name = "-".join(map(slug, words))
-    if len(name) <= LONGEST_NAME:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    if len(name) > LONGEST_NAME:
+        name = _marked(name, name)
+    return _marked(name, " ".join(words)) if name in taken else name
+
+
+def _marked(name: str, words: str) -> str:
+    """A name with a digest of words at its end, no longer than a name may be."""
+    digest = hashlib.sha256(words.encode()).hexdigest()[:8]
     return f"{name[: LONGEST_NAME - len(digest) - 1].rstrip('-')}-{digest}"

@@ -44,6 +44,7 @@ def judge(results: Results) -> list[Judged]:
     A value, ratio or difference is reproduced if it is within the tolerance with every seed, and
     not if the least and the greatest of the seeds lie on one side of it. An ordering is reproduced
     if it holds with every seed, and not if two neighbours are the other way round with every seed.
+    Equal neighbours are in order where there is a tolerance.
     Whatever else the seeds show is not resolved: they cannot tell.
     """
     part = set(results.study.cases)
@@ -63,7 +64,7 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
         return Judged(name, expected, "", "not run", 0, expectation.source)
     columns = [results.values(case, expectation.measure, seeds) for case in cases]
     if expectation.order is not None:
-        verdict = _order(columns, expectation.tolerance or 0.0)
+        verdict = _order(columns, expectation.tolerance)
         show = expectation.measure.show
         found = " > ".join(spread(column, show) for column in columns)
     else:
@@ -107,7 +108,7 @@ def _within(values: Sequence[float], low: float, high: float) -> Verdict:
     return "not reproduced" if apart else "not resolved"
 
 
-def _order(columns: Sequence[Sequence[float]], tolerance: float) -> Verdict:
+def _order(columns: Sequence[Sequence[float]], tolerance: float | None) -> Verdict:
     """From the greatest to the least: neighbours are compared seed by seed."""
     verdicts = set(_ahead(columns, tolerance))
     if "not reproduced" in verdicts:
@@ -115,13 +116,14 @@ def _order(columns: Sequence[Sequence[float]], tolerance: float) -> Verdict:
     return "not resolved" if "not resolved" in verdicts else "reproduced"
 
 
-def _ahead(columns: Sequence[Sequence[float]], tolerance: float) -> Iterator[Verdict]:
+def _ahead(columns: Sequence[Sequence[float]], tolerance: float | None) -> Iterator[Verdict]:
     for first, second in pairwise(columns):
         if any(isnan(value) for value in (*first, *second)):
             yield "not resolved"
             continue
         holds = [
-            one > other - tolerance * abs(other) for one, other in zip(first, second, strict=True)
+            one > other or (tolerance is not None and one >= other - tolerance * abs(other))
+            for one, other in zip(first, second, strict=True)
         ]
         yield "reproduced" if all(holds) else "not resolved" if any(holds) else "not reproduced"
 

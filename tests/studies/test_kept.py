@@ -66,13 +66,20 @@ def test_a_run_that_was_kept_is_there_without_its_folder(
     assert "curves.png" in {file.name for file in report.files}  # the curves were kept too
 
 
-def test_what_was_not_kept_is_not_measured(study: Study, runs: Path, files: list[Path]) -> None:
+def test_what_was_not_kept_is_told_by_the_evaluations_or_not_measured(
+    study: Study, runs: Path, files: list[Path]
+) -> None:
+    """Accuracies of 0.5 and 0.7 after 20 and 40 updates, 2 and 4 s."""
     shutil.rmtree(runs)
     results = Results(study, study, find_runs(study, runs))
     run = study.runs[0]
     assert results.value(run, Measure.parse("best_accuracy")) == 0.7
     assert results.value(run, Measure.parse("updates_to(0.9)")) == inf
-    assert isnan(results.value(run, Measure.parse("updates_to(0.6)")))
+    assert results.value(run, Measure.parse("updates_to(0.6)")) == 40
+    assert results.value(run, Measure.parse("time_to(0.5)")) == 2
+    assert results.value(run, Measure.parse("best_accuracy(2)")) == pytest.approx(0.6)
+    for asked in ("pickle9_to(0.6)", "egress_rate"):
+        assert isnan(results.value(run, Measure.parse(asked)))
 
 
 def test_a_folder_comes_before_what_was_kept(study: Study, runs: Path, files: list[Path]) -> None:

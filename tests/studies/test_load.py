@@ -67,6 +67,25 @@ def test_a_scaled_study_is_shorter_and_otherwise_the_same(write_study: WriteStud
     assert load_study(write_study(), scale=0.001).runs[0].scenario.stop.updates == 1
 
 
+def test_runs_on_a_gpu_are_refused_where_there_is_none(write_study: WriteStudy) -> None:
+    path = write_study()
+    place = "  place: {here: evaluate.every=20, there: 'runtime={simulated: {device: cuda}}'}\n"
+    path.write_text(path.read_text().replace("seeds", f"{place}seeds"))
+    assert len(load_study(path).runs) == 16
+    asked = []
+
+    def has_cuda() -> bool:
+        asked.append(path)
+        return False
+
+    with pytest.raises(ScenarioError) as refused:
+        load_study(path, has_cuda=has_cuda)
+    assert [(one.line, one.path, one.found) for one in refused.value.problems] == [
+        (8, "runtime.simulated.device", "cuda")
+    ]
+    assert len(asked) == 1  # of eight runs
+
+
 def test_a_scaled_study_evaluates_on_fewer_images(write_study: WriteStudy) -> None:
     """A hundredth of 5,000 would be 50: a hundred are looked at in any case. A longer has all."""
     text = "name: one\nscenario: base.yaml\nvary: {a: {b: evaluate.images=5000}}\nseeds: [1, 2]\n"
@@ -122,6 +141,16 @@ def test_long_names_are_cut_and_stay_apart(write_study: WriteStudy) -> None:
     names = [run.base_name for run in load_study(write_study(text=text)).runs]
     assert len(set(names)) == 2
     assert all(len(name) <= 60 for name in names)
+
+
+def test_levels_that_are_spelled_alike_have_names_apart(write_study: WriteStudy) -> None:
+    """A run that was broken off is looked for by its name, and must not be taken for another."""
+    levels = '{S1: workers.count=2, "S1\'": workers.count=3}'
+    file = write_study(text=f"name: one\nscenario: base.yaml\nvary: {{set: {levels}}}\n")
+    names = [run.base_name for run in load_study(file).runs]
+    assert names[0].startswith("one-s1-s")
+    assert names[1].startswith(f"{names[0]}-")
+    assert names == [run.base_name for run in load_study(file).runs]
 
 
 def test_which_of_the_two_documents_a_file_is(write_study: WriteStudy, tmp_path: Path) -> None:

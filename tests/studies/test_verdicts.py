@@ -65,6 +65,7 @@ def both(first: list[float], second: list[float]) -> Accuracies:
         (ORDER, [0.5, 0.6], [0.55, 0.59], "not resolved"),
         (ORDER, [0.5, 0.6], [0.4, 0.6], "not reproduced"),  # equal is not ahead
         (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.6], [0.46, 0.6], "reproduced"),
+        (f"{ORDER}    tolerance: 0.1\n", [0.0, 0.0], [0.0, 0.0], "reproduced"),
         (RATIO, [0.4, 0.4], [0.8, 0.84], "reproduced"),  # 2.0 and 2.1
         (RATIO, [0.4, 0.4], [0.8, 0.9], "not resolved"),  # 2.0 and 2.25
         (RATIO, [0.4, 0.4], [0.9, 1.0], "not reproduced"),
