@@ -1,7 +1,5 @@
 """``python -m testbed``."""
 
-import sys
+from testbed.cli import run
 
-from testbed.cli import main
-
-sys.exit(main())
+run()

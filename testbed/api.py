@@ -24,6 +24,7 @@ from testbed.cli.live import LiveDisplay, Progress
 from testbed.cli.options import check_name
 from testbed.errors import ScenarioError
 from testbed.events.sink import Sink
+from testbed.host.cuda import has_cuda
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.run import up as carry_out
@@ -196,18 +197,25 @@ def _request(
 def _loaded(scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario:
     overrides = [Override.of(path, value) for path, value in settings.items()]
     if not isinstance(scenario, Mapping):
-        return load(scenario, overrides=overrides)
+        return load(scenario, overrides=overrides, has_cuda=has_cuda)
     text = dump_data(scenario, FILE)
     with _without_lines(FILE):
-        return load_text(text, file=FILE, locate=Path, overrides=overrides, own_code=True)
+        return load_text(
+            text,
+            file=FILE,
+            locate=Path,
+            overrides=overrides,
+            own_code=True,
+            has_cuda=has_cuda,
+        )
 
 
 def _loaded_study(study: str | Path | Mapping[str, Any], scale: float) -> Study:
     if not isinstance(study, Mapping):
-        return load_study(study, scale=scale)
+        return load_study(study, scale=scale, has_cuda=has_cuda)
     with _without_lines(STUDY):
         document = parse_document(dump_data(study, STUDY), STUDY)
-        return read_study(document, Path(STUDY), scale=scale)
+        return read_study(document, Path(STUDY), scale=scale, has_cuda=has_cuda)
 
 
 @contextmanager

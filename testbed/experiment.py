@@ -25,12 +25,15 @@ from testbed.frame.stop import StopRule
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
+from testbed.scenario.arrivals import arrivals
 from testbed.scenario.availability import availabilities
+from testbed.scenario.commands import feeders, restarts_feeders
 from testbed.scenario.durations import RandomDuration
 from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.traces import own_copy
+from testbed.scenario.transports import LARGEST_RECORD
 from testbed.seeds import stream
 from testbed.streams import Arrivals, RecordFormat
 from testbed.values.laws import Law
@@ -145,13 +148,12 @@ class Experiment:
 
     def arrivals(self) -> Sequence[Arrivals] | None:
         """When the samples of each worker's stream come, by index; None without streams."""
-        settings, count = self.scenario.streams, self.scenario.workers.count
-        return None if settings is None else settings.arrivals(count, seed=self.scenario.seed)
+        return arrivals(self.scenario, partial(own_copy, self.folder))
 
     @property
     def records(self) -> RecordFormat:
         """How samples travel."""
-        return RecordFormat(self.data.image_shape, self.data.train_images.dtype.char)
+        return record_format(self.scenario, self.data)
 
     @property
     def sample_bytes(self) -> int:
@@ -200,12 +202,14 @@ class Experiment:
 
 
 def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
-    """What is to become of the workers of a run, in whose folder the recordings are."""
+    """What is to become of the nodes of a run, in whose folder the recordings are."""
     return Timeline.of(
         scenario.faults,
         scenario.workers.dealt(),
         seed=scenario.seed,
         availabilities=availabilities(scenario, partial(own_copy, folder)),
+        others=feeders(scenario),
+        restarted=restarts_feeders(scenario),
     )
 
 
@@ -245,6 +249,23 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
         classes=data.classes,
         rng=stream(scenario.seed, "partition"),
     )
+
+
+def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:
+    """How the samples of streams travel.
+
+    Raises:
+        ScenarioError: a broker would not take its records.
+    """
+    streams = scenario.streams
+    samples = 1 if streams is None else streams.samples_per_record
+    found = RecordFormat(data.image_shape, data.train_images.dtype.char, samples)
+    if streams is not None and streams.has_broker and found.record_bytes > LARGEST_RECORD:
+        most = LARGEST_RECORD * samples // found.record_bytes
+        expected = f"at most {most:,}: a broker takes records of {LARGEST_RECORD}, or smaller ones"
+        path = "streams.samples_per_record"
+        raise ScenarioError([Problem("scenario", 0, path, f"{samples:,}", expected)])
+    return found
 
 
 def load_model(folder: Path, which: Which = "best") -> LoadedModel:

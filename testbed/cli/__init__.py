@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import Never
 
 import click
 
@@ -90,6 +92,14 @@ def cli() -> None:
       testbed up first.yaml     run it
       testbed up quickstart     run one of those that come with testbed
     """
+
+
+def run() -> Never:
+    """The command as a process of its own: what it is sent after its end changes nothing."""
+    status = main()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -105,6 +105,7 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
     lines = [
         ("the PS", made.ps_service),
         ("pace", f"{most} (emulated time)"),
+        ("computed", f"gradients by {made.gradients}"),
     ]
     if made.memory_bytes is not None:
         needed, there = (f"{size / 1e6:,.0f} MB" for size in (made.memory_bytes, host.memory_bytes))

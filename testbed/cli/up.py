@@ -125,11 +125,12 @@ def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: P
     import sys
     import time
 
+    from testbed.host.cuda import has_cuda
     from testbed.run.prepare import RunRequest
     from testbed.scenario import load
 
     return RunRequest(
-        scenario=load(file, overrides=asked),
+        scenario=load(file, overrides=asked, has_cuda=has_cuda),
         beside=file.parent,
         runs=runs,
         name=name,

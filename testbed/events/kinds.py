@@ -309,7 +309,7 @@ class Produced(Event):
 
     producer: Annotated[str, "its node"]
     due: Annotated[int, "records that were to be sent by then, by the rates asked for"]
-    sent: Annotated[int, "those that were"]
+    sent: Annotated[int, "those that were, and that the broker has written if there is one"]
     worst_lag_ratio: Annotated[float, "of the device that lacks most, the share that was not sent"]
 
 

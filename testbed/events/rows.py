@@ -175,10 +175,10 @@ class StreamColumns(NamedTuple):
         float, Column("<f4", "from the making of the newest sample to its coming", STREAM)
     ] = 0.0
     stream_refused: Annotated[
-        int, Column("<i8", "records that came and were no sample", STREAM, "records")
+        int, Column("<i8", "records that came and were no samples", STREAM, "records")
     ] = 0
     stream_missing: Annotated[
-        int, Column("<i8", "records that never came, those refused among them", STREAM, "records")
+        int, Column("<i8", "samples that never came, those refused among them", STREAM, "samples")
     ] = 0
     injected: Annotated[
         int, Column("<i4", "of `samples`, those that other workers have shared", PUSH, "samples")

@@ -342,14 +342,14 @@ class Server:
 
     def _is_stalled(self, now: float) -> bool:
         """Whether nothing that could happen lets anybody push again."""
-        if not self._begun or self.to_come or self.returning - self._seats.keys():
+        if not self._begun or self.to_come or not self.returning <= self._seats.keys():
             return False
-        heard = [worker for worker, seat in self._seats.items() if not seat.silent]
-        if any(worker not in self._waiting for worker in heard):
+        seats = self._seats.items()  # the first of which is not waiting, nearly always
+        if any(not seat.silent and worker not in self._waiting for worker, seat in seats):
             return False
         removals = self.dead_after < inf and any(one.since < inf for one in self._seats.values())
         hopes = removals or self.half.next_tick(now) < inf or self.half.wants_loss()
-        return not (heard and hopes)
+        return not (hopes and any(not seat.silent for _, seat in seats))
 
     def _order(self, worker: int, new: Orders) -> StandingOrders:
         """A worker's orders in force, once it was ordered something new."""

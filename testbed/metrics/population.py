@@ -69,7 +69,7 @@ class Population:
             self._latest[event.kind] = event
         if event.kind in LASTING:
             (standing.update if event.begins else standing.difference_update)(event.nodes)
-        for node in event.nodes:
+        for node in self._states.keys() & set(event.nodes):  # the others are no workers
             match event.kind, event.begins:
                 case "freeze", True:
                     self._states[node] = "frozen"

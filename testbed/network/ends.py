@@ -94,8 +94,9 @@ def give_address(end: End, address: str, *, prefix: int, neighbours: Iterable[Ne
     end.ip.addr("add", index=end.index, address=address, prefixlen=prefix)
     bring_up(end.ip, end.index)
     for neighbour in neighbours:
+        # One that calls a node which comes back is answered at once, and is asked for then.
         end.ip.neigh(
-            "add",
+            "replace",
             ifindex=end.index,
             dst=neighbour.address,
             lladdr=neighbour.mac,

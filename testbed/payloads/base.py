@@ -41,7 +41,7 @@ class Payload(ABC):
     @property
     def arrays(self) -> tuple[Array, ...]:
         """What goes over the wire."""
-        return tuple(vars(self).values())
+        return tuple(self.__dict__.values())
 
     @property
     def entries(self) -> int:
@@ -51,13 +51,13 @@ class Payload(ABC):
     @property
     def size(self) -> int:
         """Bytes of its arrays as they are encoded."""
-        return sum(array.nbytes for array in self.arrays)
+        return sum([array.nbytes for array in self.arrays])
 
     @property
     def pickle9_bytes(self) -> int:
         """What it would take as a pickle of 9 bytes a value and 3 an index."""
         kinds = zip(self.arrays, self.TYPES, strict=True)
-        return sum(array.size * PICKLE9_BYTES.get(kind, array.itemsize) for array, kind in kinds)
+        return sum([array.size * PICKLE9_BYTES.get(kind, array.itemsize) for array, kind in kinds])
 
     @abstractmethod
     def flaw(self, size: int) -> str:

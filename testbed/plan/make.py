@@ -25,7 +25,7 @@ def plan(scenario: Scenario, run: str) -> Plan:
         where = f"scenario {scenario.name}"
         raise ScenarioError([Problem(where, 0, "workers.count", f"{count:,}", expected)])
     offload = scenario.network.offload
-    if offload == "auto" and any(needs_packets(link) for _, link in changed_links(scenario)):
+    if offload == "auto" and any(needs_packets(link) for *_, link in changed_links(scenario)):
         offload = "off"  # from the beginning: no link can do without them later
     return Plan(
         run=run,

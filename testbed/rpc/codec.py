@@ -99,7 +99,7 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
         payload_bytes = payload.size
     else:
         payload, payload_bytes = _decode_packed(bulk, encoding, size)
-    timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
+    timing = _timing(head.timing)
     intake = _intake(head.intake) if head.HasField("intake") else None
     shared = SharedSamples.of(head.shared) if head.HasField("shared") else None
     _check_numbers(head, timing, rounded=payload.entries if encoding == "packed16" else 0)
@@ -123,6 +123,17 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
     )
 
 
+def _timing(message: ps_pb2.Timing) -> Timing:
+    return Timing(
+        compute_seconds=message.compute_seconds,
+        late_seconds=message.late_seconds,
+        think_seconds=message.think_seconds,
+        transfer_seconds=message.transfer_seconds,
+        blocked_seconds=message.blocked_seconds,
+        overslept_seconds=message.overslept_seconds,
+    )
+
+
 def _intake(message: ps_pb2.Intake) -> Intake:
     """What is told of a stream.
 
@@ -141,7 +152,8 @@ def _check_numbers(head: ps_pb2.ExchangeRequest, timing: Timing, *, rounded: int
     Raises:
         MalformedError: it is out of range; names it.
     """
-    if not all(0 <= seconds < math.inf for seconds in (*timing, head.gap_seconds)):
+    seconds = (*timing, head.gap_seconds)
+    if not (min(seconds) >= 0 and sum(seconds) < math.inf):  # one that is NaN makes the sum NaN
         found = f"{timing}, a gap of {head.gap_seconds} s"
         raise MalformedError(f"{found}: expected seconds that are finite and not negative")
     if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
@@ -234,7 +246,7 @@ def _standing(message: ps_pb2.Orders) -> StandingOrders:
 def _note(field: Mapping[str, float]) -> dict[str, float]:
     if len(field) > MOST_NOTES:
         raise MalformedError(f"{len(field)} notes, expected at most {MOST_NOTES}")
-    return dict(field)
+    return dict(field) if len(field) else {}
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -35,6 +35,9 @@ MOST_READ = 2
 INCOMPLETE = "INCOMPLETE"
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+
+_ENDED = (asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.InternalError)
+"""The call is over already: withdrawn, refused, or lost while it was read or refused."""
 
 
 class ImpersonationError(RejectedError):
@@ -101,8 +104,7 @@ class _Caller:
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_READ))
     calls: int = 0
 
-    @contextmanager
-    def calling(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """One call more inside.
 
         Raises:
@@ -111,10 +113,10 @@ class _Caller:
         if self.calls >= self.most_calls:
             raise BusyError(f"{self.name} has {self.calls} calls open already")
         self.calls += 1
-        try:
-            yield
-        finally:
-            self.calls -= 1
+
+    def __exit__(self, *_: object) -> None:
+        """It has ended."""
+        self.calls -= 1
 
 
 @dataclass
@@ -187,61 +189,66 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _answering(self, method: str, caller: _Caller, behaviour: Behaviour) -> Handler:
         async def answer(_: Any, context: Any) -> bytes:
             call = Call(method, context.peer(), caller.name)
-            async with self._watching(call, context):
-                with caller.calling():
+            try:
+                with caller:
                     data = await behaviour(await self._read(context, call, caller), call)
-                self.counts["OK"] += 1
-                return data
-            raise AssertionError  # a refusal has ended the call
+            except BaseException as error:
+                await self._end(call, context, error)
+                raise
+            self.counts["OK"] += 1
+            return data
 
         return grpc.stream_unary_rpc_method_handler(answer)
 
     def _answering_in_pieces(self, method: str, caller: _Caller, behaviour: Behaviour) -> Handler:
         async def answer(_: Any, context: Any) -> AsyncIterator[bytes]:
             call = Call(method, context.peer(), caller.name)
-            async with self._watching(call, context):
-                with caller.calling():
+            try:
+                with caller:
                     message = await self._read_pieces(context, call, caller)
                     for piece in pieces(await behaviour(message, call)):
                         yield piece
-                self.counts["OK"] += 1
+            except BaseException as error:
+                await self._end(call, context, error)
+                raise
+            self.counts["OK"] += 1
 
         return grpc.stream_stream_rpc_method_handler(answer)
 
     def _streaming(self, method: str, caller: _Caller, streaming: Streaming) -> Handler:
         async def answer(_: Any, context: Any) -> AsyncIterator[bytes]:
             call = Call(method, context.peer(), caller.name)
-            async with self._watching(call, context):
-                with caller.calling():
+            try:
+                with caller:
                     message = await self._read(context, call, caller)
                     async for data in streaming(message, call):
                         yield data
-                self.counts["OK"] += 1
+            except BaseException as error:
+                await self._end(call, context, error)
+                raise
+            self.counts["OK"] += 1
 
         return grpc.stream_stream_rpc_method_handler(answer)
 
-    @asynccontextmanager
-    async def _watching(self, call: Call, context: Any) -> AsyncIterator[None]:
-        """Answer refusals with their status, and report errors that nobody foresaw."""
+    async def _end(self, call: Call, context: Any, error: BaseException) -> None:
+        """Answer a refusal with its status, and report an error that nobody foresaw."""
         try:
-            try:
-                yield
-            except SupersededError as error:
+            if isinstance(error, SupersededError):
                 self.counts["ABORTED"] += 1
                 await context.abort(grpc.StatusCode.ABORTED, str(error))
-            except UnknownKeysError as error:  # nobody's mistake: it is repeated with the keys
+            elif isinstance(error, UnknownKeysError):  # nobody's mistake: it comes with the keys
                 self.counts["NOT_FOUND"] += 1
                 await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-            except RejectedError as error:
+            elif isinstance(error, RejectedError):
                 code = _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION)
                 self._note(call, code.name, str(error))
                 await context.abort(code, str(error))
-        except (asyncio.CancelledError, grpc.aio.AbortError):
+            elif not isinstance(error, _ENDED):  # gRPC would answer UNKNOWN and go on
+                self.failed(error)
+        except _ENDED:
             raise
-        except grpc.aio.InternalError:  # the call has ended while it was read or refused
-            raise
-        except BaseException as error:  # gRPC would answer UNKNOWN and go on
-            self.failed(error)
+        except BaseException as another:
+            self.failed(another)
             raise
 
     async def _read(self, context: Any, call: Call, caller: _Caller) -> bytes:

@@ -17,6 +17,7 @@ from testbed.errors import RejectedError
 VARINT, FIXED64, BYTES, GROUP_START, GROUP_END, FIXED32 = range(6)
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
 _LARGEST_TAG = 2**32 - 1
+_LONGEST_VARINT = 10  # bytes of a number of 64 bits
 
 
 class MalformedError(RejectedError):
@@ -122,7 +123,26 @@ def varint(value: int) -> bytes:
 def _find(message: memoryview, numbers: Collection[int]) -> dict[int, Field]:
     """The ``BYTES`` fields of these numbers, each at most once."""
     found: dict[int, Field] = {}
-    for field in fields(message):
+    position, length = 0, len(message)
+    while position < length:
+        # Every message comes through here, and most fields are short numbers: no calls for them.
+        tag = message[position]
+        if 8 <= tag < 0x80:
+            kind = tag & 7
+            if kind == VARINT:
+                end = position + 1
+                while end < length and message[end] >= 0x80:
+                    end += 1
+                if end < length and end - position <= _LONGEST_VARINT:
+                    position = end + 1
+                    continue
+            elif kind == FIXED64 and position + 9 <= length:
+                position += 9
+                continue
+        field = _field(message, position)
+        if field.kind == GROUP_END:
+            raise MalformedError(f"byte {field.start} ends a group that no byte began")
+        position = field.end
         if field.kind == BYTES and field.number in numbers:
             if field.number in found:
                 raise MalformedError(f"field {field.number} occurs twice")

@@ -58,8 +58,12 @@ class Simulated(RuntimeConfig):
     """One process on a virtual clock: real gradients, modelled seconds, the same records.
 
     It makes no containers and has no driver here; the command line sends it to the simulation.
+
+    Attributes:
+        device: where this host computes gradients and evaluations; ``cuda`` is its GPU.
     """
 
     capabilities = Capabilities(limits=False)
 
     name: Literal["simulated"]
+    device: Literal["cpu", "cuda"] = "cpu"

@@ -104,7 +104,7 @@ def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
     return _table(lines, column, repeats=repeats)
 
 
-RATE, DELAY, AVAILABLE = "bits_per_second", "delay_seconds", "available"
+RATE, DELAY, AVAILABLE, FACTOR = "bits_per_second", "delay_seconds", "available", "factor"
 
 
 def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace:

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 SCENARIO = """
 name: twenty
 seed: 5
-algorithm: {adacomp: {ratio: 0.1}}
+algorithm: {adacomp: {ratio: 0.1, learning_rate: 0.02}} # at 0.1 the loss jumps
 model: digits-cnn
 dataset: digits
 ps: {link: {up: {rate: 50mbit, queue: 200ms}, down: {rate: 50mbit, queue: 200ms}}}
@@ -56,7 +56,7 @@ def test_live_and_simulated_runs_agree(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--name", virtual, "--runtime", "simulated", timeout=180.0)
     done = bed("compare", live, virtual, "--json", "--tolerance", "1")
     found = json.loads(done.stdout)
-    assert found["scenario"].keys() == {"runtime.name"}
+    assert found["scenario"].keys() == {"runtime.name", "runtime.device"}  # of gradients
     differences = {one["measure"]: one["ratio"] for one in found["measures"]}
     assert differences.keys() == TOLERANCES.keys()
     beyond = {name: ratio for name, ratio in differences.items() if ratio > TOLERANCES[name]}

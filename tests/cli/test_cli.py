@@ -157,3 +157,17 @@ def test_the_host_has_a_cpu_and_some_memory() -> None:
 def test_the_group_completes_its_verbs() -> None:
     context = click.Context(cli, info_name="testbed")
     assert [item.value for item in cli.shell_complete(context, "va")] == ["validate"]
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_after_the_end_changes_nothing(number: str) -> None:
+    # As somebody sends one who holds Ctrl-C down: the interpreter is on its way out by then.
+    program = (
+        "import atexit, os, signal, sys; from testbed import cli;"
+        f"atexit.register(lambda: os.kill(os.getpid(), signal.{number}));"
+        "sys.argv[1:] = ['--version']; cli.run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

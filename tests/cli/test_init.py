@@ -74,7 +74,9 @@ def test_what_is_wrong_is_named_and_nothing_written(
 def test_an_installed_wheel_has_the_scenarios(here: Path) -> None:
     """Built of a copy, and installed into an environment that takes the dependencies from ours."""
     sources = shutil.copytree(
-        ROOT, here / "sources", ignore=shutil.ignore_patterns(".*", "runs", "tests", "results")
+        ROOT,
+        here / "sources",
+        ignore=shutil.ignore_patterns(".*", "__pycache__", "runs", "tests", "results"),
     )
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
     wheel = ("wheel", "--no-deps", "--no-build-isolation", "-w", "dist", str(sources))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -12,7 +13,7 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import inside, scratch
 from testbed.network.counters import InterfaceCounters, read_interface
-from testbed.network.ends import sockets
+from testbed.network.ends import Neighbour, bring_up, give_address, sockets
 from testbed.network.qdiscs import TokenBucket
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.switch import Switch
@@ -230,3 +231,25 @@ def test_a_change_of_a_node_that_has_ended_names_it(
     node.peer.process.wait()
     with pytest.raises(NodeError, match="w0: its link cannot be changed"):
         lab.switch.reshape(node.spec, pid=node.peer.pid, network=lab.network)
+
+
+def test_a_neighbour_that_was_answered_already_is_entered_for_good() -> None:
+    # Clients call a node that comes back as soon as its link is up: to answer them the kernel has
+    # begun to ask for their addresses, and has entries for them.
+    neighbour = Neighbour("10.77.0.1", "02:00:0a:4d:00:01")
+    with scratch(), sockets() as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        here.ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "port"})
+        bring_up(here.ip, here.end("port").index)
+        eth0 = here.end("eth0")
+        here.ip.addr("add", index=eth0.index, address="10.77.0.9", prefixlen=16)
+        bring_up(here.ip, eth0.index)
+        caller.sendto(b"", (neighbour.address, 9))
+        asked = Path("/proc/thread-self/net/arp").read_text().splitlines()[1:]
+        assert [line.split()[:4] for line in asked] == [
+            [neighbour.address, "0x1", "0x0", "00:00:00:00:00:00"]  # 0: incomplete
+        ]
+        give_address(eth0, "10.77.0.2", prefix=16, neighbours=[neighbour])
+        known = Path("/proc/thread-self/net/arp").read_text().splitlines()[1:]
+    assert [line.split()[:4] for line in known] == [
+        [neighbour.address, "0x1", "0x6", neighbour.mac]  # complete and permanent
+    ]
