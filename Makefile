@@ -20,6 +20,13 @@ RUN ?=
 # Of a study: how long its runs are, as a factor, and how many go on side by side (one a CPU).
 SCALE ?= 1
 JOBS ?=
+# Not empty: the numbers of its runs that have ended are kept beside it.
+KEEP ?=
+ifneq ($(KEEP),)
+ifneq ($(SCALE),1)
+$(error KEEP is for runs as long as their study has them, not for SCALE=$(SCALE))
+endif
+endif
 # PyTorch's builds without CUDA; empty: always the index that pip uses for everything else.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
@@ -28,7 +35,7 @@ STUDY_SCHEMA := scenarios/study-schema.json
 python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
-.PHONY: help setup demo run report named-run images test test-netem privileged check format lint \
+.PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
 	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak
 
 help: ## list these commands
@@ -58,11 +65,17 @@ named-run:
 images: $(VENV)/.installed ## build the Docker image of agent and nodes, online or offline
 	@$(python) -m testbed image build
 
+# What a test may need that not every machine has.
+OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
+
 test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick
 
-privileged: setup ## the tests that need root, a tool of the machine, or time
-	@$(python) -m pytest -m "root or namespaces or netem or docker or kafka or browser or slow" --durations=25
+slow: setup ## the tests that need nothing but more time
+	@$(python) -m pytest -m "slow and not ($(OF_THE_MACHINE))" --durations=10
+
+privileged: setup ## the tests that need root, or a tool of the machine
+	@$(python) -m pytest -m "$(OF_THE_MACHINE)" --durations=25
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200
@@ -72,13 +85,15 @@ soak: setup ## kill the controller at many random moments: make soak SOAK_ROUNDS
 
 # Where the kernel has no netem, $(NETEM_RUN) is a command to run the tests under one that has.
 NETEM_RUN ?=
+# Only their files: reading all of the others takes a minute under such a kernel.
+netem_tests = $(shell grep -rl --include='*.py' 'mark\.netem' tests)
 has_netem := import sys; from testbed.network.netem import kernel_has_netem; sys.exit(not kernel_has_netem())
 
 test-netem: setup ## the tests of delays, jitter and losses: needs root, and netem or NETEM_RUN
 	@if $(python) -c '$(has_netem)' 2> /dev/null; then
-		$(python) -m pytest -m netem
+		$(python) -m pytest -m netem $(netem_tests)
 	elif [ -n "$(NETEM_RUN)" ]; then
-		$(NETEM_RUN) $(abspath $(python)) -m pytest -m netem
+		$(NETEM_RUN) $(abspath $(python)) -m pytest -m netem $(netem_tests)
 	else
 		echo "skipped: this kernel has no netem, or this is not root, and NETEM_RUN names no command"
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."
@@ -123,10 +138,11 @@ schema-check: $(VENV)/.installed
 # BENCH_RUNTIMES="native docker" measures both side by side; each program runs alone as well.
 BENCH_RUNTIMES ?= native
 
-bench: setup ## how fast runs, gradients and parts are on this machine: ten minutes at most
+bench: setup ## how fast runs, gradients and parts are on this machine: half an hour at most
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
 		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
-	for bench in "cost --reference" selection encoded_pushes bench_gradient coding simulation memory thousand_nodes metrics; do
+	for bench in "cost --reference" selection encoded_pushes bench_gradient coding simulation memory thousand_nodes metrics \
+		"streams --runtime $(BENCH_RUNTIMES)"; do
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done
@@ -167,10 +183,15 @@ scadles: scadles-fig3 scadles-fig4b scadles-table3
 scadles-fig3 scadles-fig4b scadles-table3: $(VENV)/.installed
 	@$(python) scenarios/scadles/arithmetic.py $(@:scadles-%=%)
 
+# Live, with a broker. Runs that do not hold their rates are what it is about, and a study leaves such out.
+scadles-fig5: $(VENV)/.installed
+	@$(python) scenarios/scadles/fig5.py --runs $(RUNS)
+
 # An invalid run (6) is kept, and no reason to report nothing.
 define run-study
 $(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS),--jobs $(JOBS)) || [ $$? = 6 ]
 $(python) -m testbed report $(1) $(2) --runs $(RUNS) --scale $(SCALE)
+$(if $(KEEP),$(python) -m testbed report $(1) --keep --runs $(RUNS) --scale $(SCALE))
 endef
 
 notebook: setup ## execute the notebook in docs again, and keep what comes of it

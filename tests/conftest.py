@@ -122,6 +122,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure() -> None:
+    """A shell lets its background jobs ignore Ctrl-C; what tests start, and interrupt, must not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def pytest_collection_finish() -> None:
     """What is there before the first test stays to the last: no collection need look at it.
 
@@ -138,7 +146,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.config.getoption("quick"):
         for marker in NOT_QUICK:
             if item.get_closest_marker(marker):
-                pytest.skip(f"marked {marker}, which --quick leaves out: make privileged")
+                target = "slow" if marker == "slow" else "privileged"
+                pytest.skip(f"marked {marker}, which --quick leaves out: make {target}")
 
 
 STARTED_SECONDS = 60.0

@@ -87,7 +87,7 @@ class Up:
         while not (found := look()):
             assert self.process.poll() is None, self.end()
             assert time.monotonic() < deadline, "nothing to see in time"
-            time.sleep(0.005)
+            time.sleep(0.02)
         return found
 
     def wait_for_event(self, event: str) -> None:

@@ -77,6 +77,18 @@ def test_help_lists_targets_with_digits_and_the_studies(tree: Path) -> None:
     assert "  make paper2        run and report the study in scenarios/paper2/\n" in shown
 
 
+@pytest.fixture
+def studies(tree: Path) -> Path:
+    """The tree with two studies, and stamps that are new, so that nothing is installed."""
+    command(tree / ".venv/bin/python", RECORDING)
+    for stamp in (".made", ".torch", ".installed"):
+        (tree / ".venv" / stamp).touch()
+    (tree / "scenarios/paper2").mkdir(parents=True)
+    for name in ("fig3", "study"):
+        (tree / f"scenarios/paper2/{name}.yaml").write_text("name: one\nscenario: base.yaml\n")
+    return tree
+
+
 STUDY = "-m testbed {} scenarios/{} --runs runs --scale {}"
 
 
@@ -88,14 +100,10 @@ STUDY = "-m testbed {} scenarios/{} --runs runs --scale {}"
         ("paper2-fig4", "1", ["paper2/study.yaml --only fig4"]),
     ],
 )
-def test_a_study_is_run_and_reported(tree: Path, target: str, scale: str, calls: list[str]) -> None:
-    """With stamps that are new, so that nothing is installed."""
-    command(tree / ".venv/bin/python", RECORDING)
-    for stamp in (".made", ".torch", ".installed"):
-        (tree / ".venv" / stamp).touch()
-    (tree / "scenarios/paper2").mkdir(parents=True)
-    for name in ("fig3", "study"):
-        (tree / f"scenarios/paper2/{name}.yaml").write_text("name: one\nscenario: base.yaml\n")
+def test_a_study_is_run_and_reported(
+    studies: Path, target: str, scale: str, calls: list[str]
+) -> None:
+    tree = studies
     made = make(tree, target, f"SCALE={scale}", environment={"ANSWERS": "1"})
     assert made.returncode == 0, made.stderr
     called = (tree / "calls").read_text(encoding="utf-8").splitlines()
@@ -104,6 +112,16 @@ def test_a_study_is_run_and_reported(tree: Path, target: str, scale: str, calls:
         both = "scenarios/paper2/fig3.yaml scenarios/paper2/study.yaml"
         expected.append(f"-m testbed report {both} --verdicts --runs runs --scale {scale}")
     assert called == expected
+
+
+def test_what_has_ended_of_a_study_is_kept(studies: Path) -> None:
+    made = make(studies, "paper2-fig3", "KEEP=1", environment={"ANSWERS": "1"})
+    assert made.returncode == 0, made.stderr
+    last = (studies / "calls").read_text(encoding="utf-8").splitlines()[-1]
+    assert last == "-m testbed report scenarios/paper2/fig3.yaml --keep --runs runs --scale 1"
+    refused = make(studies, "paper2-fig3", "KEEP=1", "SCALE=0.1")
+    assert refused.returncode == 2
+    assert "not for SCALE=0.1" in refused.stderr
 
 
 def test_an_old_interpreter_is_refused(tree: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("testbed", "docker", "pyproject.toml", "constraints.txt", "README.md", "LICENSE")
+COMPILED = shutil.ignore_patterns("__pycache__")  # written by whoever imports the package meanwhile
 
 PROGRAM = """
 import testbed
@@ -47,8 +48,10 @@ def test_it_works_in_a_clean_folder(tmp_path: Path) -> None:
     folder.mkdir()
     source.mkdir()
     for name in SOURCES:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, source / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=COMPILED)
+        else:
+            shutil.copy(ROOT / name, source / name)
     pip = ("-m", "pip", "--disable-pip-version-check")
     execute(
         *(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source),

@@ -37,7 +37,6 @@ WAIT_SECONDS = 20.0
 PROJECT = ("testbed", "scenarios", "tests", "pyproject.toml")
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def wait_until(look: Callable[[], Any]) -> Any:
@@ -270,7 +269,7 @@ def _furnish(made: Account) -> None:
     for name in PROJECT:
         source, target = PACKAGE_ROOT / name, made.home / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=IGNORED)
+            shutil.copytree(source, target)  # with what is compiled
         else:
             shutil.copy(source, target)
     subprocess.run(["chown", "-R", f"{made.name}:{made.name}", made.home], check=True)

@@ -22,6 +22,7 @@ from testbed.host.users import MODES
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 QUICK = ("--set", "stop.updates=40", "--workers", "3")
 QUICKSTART = "scenarios/quickstart.yaml"
+FILES = ("test_contract.py", "native/test_driver.py", "test_death.py")
 
 
 @pytest.fixture(scope="module", params=["range", "one"])
@@ -79,12 +80,12 @@ def test_where_namespaces_are_forbidden_it_is_told_what_forbids_them(user: Any) 
     assert not (user.home / "runs/forbidden").exists()
 
 
-@pytest.mark.parametrize("tests", ["test_contract.py", "native/test_driver.py", "test_death.py"])
-def test_the_tests_of_the_runtime_pass(user: Any, tests: str) -> None:
-    options = ("-q", "-p", "no:cacheprovider", "-m", "namespaces and not slow")
-    done = user.run(user.python, "-m", "pytest", *options, f"tests/runtimes/{tests}")
+def test_the_tests_of_the_runtime_pass(user: Any) -> None:
+    options = ("-v", "-p", "no:cacheprovider", "-m", "namespaces and not slow")
+    files = [f"tests/runtimes/{name}" for name in FILES]
+    done = user.run(user.python, "-m", "pytest", *options, *files)
     assert done.returncode == 0, done.stdout[-5000:]
-    assert "passed" in done.stdout
+    assert all(f"{file}::" in done.stdout for file in files)
     assert _processes_of(user) == ""
 
 
