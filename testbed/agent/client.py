@@ -6,9 +6,10 @@ import errno
 import json
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -35,6 +36,7 @@ LAUNCH_SECONDS = 90.0
 POLL_SECONDS = 0.02
 
 Reply = TypeVar("Reply", bound=Message)
+Waiting = Callable[[], AbstractContextManager[object]]
 
 
 class AgentClient:
@@ -46,12 +48,15 @@ class AgentClient:
     Args:
         place: where its socket is; the path may be longer than an address can be.
         pid: the agent's, as this process's pid namespace has it.
+        waiting: held while an answer is waited for, and only then: there a signal's handler may
+            raise. In gRPC's own code that may leave a lock locked, and the channel never closes.
     """
 
-    def __init__(self, place: Path, pid: int) -> None:
+    def __init__(self, place: Path, pid: int, *, waiting: Waiting = nullcontext) -> None:
         import grpc
 
         self._agent = pid
+        self._waiting = waiting
         self._metadata = ((TOKEN_KEY, _token(place.parent, pid)),)
         self._held = ExitStack()
         address = self._held.enter_context(unix_address(place))
@@ -62,7 +67,7 @@ class AgentClient:
         self._changes_seen = 0
 
     @classmethod
-    def connect(cls, socket_path: Path, *, deadline: float) -> Self:
+    def connect(cls, socket_path: Path, *, deadline: float, waiting: Waiting = nullcontext) -> Self:
         """Connect to the agent that listens, or will listen, at ``control/agent.sock``.
 
         Raises:
@@ -75,12 +80,13 @@ class AgentClient:
                     with short_path(socket_path) as name:
                         peer.connect(name)
                     pid = pid_of_listener(peer)
-                return cls(socket_path, pid)
+                return cls(socket_path, pid, waiting=waiting)
             except OSError as error:
-                waiting = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
-                if not waiting or time.monotonic() > deadline:
+                not_yet = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
+                if not not_yet or time.monotonic() > deadline:
                     raise NodeError(f"{socket_path}: {error.strerror}.") from None
-            time.sleep(POLL_SECONDS)
+            with waiting():
+                time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
         """Close the connection; the run goes on."""
@@ -121,10 +127,10 @@ class AgentClient:
             request = pb.HistoryRequest(since=self._exits_seen)
             ask = self._method("Exits", request, pb.ExitsReply)
             self._next_exits = ask.future(request, metadata=self._metadata)
-        try:
-            reply: pb.ExitsReply = self._next_exits.result(within_seconds)
-        except grpc.FutureTimeoutError:
+        if not self._await(self._next_exits, within_seconds):
             return []
+        try:
+            reply: pb.ExitsReply = self._next_exits.result()
         except grpc.RpcError as error:
             raise _explain("Exits", error) from None
         self._next_exits = None
@@ -225,11 +231,28 @@ class AgentClient:
         import grpc
 
         ask = self._method(method, request, reply)
+        call = ask.future(request, timeout=within_seconds, metadata=self._metadata)
+        self._await(call)
         try:
-            found: Reply = ask(request, timeout=within_seconds, metadata=self._metadata)
+            found: Reply = call.result()
         except grpc.RpcError as error:
             raise _explain(method, error) from None
         return found
+
+    def _await(self, call: grpc.Future[Any], within_seconds: float | None = None) -> bool:
+        """Whether a call has come to its end, or does so in time."""
+        if call.done():
+            return True
+        if within_seconds == 0.0:
+            return False
+        ended: SimpleQueue[object] = SimpleQueue()
+        call.add_done_callback(ended.put)
+        try:
+            with self._waiting():
+                ended.get(timeout=within_seconds)
+        except Empty:
+            return False
+        return True
 
     def _method(self, name: str, request: Message, reply: type[Message]) -> Any:
         return self._channel.unary_unary(

@@ -27,6 +27,10 @@ MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
 """So many workers may be on their way at once: more would only get in each other's way."""
 
 
+MOST_CONTAINED = 32
+"""So many containers are made in one go."""
+
+
 @dataclass
 class Deployment:
     """The bring-up of one run, whose agent answers already; the clock counts monotonic seconds."""
@@ -37,6 +41,7 @@ class Deployment:
     watch: Watch
     clock: Callable[[], float]
     absent: Collection[str] = ()  # workers that are not there at the beginning
+    pause: Callable[[float], None] = time.sleep  # lets seconds pass
     as_now: Callable[[NodeSpec], NodeSpec] = lambda node: node  # with its link as it is to be now
     _containers: dict[str, int] = field(default_factory=dict)
     _launched: set[str] = field(default_factory=set)
@@ -81,7 +86,10 @@ class Deployment:
     def _contain(self, nodes: Sequence[NodeSpec]) -> None:
         """Have the containers of nodes made, where the agent does not do it at a launch."""
         specs = [self.setup.container(node) for node in nodes]
-        self._containers |= self.driver.contain(self.setup.plan, self.setup.folder, specs)
+        for begin in range(0, len(specs), MOST_CONTAINED):
+            some = specs[begin : begin + MOST_CONTAINED]
+            self._containers |= self.driver.contain(self.setup.plan, self.setup.folder, some)
+            self.pause(0.0)  # an engine makes them in seconds, in which nothing takes effect
 
     def launch(self, node: NodeSpec) -> int | None:
         """Let the agent launch a node; returns its pid, None if it has ended since.
@@ -134,7 +142,7 @@ class Deployment:
         while not ready():
             if self.clock() > deadline:
                 raise self._late(self._missing(on_its_way) or on_its_way)
-            time.sleep(LOOK_SECONDS)  # the nodes report through files
+            self.pause(LOOK_SECONDS)  # the nodes report through files
             self.watch.look()
 
     def _late(self, nodes: Sequence[NodeSpec]) -> NodeError:
@@ -169,5 +177,5 @@ class Deployment:
             except NodeError:
                 if self.clock() > until:
                     raise
-            time.sleep(LOOK_SECONDS)
+            self.pause(LOOK_SECONDS)
             self.watch.look()

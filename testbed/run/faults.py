@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -45,6 +44,7 @@ class FaultyNodes:
     watch: Watch
     deployment: Deployment
     names: Sequence[str]
+    pause: Callable[[float], None]  # lets seconds pass
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
         """See Actuator."""
@@ -93,7 +93,7 @@ class FaultyNodes:
         while node in self.watch.by_plan.ending:
             if self.watch.clock() > deadline:
                 raise NodeError(f"it has not ended after {ENDING_SECONDS:g} s.")
-            time.sleep(LOOK_SECONDS)
+            self.pause(LOOK_SECONDS)
             self.watch.look()
 
     def partition(self, worker: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,8 +22,11 @@ class Interrupts:
     """Keeps the signals that ask a process to end, until they may take effect.
 
     They raise Interrupted where that is allowed and nowhere else, and only once: whatever comes
-    later finds the process on its way out. Use it as a context manager; what the signals did before
-    is restored. In another thread than the main one, which no signal interrupts, it does nothing.
+    later finds the process on its way out. Allow it where this process waits, and not in a library
+    that has locks, such as gRPC: broken off between two of its lines, it may keep one for ever.
+
+    Use it as a context manager; what the signals did before is restored. In another thread than the
+    main one, which no signal interrupts, it does nothing.
     """
 
     def __init__(self) -> None:
@@ -57,6 +61,11 @@ class Interrupts:
             yield
         finally:
             self._allowed = False
+
+    def sleep(self, seconds: float) -> None:
+        """Let seconds pass, in which a signal takes effect; or only one that came before."""
+        with self.allowed():
+            time.sleep(seconds)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._first is None:

@@ -92,8 +92,7 @@ class Execution:
             self.recorder.event(StateChanged("starting"))
             self.interrupts.check()
             lifeline = self.driver.start(self.setup.plan, self.setup.folder, self.setup.start())
-            with self.interrupts.allowed():
-                reason = self._train(begun, lifeline)
+            reason = self._train(begun, lifeline)
         except TestbedError as error:
             if asked_to_end(self.setup.folder):
                 self._end("interrupted", BY_DOWN, lifeline)
@@ -121,7 +120,8 @@ class Execution:
         """From the agent's first order to the last reading; returns why the training ended."""
         setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
-        with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
+        waiting, pause = self.interrupts.allowed, self.interrupts.sleep
+        with AgentClient.connect(folder.agent_socket, deadline=deadline, waiting=waiting) as agent:
             removals = Removals(folder.ps_socket, token_of(setup.secret, CONTROLLER))
             watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
             watch.own_files = own_files(setup.scenario)
@@ -135,9 +135,11 @@ class Execution:
             absent_now = timeline.population.absent
             traces = Traces(setup.plan, agent, self.recorder, follows, absent_now)
             deployment = Deployment(
-                *(self.setup, self.driver, agent, watch, self.clock, absent), as_now=traces.as_now
+                *(self.setup, self.driver, agent, watch, self.clock, absent),
+                pause=pause,
+                as_now=traces.as_now,
             )
-            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment, timeline.names)
+            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment, timeline.names, pause)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
             watch.restarts = Restarts(folder.name, deployment.launch, self.clock)
@@ -181,7 +183,7 @@ class Execution:
                 )
             pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
             pause = pause if traces is None else traces.pause(pause)
-            time.sleep(pause)  # the PS reports through files
+            self.interrupts.sleep(pause)  # the PS reports through files
             if traces is not None and Finished not in watch.seen:
                 traces.look()  # first of all: its moments are the finest
             watch.look()

@@ -78,6 +78,39 @@ def ask(client: Any, method: str, message: bytes, *, tokens: int = 1) -> tuple[s
     return refusal.value.code().name, refusal.value.details()
 
 
+INTERRUPTIONS = """
+import faulthandler, os, random, signal, sys, time
+from pathlib import Path
+from threading import Timer
+
+from testbed.agent.client import AgentClient
+from testbed.run.interrupts import Interrupted, Interrupts
+
+rng = random.Random(1)
+faulthandler.dump_traceback_later(60, exit=True)  # a channel that is never closed
+for _ in range(400):
+    with Interrupts() as interrupts:
+        deadline, waiting = time.monotonic() + 20, interrupts.allowed
+        socket = Path(sys.argv[1]) / "agent.sock"
+        with AgentClient.connect(socket, deadline=deadline, waiting=waiting) as client:
+            Timer(rng.uniform(0, 0.005), os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                while True:
+                    client.exits()
+                    client.link_changes()
+                    interrupts.sleep(0.0)
+            except Interrupted:
+                pass
+print("closed")
+"""
+
+
+def test_a_client_that_is_interrupted_at_any_moment_can_be_closed(control: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTIONS, str(control)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "closed\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [

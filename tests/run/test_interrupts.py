@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from threading import Timer
 
 import pytest
 
@@ -45,6 +46,21 @@ def test_elsewhere_it_waits_until_it_is_asked_for() -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         with pytest.raises(Interrupted, match="SIGHUP"):
             interrupts.check()
+
+
+def test_a_sleep_is_cut_short() -> None:
+    with Interrupts() as interrupts:
+        interrupts.sleep(0.0)
+        Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        with pytest.raises(Interrupted, match="SIGTERM"):
+            interrupts.sleep(600.0)
+
+
+def test_a_sleep_of_no_time_is_where_a_signal_takes_effect() -> None:
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Interrupted, match="SIGINT"):
+            interrupts.sleep(0.0)
 
 
 def test_the_tear_down_is_not_cut_short_by_a_second_one() -> None:

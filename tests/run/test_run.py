@@ -58,7 +58,9 @@ class UntrainedExecution(Execution):
     training: Any = None
 
     def _train(self, begun: float, lifeline: Any) -> str:
-        return str(self.training.train())
+        ending = self.training.train()
+        self.interrupts.sleep(0.0)
+        return ending
 
 
 @dataclass
