@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,36 @@ def test_paced_workers_take_their_time(make: Make) -> None:
     assert all(time >= number for number, time in enumerate(times, start=1))
     assert measured[-1]["final"]
     assert cast.terminate() == {0}
+
+
+ENDS_WHEN_LEFT = """
+import os, signal
+from testbed.algorithms.asgd import Asgd, AsgdServer, AsgdWorker
+
+class Server(AsgdServer):
+    def leave(self, worker, now):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Mine(Asgd):
+    name: str = "mine"
+    def halves(self):
+        return AsgdWorker, Server
+"""
+
+
+def test_a_server_that_ends_while_a_worker_leaves_is_no_failure_of_the_worker(make: Make) -> None:
+    """The worker was told that the training is over: it waits for SIGTERM, as if it had left."""
+    own = "{custom: {file: own.py, class: Mine, learning_rate: 0.1}}"
+    cast = make(algorithm=own, workers="{count: 1}", stop="{updates: 3}")
+    (cast.folder / "custom").mkdir()
+    (cast.folder / "custom" / "own.py").write_text(ENDS_WHEN_LEFT, encoding="utf-8")
+    cast.start_all(1)
+    assert cast.exit_status("ps") == -signal.SIGKILL
+    cast.processes["w0"].join(1.0)  # long enough to notice, and to end
+    assert cast.processes["w0"].is_alive()
+    cast.terminate()
+    assert cast.exit_status("w0") == 0
+    assert cast.log("w0").read_text(encoding="utf-8") == ""
 
 
 def test_training_ends_when_it_is_accurate_enough(make: Make) -> None:
