@@ -167,6 +167,7 @@ $(STUDIES): $(VENV)/.installed
 		$(call run-study,$$study,)
 	done
 	$(python) -m testbed report $(filter scenarios/$(call folder-of,$@)/%,$(STUDY_FILES)) --verdicts --runs $(RUNS) --scale $(SCALE)
+	exit $${failed:-0}
 
 define part-of-study
 $(1)-%: $(VENV)/.installed
@@ -175,6 +176,7 @@ $(1)-%: $(VENV)/.installed
 	else
 		$$(call run-study,scenarios/$(2)/study.yaml,--only $$*)
 	fi
+	exit $$$${failed:-0}
 endef
 $(foreach study,$(STUDIES),$(eval $(call part-of-study,$(study),$(call folder-of,$(study)))))
 
@@ -187,9 +189,13 @@ scadles-fig3 scadles-fig4b scadles-table3: $(VENV)/.installed
 scadles-fig5: $(VENV)/.installed
 	@$(python) scenarios/scadles/fig5.py --runs $(RUNS)
 
-# An invalid run (6) is kept, and no reason to report nothing.
+# An invalid run (6) is kept, and no reason to report nothing. A study that cannot be run here, as one
+# that is live where there is no Docker, does not keep the next from being run.
 define run-study
-$(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS),--jobs $(JOBS)) || [ $$? = 6 ]
+status=0
+$(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS),--jobs $(JOBS)) || status=$$?
+[ $$status != 130 ] || exit 130
+[ $$status = 0 ] || [ $$status = 6 ] || failed=$$status
 $(python) -m testbed report $(1) $(2) --runs $(RUNS) --scale $(SCALE)
 $(if $(KEEP),$(python) -m testbed report $(1) --keep --runs $(RUNS) --scale $(SCALE))
 endef
