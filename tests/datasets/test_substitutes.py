@@ -27,12 +27,20 @@ def test_a_damage_by_hand() -> None:
 
 
 def test_series_differ() -> None:
-    series = stresses(3, 2000, rng=np.random.default_rng(0))
+    series = stresses(3, 2000, shocks=0.01, rng=np.random.default_rng(0))
     assert series.shape == (3, 2000)
     waves = 0.6**2 / 2 + 0.3**2 / 2  # variances; that of the autoregression is sigma^2 / .36
     noise = series.var(axis=1) - waves
     assert len(np.unique(noise.round(3))) == 3
     assert np.all(noise > 0.1**2 / 0.36 * 0.8)
+
+
+@pytest.mark.parametrize("shocks", [0.01, 0.001, 0.0])
+def test_shocks_are_as_frequent_as_asked_for(shocks: float) -> None:
+    """Nothing else differs; of 100,000 points, four standard deviations around the mean."""
+    drawn = [stresses(5, 20_000, shocks=p, rng=np.random.default_rng(0)) for p in (shocks, 0.0)]
+    struck = int((drawn[0] != drawn[1]).sum())
+    assert abs(struck - 1e5 * shocks) <= 4 * np.sqrt(1e5 * shocks * (1 - shocks))
 
 
 def test_rail_windows(tmp_path: Path) -> None:
