@@ -167,7 +167,7 @@ class FaultApplied(Event):
 
     kind: Annotated[str, "which, as in the scenario"]
     begins: Annotated[bool, "whether it came; false: it was undone"]
-    nodes: Annotated[tuple[str, ...], "whom it struck"]
+    nodes: Annotated[tuple[str, ...], "whom it struck; nobody if the run's end came first"]
     planned_seconds: Annotated[float, "when that was to be, emulated"]
     actual_seconds: Annotated[float, "when it was done, emulated"]
     place: Annotated[

@@ -319,25 +319,40 @@ class Timeline:
         Raises:
             NodeError: it cannot be done.
         """
-        recorded = deed.place >= len(self.faults)
-        kind = ("join" if deed.begins else "leave") if recorded else self._timed(deed.place).kind
         for worker in deed.workers:
             try:
                 self._do(deed, worker, actuator)
             except NodeError as error:
+                recorded = deed.place >= len(self.faults)
                 whose = "workers.availability" if recorded else f"faults.{deed.place}"
-                found = f"{kind} of {self.names[worker]}: {error.message}"
+                found = f"{self._kind(deed)} of {self.names[worker]}: {error.message}"
                 raise NodeError(f"{whose} cannot be applied: {found}") from error
+        return self._applied(deed, deed.workers, actual=clock())
+
+    def missed(self, deed: Deed, *, now: float) -> FaultApplied:
+        """What is to be written down of a deed that was due, and to which the run's end came first.
+
+        It struck nobody, and is as late as it is by now.
+        """
+        return self._applied(deed, (), actual=now)
+
+    def _applied(self, deed: Deed, workers: Collection[int], *, actual: float) -> FaultApplied:
+        recorded = deed.place >= len(self.faults)
         return FaultApplied(
-            kind=kind,
+            kind=self._kind(deed),
             begins=deed.begins or recorded,
-            nodes=self.named(deed.workers),
+            nodes=self.named(workers),
             planned_seconds=deed.planned,
-            actual_seconds=clock(),
+            actual_seconds=actual,
             place=None if recorded else deed.place,
             passed_over=self.named(deed.passed_over),
             recorded=recorded,
         )
+
+    def _kind(self, deed: Deed) -> str:
+        if deed.place >= len(self.faults):
+            return "join" if deed.begins else "leave"
+        return self._timed(deed.place).kind
 
     def named(self, numbers: Collection[int]) -> tuple[str, ...]:
         """The names of nodes, in the order of their numbers."""

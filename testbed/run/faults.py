@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 
 from testbed.agent.client import AgentClient
 from testbed.errors import HostError, NodeError
@@ -164,7 +165,7 @@ class Faults(Sink):
     recorder: Recorder
     folder: RunFolder
     _crashed: list[tuple[int, float]] = field(default_factory=list)  # and are not frozen yet
-    _over: bool = False
+    _ended: float = inf  # when the training did, emulated
     # when what was done by hand is undone, by what it was and the worker
     _undo_at: dict[tuple[str, int], float] = field(default_factory=dict)
 
@@ -180,13 +181,13 @@ class Faults(Sink):
             case Crashed(node, _, time_seconds):
                 self._crashed.append((self._number(node), time_seconds))
             case Finished():
-                self._over = True
+                self._ended = (entry.elapsed_seconds or 0.0) * self.recorder.time_scale
             case Evaluated(top1=float(top1), final=False):
                 self.timeline.evaluated(top1, now=self.now)
             case Exited(node) if node in self.timeline.names:
-                self._ended(self._number(node))
+                self._node_ended(self._number(node))
 
-    def _ended(self, number: int) -> None:
+    def _node_ended(self, number: int) -> None:
         """A node's process has ended, planned or not."""
         population = self.timeline.population
         if self.nodes.node(number).part != "client":  # the next is started without anybody's join
@@ -204,7 +205,9 @@ class Faults(Sink):
 
     def pause(self, longest: float) -> float:
         """Real seconds until something is due, and not more than these."""
-        soonest = min(self.timeline.next_time, *self._undo_at.values(), float("inf"))
+        if self._ended < inf:
+            return longest
+        soonest = min(self.timeline.next_time, *self._undo_at.values(), inf)
         return min(longest, max(0.0, (soonest - self.now) / self.recorder.time_scale))
 
     def look(self) -> None:
@@ -217,7 +220,9 @@ class Faults(Sink):
             self.nodes.crash(worker)
             self.recorder.event(self.timeline.crash(worker, planned=planned, actual=self.now))
         self._crashed.clear()
-        if self._over:
+        if self._ended < inf:
+            for deed in self.timeline.due(self._ended):
+                self.recorder.event(self.timeline.missed(deed, now=self.now))
             return
         for deed in self.timeline.due(self.now):
             self.recorder.event(self.timeline.carry_out(deed, self.nodes, clock=lambda: self.now))

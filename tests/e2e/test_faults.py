@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from typing import Any
 
 import pytest
 
 import testbed
 from testbed.events.entry import only
-from testbed.events.kinds import Crashed, FaultApplied, Finished, LinkChanged, Started
+from testbed.events.kinds import Crashed, Done, FaultApplied, Finished, LinkChanged, Started
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -38,6 +40,12 @@ evaluate: {every: 1s, images: 100}
 
 def happened(up: Any) -> list[FaultApplied]:
     return only(read_events(up.folder.events), FaultApplied)
+
+
+def finished_at(up: Any) -> float:
+    """When the training was over, in seconds since 1970."""
+    own = read_events(up.folder.path / "ps" / "events.jsonl")
+    return next(entry.time for entry in own if isinstance(entry.event, Finished))
 
 
 def test_every_kind_happens_and_none_is_a_loss(bed: Any) -> None:
@@ -77,6 +85,26 @@ def test_all_crashed_is_stalled(bed: Any) -> None:
     (finished,) = only(read_events(up.folder.events), Finished)
     expected = "stalled: nobody is left who could push (3 silent, the others have left)"
     assert (finished.stalled, finished.version, finished.reason) == (True, 3, expected)
+    assert bed.remains(up.name) == []
+
+
+def test_a_fault_to_which_the_runs_end_comes_first_makes_it_invalid(bed: Any) -> None:
+    """Its controller stands still from before the moment until a second after the end."""
+    faults = "faults=[{freeze: {workers: [w1], at: {version: 150}, for: 1s}}]"
+    pace = "workers={count: 3, think: {mean: 50ms}}"
+    up = bed.up("--set", faults, "--set", pace, "--set", "stop={updates: 200}")
+    up.wait_for_updates(10)
+    up.process.send_signal(signal.SIGSTOP)
+    ended = up.wait_for(lambda: only(read_events(up.folder.path / "ps" / "events.jsonl"), Done))
+    assert ended[0].applied == 200
+    up.wait_for(lambda: time.time() > finished_at(up) + 1.1)
+    done = up.signal(signal.SIGCONT)
+    (fault,) = happened(up)
+    assert (fault.kind, fault.begins, fault.nodes) == ("freeze", True, ())
+    assert fault.planned_seconds < fault.actual_seconds - 1
+    assert done.status == 6
+    reasons = json.loads(up.folder.summary.read_text())["verdict"]["reasons"]
+    assert any(reason.startswith("freeze of nobody came") for reason in reasons)
     assert bed.remains(up.name) == []
 
 
@@ -144,8 +172,8 @@ def test_links_and_devices_that_change_under_way(bed: Any) -> None:
     (started,) = [entry.time for entry in entries if isinstance(entry.event, Started)]
     changes = [one for one in only(entries, LinkChanged) if one.nodes == ("w11",)]
     assert [one.up and one.up["rate"] for one in changes] == ["400kbit", "8mbit"]
-    for change, (time, _) in zip(changes, RATES[1:], strict=False):
+    for change, (moment, _) in zip(changes, RATES[1:], strict=False):
         assert change.action == "recorded"
-        assert change.planned - started == pytest.approx(time, abs=1e-3)
+        assert change.planned - started == pytest.approx(moment, abs=1e-3)
         assert change.actual >= change.planned
     assert bed.remains(up.name) == []
