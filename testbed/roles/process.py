@@ -20,17 +20,20 @@ class TerminatedError(Signalled):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise TerminatedError inside the context when SIGTERM comes; only the first one counts."""
+    """Raise TerminatedError inside the context when SIGTERM comes; only the first one counts.
+
+    Behind it there is nothing left but the process's own end, so that SIGTERM changes nothing more.
+    """
 
     def terminate(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise TerminatedError
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def wait_for_end() -> Never:

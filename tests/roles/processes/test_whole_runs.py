@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,20 @@ def test_sigterm_ends_everybody_at_any_time(make: Make) -> None:
         assert cast.exit_status(node) == 0
     assert {event["node"] for event in cast.events("left")} == {"w0", "w1"}
     assert all(cast.log(node).read_text(encoding="utf-8") == "" for node in cast.processes)
+
+
+OVER = """
+import os, signal
+from testbed.roles.process import run
+status = run("w0", lambda: None)
+os.kill(os.getpid(), signal.SIGTERM)
+raise SystemExit(status)
+"""
+
+
+def test_a_sigterm_between_a_roles_end_and_its_process_end_changes_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", OVER], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_sigterm_ends_who_waits_for_others(make: Make) -> None:
