@@ -44,7 +44,8 @@ def judge(results: Results) -> list[Judged]:
     A value, ratio or difference is reproduced if it is within the tolerance with every seed, and
     not if the least and the greatest of the seeds lie on one side of it. An ordering is reproduced
     if it holds with every seed, and not if two neighbours are the other way round with every seed.
-    Equal neighbours are in order where there is a tolerance.
+    Equal neighbours are in order where there is a tolerance; where all are equal with every
+    seed no order is to be seen, and it is not resolved.
     Whatever else the seeds show is not resolved: they cannot tell.
     """
     part = set(results.study.cases)
@@ -66,7 +67,7 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
     if expectation.order is not None:
         verdict = _order(columns, expectation.tolerance)
         show = expectation.measure.show
-        found = " > ".join(spread(column, show) for column in columns)
+        found = ", ".join(spread(column, show) for column in columns)
     else:
         values = _meant(expectation, columns)
         verdict = _within(values, *_bounds(expectation))
@@ -110,6 +111,8 @@ def _within(values: Sequence[float], low: float, high: float) -> Verdict:
 
 def _order(columns: Sequence[Sequence[float]], tolerance: float | None) -> Verdict:
     """From the greatest to the least: neighbours are compared seed by seed."""
+    if tolerance is not None and all(list(one) == list(other) for one, other in pairwise(columns)):
+        return "not resolved"
     verdicts = set(_ahead(columns, tolerance))
     if "not reproduced" in verdicts:
         return "not reproduced"

@@ -65,7 +65,8 @@ def both(first: list[float], second: list[float]) -> Accuracies:
         (ORDER, [0.5, 0.6], [0.55, 0.59], "not resolved"),
         (ORDER, [0.5, 0.6], [0.4, 0.6], "not reproduced"),  # equal is not ahead
         (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.6], [0.46, 0.6], "reproduced"),
-        (f"{ORDER}    tolerance: 0.1\n", [0.0, 0.0], [0.0, 0.0], "reproduced"),
+        (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.6], [0.5, 0.61], "reproduced"),
+        (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.0], [0.5, 0.0], "not resolved"),  # nothing differs
         (RATIO, [0.4, 0.4], [0.8, 0.84], "reproduced"),  # 2.0 and 2.1
         (RATIO, [0.4, 0.4], [0.8, 0.9], "not resolved"),  # 2.0 and 2.25
         (RATIO, [0.4, 0.4], [0.9, 1.0], "not reproduced"),
@@ -89,7 +90,7 @@ def test_by_both_seeds(
 def test_by_the_seeds_that_all_cases_have(judged: Callable[..., Judged]) -> None:
     found = judged(ORDER, both([0.5, 0.9], [0.6]))
     assert (found.verdict, found.seeds) == ("reproduced", 1)
-    assert found.found == "60.00% > 50.00%"
+    assert found.found == "60.00%, 50.00%"
     assert found.expected == "best accuracy: rate 0.2 > rate 0.1"
 
 
