@@ -1,7 +1,8 @@
 """What the template does once before the first fork, so that no worker has to do it again.
 
 PyTorch picks kernels, packs weights and grows its buffers on first use; whatever was done before
-the fork is shared by all workers and is no memory of theirs.
+the fork is shared by all workers and is no memory of theirs. Python rewrites its code for what it
+has met once it has run eight times: a worker that does it itself gets a copy of those pages.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from testbed.payloads import Dense
 from testbed.scenario.load import load as load_scenario
 from testbed.seeds import stream
 
+ROUNDS = 10
+
 
 def main(arguments: Mapping[str, str]) -> int:
-    """Compute two gradients and updates of the run's model, and forget them.
+    """Compute a few gradients and updates of the run's model, and forget them.
 
     Arguments are ``scenario`` and ``data``, paths of the resolved scenario and the prepared data.
     """
@@ -45,7 +48,7 @@ def main(arguments: Mapping[str, str]) -> int:
     bound = network.bind(half.parameters)
     batch = slice(0, scenario.workers.batch_size)
     images = data.train_images[batch].astype(np.float32)  # raw ones will do as they are
-    for _ in range(2):
+    for _ in range(ROUNDS):
         _, gradient = bound.loss_and_gradient(images, data.train_labels[batch])
         half.step(gradient, len(data.train_labels[batch]), 0.0)
     return 0

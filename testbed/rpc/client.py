@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Self, cast
 
 import grpc
+import grpc._channel  # else insecure_channel does, in every worker anew: 10 ms and 1 MB
 
 from testbed.errors import NodeError, RejectedError
 from testbed.payloads.key_cache import UnknownKeysError
