@@ -26,9 +26,6 @@ import testbed
 
 SCENARIO = Path(__file__).with_name("fig5.yaml")
 WARM_UP_SECONDS = 5
-SECONDS = 20
-"""For how long fig5.yaml trains."""
-
 HOLDS = 0.95
 """Of the rate asked for, on the mean: less is not that rate any more."""
 
@@ -105,7 +102,9 @@ def effective_rates(run: testbed.Run, devices: int) -> Iterator[NDArray[np.float
     What has come is known when a round ends; between two ends it is taken to grow evenly. To a
     device that ends no round any more nothing comes: its buffer has not even half a second's.
     """
-    seconds = np.arange(WARM_UP_SECONDS, SECONDS)
+    stop = run.scenario.stop.time
+    assert stop is not None, "fig5.yaml has one"
+    seconds = np.arange(WARM_UP_SECONDS, int(stop))
     rounds = dict(iter(run.updates.groupby("worker")))
     for device in range(devices):
         if device not in rounds:
