@@ -37,7 +37,8 @@ from testbed.metrics.population import Population
 from testbed.metrics.samples import Sample
 from testbed.metrics.updates import UpdateTotals
 from testbed.reports import fault_measures, measures
-from testbed.reports.verdict import RULES, Flow, Measurements
+from testbed.reports.measurements import Flow, Measurements
+from testbed.reports.verdict import RULES
 
 JUDGED: tuple[type[Event], ...] = (
     *(RateMeasured, RoundTripMeasured, LinksRead, FaultApplied, Gap),

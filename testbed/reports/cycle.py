@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.reports.verdict import Pace
+from testbed.reports.measurements import Pace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,7 +26,8 @@ from testbed.events.kinds import (
     Restored,
     StateChanged,
 )
-from testbed.reports.verdict import BUSY_LIMIT_RATIO, Flow, Pace
+from testbed.reports.measurements import Flow, Pace
+from testbed.reports.verdict import BUSY_LIMIT_RATIO
 from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:

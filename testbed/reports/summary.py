@@ -24,9 +24,10 @@ from testbed.events.kinds import (
 from testbed.reports import fault_measures, measures
 from testbed.reports.cycle import HostShare, host_share, slept
 from testbed.reports.followed import followed
+from testbed.reports.measurements import Flow, Measurements
 from testbed.reports.missed import missed_evaluations
 from testbed.reports.streams import lag, streams
-from testbed.reports.verdict import Flow, Measurements, judge
+from testbed.reports.verdict import judge
 from testbed.reports.waiting import waiting
 from testbed.scenario.targets import substitutes
 from testbed.telemetry.events import read_events

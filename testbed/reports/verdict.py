@@ -8,10 +8,10 @@ and why they are what they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from testbed.events.kinds import RateMeasured, RoundTripMeasured
-from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO, Followed
+from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO
+from testbed.reports.measurements import Flow, Measurements
 
 BUSY_LIMIT_RATIO = 0.9
 BUSY_SHARE_LIMIT_RATIO = 0.1
@@ -30,63 +30,8 @@ RECONCILIATION_LIMIT_RATIO = 0.01
 LATE_FAULT_LIMIT_SECONDS = 1.0
 PRODUCER_LIMIT_RATIO = 0.05
 
-
-@dataclass(frozen=True)
-class Flow:
-    """One direction of the PS's link; what was not measured is None."""
-
-    payload_bytes: int | None = None  # of the updates applied at the last reading
-    tcp_bytes: int | None = None  # what the sockets carried, without headers and repetitions
-    retransmitted_bytes: int | None = None  # what was sent again
-    wire_bytes: int | None = None  # what the interface counted
-    expected_wire_bytes: int | None = None  # what it should have counted, by the sockets
-
-
-@dataclass(frozen=True)
-class Pace:
-    """What computing and thinking take for an update on the mean, in real seconds."""
-
-    asked_seconds: float  # by the scenario
-    measured_seconds: float
-    error_seconds: float = 0.0  # standard error of it, as think times are drawn
-
-    @property
-    def excess_ratio(self) -> float:
-        """How much longer it took than it was to, as a share; negative if less."""
-        return self.measured_seconds / self.asked_seconds - 1
-
-
-@dataclass(frozen=True)
-class Measurements:
-    """What the verdict is about; None for what was not measured."""
-
-    state: str  # the run's last state, ``finished`` if all went well
-    alive: bool = False  # whether the run is still going on
-    attended: bool = True  # whether its controller lived to its end
-    reason: str = ""
-    stalled: str = ""  # why the training could not go on, or empty
-    updates: int | None = None  # how many were applied
-    paced: bool = True  # whether think times or speeds pace the workers; else the host may be full
-    busy_share_ratio: float | None = None  # of the training, with the host over 90 % busy
-    pressure_ratio: float | None = None  # of the training, with a process that waited for a CPU
-    gaps: Mapping[str, float] | None = None  # seconds for which nodes stood still, unplanned
-    pace: Pace | None = None  # of the workers; None if nothing paces them
-    slept: Pace | None = None  # of thinking alone; asked is what was drawn
-    late_steps_ratio: float | None = None  # of the steps of classes that have a speed
-    latest_class: str = ""  # the one with the largest share of them
-    late_requests_ratio: float | None = None  # of the requests that the PS served late
-    unexplained_ratio: float | None = None  # of the mean cycle: no step, think, transfer or barrier
-    differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
-    rates: Sequence[RateMeasured] = ()
-    round_trips: Sequence[RoundTripMeasured] = ()
-    lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
-    late_faults: Sequence[tuple[str, float]] = ()  # those done late, and by how many real seconds
-    lag: Mapping[str, float] = field(default_factory=dict)  # share of what producers have not sent
-    links: Followed | None = None  # those that follow recordings; None for none
-    rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
-    left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
-    ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
-    egress: Flow = field(default_factory=Flow)  # from the PS to the workers
+MOST_ALIKE = 3
+"""Reasons of one kind, such as lost nodes, that are told one by one."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +78,26 @@ def _end(measured: Measurements) -> Iterator[str]:
 
 
 def _nodes(measured: Measurements) -> Iterator[str]:
-    for node, why in measured.rejected:
-        yield f"A push of {node} was rejected: {why}."
-    for node, how in measured.lost:
-        yield f"{node} was lost before the end: {how}. What it printed says why: logs/{node}.log."
-    for fault, late in measured.late_faults:
-        yield (
-            f"{fault} came {late:.2f} s late by the host's clock "
-            f"({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Take fewer workers."
-        )
+    rejected = [f"A push of {node} was rejected: {why}." for node, why in measured.rejected]
+    yield from _first(rejected, "So were pushes of {} other nodes.")
+    lost = [
+        f"{node} was lost before the end: {how}. What it printed says why: logs/{node}.log."
+        for node, how in measured.lost
+    ]
+    yield from _first(lost, "So were {} other nodes.")
+    late = [
+        f"{fault} came {late:.2f} s late by the host's clock "
+        f"({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Take fewer workers."
+        for fault, late in measured.late_faults
+    ]
+    yield from _first(late, "So did {} other faults.")
+
+
+def _first(reasons: Sequence[str], others: str) -> Iterator[str]:
+    """The first reasons of a kind, and how many others there are; events.jsonl has them all."""
+    yield from reasons[:MOST_ALIKE]
+    if len(reasons) > MOST_ALIKE:
+        yield others.format(len(reasons) - MOST_ALIKE)
 
 
 def _followed(measured: Measurements) -> Iterator[str]:
@@ -184,11 +140,12 @@ def _gaps(measured: Measurements) -> Iterator[str]:
 
 
 def _links(measured: Measurements) -> Iterator[str]:
-    for difference in measured.differences or ():
-        yield (
-            f"A link is not as configured: {difference}. If another program changes qdiscs, keep "
-            "it from the run; else set that field to what the kernel can do."
-        )
+    different = [
+        f"A link is not as configured: {difference}. If another program changes qdiscs, keep "
+        "it from the run; else set that field to what the kernel can do."
+        for difference in measured.differences or ()
+    ]
+    yield from _first(different, "There are {} other such differences.")
     for rate in measured.rates:
         asked, found = rate.configured_bits_per_second, rate.measured_bits_per_second
         if found is None:

@@ -10,7 +10,8 @@ import pytest
 from testbed.events.entry import Entry
 from testbed.events.kinds import Event, Exited, FaultApplied, Gap, Joined, Left
 from testbed.reports import fault_measures, measures
-from testbed.reports.verdict import Measurements, judge
+from testbed.reports.measurements import Measurements
+from testbed.reports.verdict import judge
 
 
 def entries(*events: Event) -> list[Entry]:

@@ -8,7 +8,8 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import LinkChanged
 from testbed.events.rows import LINKS, LinkRow
 from testbed.reports.followed import Followed, LinkRates, followed
-from testbed.reports.verdict import Measurements, judge
+from testbed.reports.measurements import Measurements
+from testbed.reports.verdict import judge
 
 
 def changed(late: float, action: str = "recorded") -> Entry:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from testbed.events.kinds import RateMeasured, RoundTripMeasured
-from testbed.reports.verdict import Flow, Measurements, Pace, judge
+from testbed.reports.measurements import Flow, Measurements, Pace
+from testbed.reports.verdict import judge
 
 GOOD: dict[str, Any] = {
     "state": "finished",
@@ -189,6 +190,19 @@ def test_nodes() -> None:
         "A push of w1 was rejected: NaN.",
         "w2 was lost before the end: killed by signal 9. What it printed says why: logs/w2.log.",
     )
+
+
+def test_hundreds_of_nodes_are_no_hundreds_of_sentences() -> None:
+    rejected = [(f"w{index}", "NaN") for index in range(101)]
+    assert reasons(rejected=rejected[:3]) == tuple(
+        f"A push of w{index} was rejected: NaN." for index in range(3)
+    )
+    assert reasons(rejected=rejected)[2:] == (
+        "A push of w2 was rejected: NaN.",
+        "So were pushes of 98 other nodes.",
+    )
+    different = [f"w{index} up: rate" for index in range(8)]
+    assert reasons(differences=different)[3:] == ("There are 5 other such differences.",)
 
 
 def test_what_was_left_out() -> None:
