@@ -112,7 +112,7 @@ def _become(place: Place, terminal: Mapping[str, Any] | None, command: list[str]
         environment = {**environment, "TERM": terminal["term"]}
     keep_only()
     confine(place.uid, processes=place.processes)
-    for number in IGNORED_BY_PYTHON:
+    for number in (*IGNORED_BY_PYTHON, *PASSED_ON):  # nohup, too, had SIGHUP ignored
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, environment)

@@ -192,7 +192,8 @@ class Bed:
         self, arguments: tuple[str, ...], environment: dict[str, str]
     ) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "testbed", *arguments],
+            # Tests may run under nohup, which what they start is not to see.
+            ["env", "--default-signal=HUP", sys.executable, "-m", "testbed", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -119,7 +119,7 @@ def test_a_training_without_a_finite_number_ends_at_once(bed: Any) -> None:
 
 
 def test_a_killed_worker_is_named_and_the_others_go_on(bed: Any) -> None:
-    up = bed.up("--set", "stop.updates=300", "--set", "workers.think.mean=10ms")
+    up = bed.up("--set", "stop.updates=1000", "--set", "workers.think.mean=10ms")
     up.wait_for_updates(20)
     bed.kill_node(up, "w1")
     done = up.end()
@@ -128,7 +128,7 @@ def test_a_killed_worker_is_named_and_the_others_go_on(bed: Any) -> None:
     lost = "w1 was lost before the end: killed by signal 9. "
     assert any(reason.startswith(lost) for reason in reasons(up))
     run = testbed.Run(up.folder.path)
-    assert len(run.updates) == 300
+    assert len(run.updates) == 1000
     assert set(run.updates["node"][-100:]) == {"w0", "w2"}
     assert run.state.state == "finished"
     assert bed.remains(up.name) == []

@@ -103,9 +103,14 @@ def _enter(
 
 @contextmanager
 def _passing_signals_on(entering: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C is for the command, and so is what asks this process to end."""
+    """Ctrl-C is for the command, and so is what asks this process to end.
+
+    What this process was told to ignore, as nohup does, is no such thing.
+    """
     with ExitStack() as held:
         for number in PASSED_ON:
+            if signal.getsignal(number) == signal.SIG_IGN:
+                continue
             usual = signal.signal(number, lambda number, frame: entering.send_signal(number))
             held.callback(signal.signal, number, usual)
         yield

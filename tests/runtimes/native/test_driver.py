@@ -145,7 +145,7 @@ def test_its_root_is_read_only(seen: dict[str, Any]) -> None:
 
 def needed_below(top: Path) -> list[str]:
     """What is shown of a folder that nodes have one of their own of: the interpreter's part."""
-    needed = (sys.prefix, sys.base_prefix, testbed.__file__)
+    needed = (sys.prefix, sys.base_prefix, testbed.__file__, *sys.path)
     below = [Path(path) for path in needed if top in Path(path).parents]
     return sorted({path.relative_to(top).parts[0] for path in below})
 

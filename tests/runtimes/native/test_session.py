@@ -181,3 +181,21 @@ def test_signals_are_passed_on(live: Any, eventually: Callable[[Callable[[], Any
     # The node's first process, which waits for none, keeps those that have ended as zombies.
     look = command(live, "w64", "sh", "-c", "cat /proc/[0-9]*/stat")
     eventually(lambda: b"(sleep) S" not in subprocess.check_output(look))
+
+
+def test_under_nohup_a_hangup_is_ignored(
+    live: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    live.launch("w65", "entries:wait")
+    words = command(live, "w65", "sh", "-c", "echo begun; read line; echo $line; sleep 1000; exit")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(["nohup", *words], **pipes) as session:  # type: ignore[call-overload]
+        assert session.stdout.readline() == b"begun\n"
+        session.send_signal(signal.SIGHUP)
+        session.stdin.write(b"goes on\n")
+        session.stdin.flush()
+        assert session.stdout.readline() == b"goes on\n"
+        session.kill()
+        assert session.stdout.read() == b""
+    look = command(live, "w65", "sh", "-c", "cat /proc/[0-9]*/stat")
+    eventually(lambda: b"(sleep) S" not in subprocess.check_output(look))
