@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict
 
 from testbed.algorithms.parts.state import own_state, set_own_state
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Payload, Vector
+from testbed.payloads import Dense, Payload, Vector, zeros
 from testbed.payloads.layout import Layout
 
 C = TypeVar("C", bound="AlgorithmConfig")
@@ -199,7 +199,7 @@ class WorkerHalf(Half, ABC, Generic[C]):
     orders: Orders = field(default=NO_ORDERS, init=False)
 
     def __post_init__(self) -> None:
-        self.parameters: Vector = np.zeros(self.layout.size, np.float32)
+        self.parameters: Vector = zeros(self.layout.size)
 
     def obey(self, orders: Orders, now: float) -> None:
         """From now on these orders are in force; they have come with a reply or between two."""

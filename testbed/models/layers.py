@@ -27,7 +27,7 @@ from torch.nn import functional
 from testbed.models.base import Bound, Images, Network, Targets
 from testbed.models.objectives import CrossEntropy, Objective
 from testbed.models.placed import Placed
-from testbed.payloads import Vector
+from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 
 _aten = torch.ops.aten
@@ -183,7 +183,7 @@ class _LayeredBound(Bound):
     def __init__(self, network: LayeredNetwork, parameters: Vector, device: str | None) -> None:
         self._objective = network.objective
         self._device = device
-        self._gradient = np.zeros(network.layout.size, np.float32)
+        self._gradient = zeros(network.layout.size)
         self._values, self._slopes = (
             Placed.of(vector, device) for vector in (parameters, self._gradient)
         )

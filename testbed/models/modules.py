@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from testbed.models.base import Bound, Images, Network, Targets
 from testbed.models.placed import Placed
-from testbed.payloads import Vector
+from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 
 STRUCTURE_SEED = 0
@@ -55,7 +55,7 @@ class BoundModule(Bound):
     def __init__(
         self, module: nn.Module, layout: Layout, parameters: Vector, device: str | None = None
     ) -> None:
-        self._gradient = np.zeros(layout.size, np.float32)
+        self._gradient = zeros(layout.size)
         self._values, self._slopes = (
             Placed.of(vector, device) for vector in (parameters, self._gradient)
         )

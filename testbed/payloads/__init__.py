@@ -3,7 +3,7 @@
 A new kind is a file, a line in ``KINDS`` and a message of the same number in the proto.
 """
 
-from testbed.payloads.base import Array, Indices, Packable, Payload, Vector
+from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zeros
 from testbed.payloads.dense import Dense
 from testbed.payloads.keyed import Keyed
 from testbed.payloads.quantized import Quantized
@@ -22,4 +22,5 @@ __all__ = [
     "Quantized",
     "Sparse",
     "Vector",
+    "zeros",
 ]

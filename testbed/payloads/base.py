@@ -21,6 +21,19 @@ PICKLE9_BYTES = {"<f4": 9, "<i4": 3}
 format: its 460 GB for 250,000 dense pushes are what Python 2's pickle makes of 8-byte floats.
 Other numbers take what they take in memory."""
 
+CACHE_LINE_BYTES = 64
+
+
+def zeros(size: int) -> Vector:
+    """Zeros, float32 (size,), that begin at a cache line.
+
+    NumPy's begin at any multiple of 16 bytes. There every load of 64 bytes touches two lines, and a
+    gradient that is written there takes 5 to 10 % longer.
+    """
+    memory = np.zeros(4 * size + CACHE_LINE_BYTES, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE_BYTES
+    return memory[start : start + 4 * size].view(np.float32)
+
 
 class Payload(ABC):
     """What an update or a reply carries: a dataclass of arrays, the last of which has the values.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-import numpy as np
-
 from testbed.errors import HostError
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement, ModelWriter
-from testbed.payloads import Vector
+from testbed.payloads import Vector, zeros
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.process import run
 from testbed.rpc import methods
@@ -34,7 +32,7 @@ def main(arguments: Mapping[str, str]) -> int:
 def _main(arguments: Arguments) -> None:
     os.nice(NICENESS)  # training goes first
     experiment = Experiment.open(arguments.folder)
-    parameters = np.zeros(experiment.network.layout.size, np.float32)
+    parameters = zeros(experiment.network.layout.size)
     bound = experiment.network.bind(parameters)
     chosen = experiment.test_samples()
     writer = experiment.model_writer(arguments.folder)

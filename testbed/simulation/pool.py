@@ -37,6 +37,7 @@ from testbed.errors import TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import Vector
+from testbed.payloads.base import CACHE_LINE_BYTES
 from testbed.simulation import messages
 from testbed.simulation.ends import unexpected_end
 from testbed.simulation.messages import (
@@ -64,8 +65,8 @@ BATCH = 16
 
 END_SECONDS = 10.0  # how long a process may take that has closed its pipe
 
-LINE = 16
-"""Numbers of four bytes in a cache line: a row begins with one."""
+LINE = CACHE_LINE_BYTES // 4
+"""Numbers in a cache line: a row begins with one."""
 
 
 @dataclass

@@ -1,5 +1,9 @@
 """The layout of a flat vector."""
 
+import numpy as np
+import pytest
+
+from testbed.payloads import zeros
 from testbed.payloads.layout import Layout
 
 LAYOUT = Layout(("conv.weight", "conv.bias", "dense.weight"), ((2, 1, 3, 3), (2,), (4, 5)))
@@ -19,3 +23,14 @@ def test_a_fingerprint_depends_on_names_order_and_shapes() -> None:
     assert LAYOUT.fingerprint == same.fingerprint
     assert len({x.fingerprint for x in (LAYOUT, renamed, transposed, reordered)}) == 4
     assert 0 <= LAYOUT.fingerprint < 2**64
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 669_706])
+def test_zeros_begin_at_a_cache_line_and_are_all_there(size: int) -> None:
+    several = [zeros(size) for _ in range(4)]  # one alone may begin there by luck
+    for one in several:
+        assert one.ctypes.data % 64 == 0
+        assert (one.dtype, one.shape) == (np.float32, (size,))
+        assert not one.any()
+        one[:] = 1
+    assert zeros(size).sum() == 0
