@@ -111,6 +111,7 @@ lint: setup ## style and likely mistakes
 
 types: setup ## strict static types
 	@$(python) -m mypy
+	$(python) -m mypy tests/bench/*.py
 	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
 
 contracts: setup ## which part may import which

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -65,8 +66,8 @@ def main(batch: int) -> None:
         images = rng.standard_normal((100, *image_shape)).astype(np.float32)
         labels = rng.integers(0, 10, 100)
         few, of_few = images[:batch], labels[:batch]
-        least, usual = milliseconds(lambda b=bound, x=few, y=of_few: b.loss_and_gradient(x, y))
-        _, hundred = milliseconds(lambda b=bound, x=images, y=labels: b.evaluate(x, y))
+        least, usual = milliseconds(partial(bound.loss_and_gradient, few, of_few))
+        _, hundred = milliseconds(partial(bound.evaluate, images, labels))
         name = config.model_dump()["name"]
         gradient, image = f"{least:.2f} {usual:.2f} ms", f"{hundred * 10:.1f} us/image"
         print(f"{name:12} {network.layout.size:10} {gradient:>16} {image:>15}")

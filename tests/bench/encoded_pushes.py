@@ -19,6 +19,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,9 @@ def print_encodings(name: str, payloads: list[Payload]) -> None:
         unpack = median(
             timed(
                 partial(
-                    *(encodings.unpack, type(one), memoryview(data)),
+                    encodings.unpack,
+                    type(one),
+                    memoryview(data),
                     entries=one.entries,
                     value_bytes=width,
                 )
@@ -130,7 +133,7 @@ def main() -> None:
     folder = scenario.dataset.prepare(
         Path.home() / ".cache/testbed", environment=os.environ, folder=SCENARIO.parent
     )
-    halves: dict[str, WorkerHalf] = {}
+    halves: dict[str, WorkerHalf[Any]] = {}
     updates: dict[str, list[Payload]] = {name: [] for name in CONFIGS}
     for gradient in gradients(scenario, folder):
         for name, config in CONFIGS.items():

@@ -52,8 +52,8 @@ def train(workers: int, runs: Path) -> dict[str, Any]:
     """A whole run, and its memory in the middle of it."""
     folder = RunFolder(runs / "memory")
     updates = f"stop.updates={(ROUNDS + MORE_ROUNDS) * workers}"
-    command = [sys.executable, "-m", "testbed", "up", QUICKSTART, "--workers", str(workers)]
-    options = ["--set", updates, "--runs", runs, "--name", folder.name]
+    command = [sys.executable, "-m", "testbed", "up", str(QUICKSTART), "--workers", str(workers)]
+    options = ["--set", updates, "--runs", str(runs), "--name", folder.name]
     before = available_bytes()
     with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL) as up:
         wait_for_updates(ROUNDS * workers, folder, up)

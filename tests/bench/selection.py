@@ -45,7 +45,7 @@ def main() -> None:
         select = cpu_milliseconds(partial(worker.step, gradient, 10, 0.0))
         push = cpu_milliseconds(partial(server.push, 0, update, 0.0))
         pull = cpu_milliseconds(partial(server.pull, 0, 0.0))
-        sent = update.payload.values.size
+        sent = update.payload.entries
         print(f"c={ratio:<6} {sent:6} sent  {select=:.3f} ms  {push=:.3f} ms  {pull=:.3f} ms")
 
 

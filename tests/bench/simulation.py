@@ -104,9 +104,10 @@ class WatchedLoop:
 class Watched(Experiment):
     """An experiment whose gradients, evaluations and algorithm are counted."""
 
-    def __init__(self, scenario: Scenario, data: Prepared) -> None:
-        network = scenario.model.build(data.image_shape, data.classes, folder=Path())
-        super().__init__(scenario, configured(scenario.algorithm, Path()), data, network)
+    def __init__(self, scenario: Scenario, data: Prepared, folder: Path) -> None:
+        network = scenario.model.build(data.image_shape, data.classes, folder=folder)
+        algorithm = configured(scenario.algorithm, folder)
+        super().__init__(scenario, algorithm, data, network, folder)
         watches = {name: Stopwatch() for name in PARTS}
         object.__setattr__(self, "watches", watches)
         bind = network.bind
@@ -145,16 +146,18 @@ def noise(shape: tuple[int, int, int], *, images: int) -> Prepared:
 
 def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
     """Simulate a scenario; why it ended, and what it took: real seconds and CPU seconds."""
-    experiment = Watched(scenario, data)
-    begun, cpu = time.monotonic(), cpu_seconds()
-    batch = experiment.watches["gradients"].counted(Prepared.batch)
-    with tempfile.TemporaryDirectory() as runs, patch.object(Prepared, "batch", batch):
+    begun, cpu, agenda = time.monotonic(), cpu_seconds(), Agenda()
+    with tempfile.TemporaryDirectory() as runs:
         classes = ["device"] * scenario.workers.count
         folder = RunFolder.create(
             Path(runs), "bench", scenario="bench", text=dump(scenario), classes=classes, now=0.0
         )
-        agenda = Agenda()
-        with Recorder.into(folder, time_scale=1.0, clock=virtual_clock(agenda)) as recorder:
+        experiment = Watched(scenario, data, folder.path)
+        batch = experiment.watches["gradients"].counted(Prepared.batch)
+        with (
+            patch.object(Prepared, "batch", batch),
+            Recorder.into(folder, time_scale=1.0, clock=virtual_clock(agenda)) as recorder,
+        ):
             reason = simulate(experiment, recorder, agenda=agenda, folder=folder.path)
     taken = {"real": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
     taken |= {name: watch.seconds for name, watch in experiment.watches.items()}

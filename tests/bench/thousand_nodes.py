@@ -76,10 +76,10 @@ def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
     begin = time.monotonic()
     with NativeDriver().start(made, folder, start) as lifeline:
         with AgentClient.connect(folder.control / "agent.sock", deadline=begin + 60) as agent:
-            living = [Process.of(agent.launch(launch_of(made.ps, made, folder)))]
+            living = [brought_up(agent, launch_of(made.ps, made, folder))]
             wait_for("listening", folder)
             for worker in made.workers:
-                living.append(Process.of(agent.launch(launch_of(worker, made, folder))))
+                living.append(brought_up(agent, launch_of(worker, made, folder)))
             launched = time.monotonic()
             answered = int(wait_for("answered", folder))
         up = time.monotonic()
@@ -92,6 +92,14 @@ def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
         "removal_seconds": down - up,
         "left": what_is_left(name, living),
     }
+
+
+def brought_up(agent: AgentClient, launch: LaunchSpec) -> Process:
+    """A node's process."""
+    pid = agent.launch(launch)
+    if pid is None:
+        raise RuntimeError(f"{launch.node.name} has ended already")
+    return Process.of(pid)
 
 
 def launch_of(node: NodeSpec, made: Plan, folder: RunFolder) -> LaunchSpec:
@@ -134,7 +142,7 @@ def what_is_left(name: str, processes: list[Process]) -> list[str]:
 def ask(arguments: Mapping[str, str]) -> int:
     """The PS: wait until every worker has connected, then ask all of them and count the answers."""
     workers = int(arguments["workers"])
-    answered = set()
+    answered: set[str] = set()  # addresses
     with (
         socket.create_server((arguments["address"], PORT), backlog=workers) as server,
         selectors.DefaultSelector() as selector,
