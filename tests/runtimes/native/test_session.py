@@ -39,6 +39,14 @@ except OSError:
     pass  # this kernel lets nobody type for others
 print(json.dumps(found), flush=True)
 """
+PAUSE = (
+    "import signal\n"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+    "print('begun', flush=True)\n"
+    "signal.pause()\n"
+)
+"""Ends of the first SIGINT. After one, dash now and then goes on waiting for its sleep."""
+
 DETACHED = """
 import json, os, stat
 found = [stat.S_ISFIFO(os.fstat(number).st_mode) for number in range(3)]
@@ -121,7 +129,7 @@ def test_who_types_gets_a_terminal_of_the_nodes(live: Any) -> None:
 
 def test_ctrl_c_is_for_the_command(live: Any) -> None:
     live.launch("w61", "entries:wait")
-    with typing(live, "w61", "sh", "-c", "echo begun; sleep 1000") as (typist, _):
+    with typing(live, "w61", sys.executable, "-c", PAUSE) as (typist, _):
         typist.read_until(rb"begun")
         typist.type(b"\x03")
         assert typist.session.wait(WAIT_SECONDS) == 128 + signal.SIGINT
@@ -166,13 +174,14 @@ def test_a_commands_streams_are_passed_on(live: Any) -> None:
 def test_signals_are_passed_on(live: Any, eventually: Callable[[Callable[[], Any]], Any]) -> None:
     live.launch("w64", "entries:wait")
     for number in (signal.SIGINT, signal.SIGTERM):
-        words = command(live, "w64", "sh", "-c", "echo begun; sleep 1000; exit 0")
+        words = command(live, "w64", sys.executable, "-c", PAUSE)
         with subprocess.Popen(words, stdout=subprocess.PIPE) as session:
             assert session.stdout is not None
             assert session.stdout.readline() == b"begun\n"
             session.send_signal(number)
             assert session.wait(WAIT_SECONDS) == 128 + number
     # Who asked for it is killed: the command ends too.
+    words = command(live, "w64", "sh", "-c", "echo begun; sleep 1000; exit 0")
     with subprocess.Popen(words, stdout=subprocess.PIPE) as session:
         assert session.stdout is not None
         assert session.stdout.readline() == b"begun\n"
