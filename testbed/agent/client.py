@@ -100,9 +100,16 @@ class AgentClient:
 
     def launch(self, launch: LaunchSpec) -> int | None:
         """Bring a node up; returns its role's pid in this pid namespace, None if it has ended."""
+        return self.begin_launch(launch)()
+
+    def begin_launch(self, launch: LaunchSpec) -> Callable[[], int | None]:
+        """Ask for a node; what is returned waits for it, and returns what ``launch`` does.
+
+        The agent makes a node's processes while it connects the link of the one asked for before.
+        """
         request = pb.LaunchRequest(launch=LAUNCH.dump_json(launch).decode())
-        reply = self._call("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)
-        return child_of(self._agent, reply.pid)
+        answer = self._ask("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)
+        return lambda: child_of(self._agent, answer().pid)
 
     def running(self) -> list[str]:
         """The names of the nodes that run, in the order of their launches."""
@@ -228,16 +235,26 @@ class AgentClient:
         *,
         within_seconds: float = CALL_SECONDS,
     ) -> Reply:
+        return self._ask(method, request, reply, within_seconds=within_seconds)()
+
+    def _ask(
+        self, method: str, request: Message, reply: type[Reply], *, within_seconds: float
+    ) -> Callable[[], Reply]:
+        """Send a request; what is returned waits for the reply."""
         import grpc
 
         ask = self._method(method, request, reply)
         call = ask.future(request, timeout=within_seconds, metadata=self._metadata)
-        self._await(call)
-        try:
-            found: Reply = call.result()
-        except grpc.RpcError as error:
-            raise _explain(method, error) from None
-        return found
+
+        def answer() -> Reply:
+            self._await(call)
+            try:
+                found: Reply = call.result()
+            except grpc.RpcError as error:
+                raise _explain(method, error) from None
+            return found
+
+        return answer
 
     def _await(self, call: grpc.Future[Any], within_seconds: float | None = None) -> bool:
         """Whether a call has come to its end, or does so in time."""

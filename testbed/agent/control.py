@@ -1,7 +1,8 @@
 """The control server: gRPC over a unix socket, behind the gate that the parameter server has too.
 
 It has threads, so it is made when the template lives in a process of its own, which forks nodes.
-What it is asked for is done by the agent's loop, one request after the other.
+What it is asked for is done by the agent's loop, one request after the other; only a launch may be
+begun while the one before it goes on.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ def _end(loop: Loop, failure: BaseException) -> None:
 def _behaviour(loop: Loop, operation: Operation) -> Behaviour:
     async def answer(message: bytes, _: Call) -> bytes:
         try:
-            return await asyncio.wrap_future(loop.ask(partial(operation.answer, message)))
+            begin = operation.begin and partial(operation.begin, message)
+            asked = loop.ask(partial(operation.answer, message), begin)
+            return await asyncio.wrap_future(asked)
         except RejectedError:
             raise
         except (OSError, TestbedError) as failure:

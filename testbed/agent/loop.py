@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from testbed.agent.nodes import Nodes
 from testbed.errors import TestbedError
@@ -17,7 +19,15 @@ from testbed.errors import TestbedError
 LONGEST_WAIT_SECONDS = 86_400.0
 """epoll takes no more than 24 days; a change of links may be for longer."""
 
-Asked = tuple[Callable[[Nodes], bytes], Future[bytes]]
+Begin = Callable[[Nodes], None]
+
+
+class Asked(NamedTuple):
+    """What another thread has asked for; ``begin`` does what of it can go on beside another's."""
+
+    act: Callable[[Nodes], bytes]
+    begin: Begin | None
+    future: Future[bytes]
 
 
 class NothingYet(Exception):  # noqa: N818 - no error
@@ -35,7 +45,9 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._running = True
         self._asked: SimpleQueue[Asked] = SimpleQueue()
+        self._next: deque[Asked] = deque()
         self._waiting: list[Asked] = []
+        nodes.meanwhile = self._begin_next
         asked, self._wake = _pipe()
         self.watch(asked, self._answer)
         self.watch(_wake_on_child(), self._reap)
@@ -48,17 +60,18 @@ class Loop:
         """Take no more notice of a descriptor."""
         self._selector.unregister(descriptor)
 
-    def ask(self, act: Callable[[Nodes], bytes]) -> Future[bytes]:
+    def ask(self, act: Callable[[Nodes], bytes], begin: Begin | None = None) -> Future[bytes]:
         """Have something done to the nodes, from another thread.
 
-        An ``act`` that raises NothingYet is called again whenever a node has ended.
+        An ``act`` that raises NothingYet is called again whenever a node has ended. ``begin`` may
+        be called once before it, while the agent waits for what an earlier launch needs.
 
         Returns:
             What ``act`` returns, or the OSError or TestbedError that it raises. Any other error
             ends ``run``.
         """
         future: Future[bytes] = Future()
-        self._asked.put((act, future))
+        self._asked.put(Asked(act, begin, future))
         with suppress(BlockingIOError):  # it is full, and so will be read
             os.write(self._wake, b"\0")
         return future
@@ -79,16 +92,29 @@ class Loop:
 
     def _answer(self, asked: int) -> None:
         _drain(asked)
+        self._take_in()
+        while self._next:
+            self._act(self._next.popleft())
+            self._take_in()
+
+    def _take_in(self) -> None:
         with suppress(Empty):
             while True:
-                self._act(self._asked.get_nowait())
+                self._next.append(self._asked.get_nowait())
+
+    def _begin_next(self) -> None:
+        """Begin what comes next, which is acted on before anything else is reacted to."""
+        self._take_in()
+        if self._next and (begin := self._next[0].begin) is not None:
+            begin(self._nodes)
 
     def _act(self, asked: Asked) -> None:
-        act, future = asked
-        if future.cancelled():
-            return  # nobody waits for it any more
+        future = asked.future
+        if future.cancelled():  # nobody waits for it any more
+            self._nodes.drop_begun()
+            return
         try:
-            settle = partial(future.set_result, act(self._nodes))
+            settle = partial(future.set_result, asked.act(self._nodes))
         except NothingYet:
             self._waiting.append(asked)
             return

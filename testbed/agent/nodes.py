@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from testbed.agent.containers import Container, Containers
 from testbed.agent.launch import Exit, LaunchSpec
 from testbed.agent.link_changes import LinkChanges
-from testbed.agent.spawner import Spawner
+from testbed.agent.spawner import Spawned, Spawner
 from testbed.errors import NodeError, TestbedError
 from testbed.events.usage import Queue, Usage
 from testbed.host.process import Process, has_ended
@@ -39,9 +39,22 @@ class RunningNode:
     log: Path
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A launch whose processes the template makes; leaving ``held`` gives up what it was told."""
+
+    launch: LaunchSpec
+    container: Container
+    spawned: Spawned
+    held: ExitStack
+
+
 @dataclass
 class Nodes:
-    """Every node that was launched; ``exits`` are those that have ended, in that order."""
+    """Every node that was launched; ``exits`` are those that have ended, in that order.
+
+    ``meanwhile`` is called during a launch, once the template is free to make another node.
+    """
 
     containers: Containers
     spawner: Spawner
@@ -53,6 +66,9 @@ class Nodes:
     _linked: dict[str, Process] = field(default_factory=dict)
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
     _partitioned: set[str] = field(default_factory=set)
+    meanwhile: Callable[[], None] = lambda: None
+    _begun: Begun | None = None
+    _launching: str = ""
 
     def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; returns the role's pid in this pid namespace, the role running.
@@ -60,16 +76,16 @@ class Nodes:
         Raises:
             NodeError, HostError: it could not be brought up; nothing of it is left.
         """
-        name = launch.node.name
-        if name in self._running:
-            raise NodeError(f"{name} runs already.")
-        launch.check()
-        container = self.containers(launch)
-        self._leaving.pop(name, None)  # an earlier role's, and perhaps the same container's
-        pid = None
+        if self._begun is None or self._begun.launch != launch:
+            self.drop_begun()
+            self.begin(launch)
+        begun, self._begun = cast(Begun, self._begun), None
+        name, container, spawned = launch.node.name, begun.container, begun.spawned
+        self._launching, pid = name, None
         try:
-            with self.spawner.spawn(launch, container.prepare()) as spawned:
+            with begun.held:
                 pid = spawned.pid()
+                self.meanwhile()
                 anchor = container.move_in(pid)
                 try:
                     self._connect(launch, anchor)
@@ -83,10 +99,41 @@ class Nodes:
                 how = f"the kernel killed it at its limit of {launch.node.memory}"
                 raise NodeError(f"{name} ran out of memory: {how}.") from failure
             raise
+        finally:
+            self._launching = ""
         self._running[name] = RunningNode(
             launch.node, launch.network, pid, anchor.pid, container, launch.log
         )
         return pid
+
+    def begin(self, launch: LaunchSpec) -> None:
+        """Have the template make a node's processes, for ``launch`` to go on with at once.
+
+        Raises:
+            NodeError, HostError: they cannot be made; nothing of them is left.
+        """
+        name = launch.node.name
+        if name in (self._launching, *self._running):
+            raise NodeError(f"{name} runs already.")
+        launch.check()
+        container = self.containers(launch)
+        self._leaving.pop(name, None)  # an earlier role's, and perhaps the same container's
+        with ExitStack() as held:
+            try:
+                spawned = held.enter_context(self.spawner.spawn(launch, container.prepare()))
+            except BaseException:
+                _undo(container, None)
+                raise
+            self._begun = Begun(launch, container, spawned, held.pop_all())
+
+    def drop_begun(self) -> None:
+        """Undo what was begun, if anything was, and is not gone on with."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            pid = None
+            with begun.held, suppress(OSError, TestbedError):
+                pid = begun.spawned.pid()
+            _undo(begun.container, pid)
 
     def pid(self, name: str) -> int:
         """The pid of a running node's role, in this pid namespace; NodeError if it does not run."""

@@ -7,7 +7,7 @@ import math
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,10 +32,11 @@ Raises NothingYet if it cannot be answered before another node has ended.
 
 @dataclass(frozen=True)
 class Operation:
-    """One method: the class of its requests, and what it does."""
+    """One method: the class of its requests, what it does, and what may be begun before that."""
 
     request: type[Message]
     act: Act
+    begin: Callable[[bytes, Nodes], None] | None = None
 
     def answer(self, message: bytes, nodes: Nodes) -> bytes:
         """Do what a request asks for.
@@ -78,6 +79,12 @@ def _launch(nodes: Nodes, request: pb.LaunchRequest) -> pb.LaunchReply:
     launch = LAUNCH.validate_json(request.launch)
     with _naming(launch.node.name):
         return pb.LaunchReply(pid=nodes.launch(launch))
+
+
+def _begin_launch(message: bytes, nodes: Nodes) -> None:
+    # What is wrong with it is found again, and said, when it is its turn.
+    with suppress(DecodeError, ValueError, OSError, TestbedError):
+        nodes.begin(LAUNCH.validate_json(pb.LaunchRequest.FromString(message).launch))
 
 
 def _exits(nodes: Nodes, request: pb.HistoryRequest) -> pb.ExitsReply:
@@ -124,7 +131,6 @@ def _link_changes(nodes: Nodes, request: pb.HistoryRequest) -> bytes:
 
 
 _ACTS: Mapping[str, tuple[type[Message], Act]] = {
-    "Launch": (pb.LaunchRequest, _launch),
     "Running": (pb.RunningRequest, lambda nodes, _: pb.NodesReply(nodes=nodes.running())),
     "Frozen": (pb.FrozenRequest, lambda nodes, _: pb.NodesReply(nodes=nodes.frozen())),
     "Exits": (pb.HistoryRequest, _exits),
@@ -144,5 +150,8 @@ _ACTS: Mapping[str, tuple[type[Message], Act]] = {
     "LinkChanges": (pb.HistoryRequest, _link_changes),
 }
 
-OPERATIONS = {f"{SERVICE}{name}": Operation(*both) for name, both in _ACTS.items()}
+OPERATIONS = {
+    f"{SERVICE}Launch": Operation(pb.LaunchRequest, _launch, _begin_launch),
+    **{f"{SERVICE}{name}": Operation(*both) for name, both in _ACTS.items()},
+}
 """By the full name of the method."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,9 +27,14 @@ NODE_SECONDS: Mapping[LaunchMode, float] = {"warm": 0.5, "cold": 4.0}
 MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
 """So many workers may be on their way at once: more would only get in each other's way."""
 
+LAUNCHES_AHEAD = 2
+"""So many nodes are asked for while another is launched, so that the agent can begin with one."""
 
 MOST_CONTAINED = 32
 """So many containers are made in one go."""
+
+Pending = Callable[[], int | None]
+"""Waits for a launch; returns its pid, None if it has ended since."""
 
 
 @dataclass
@@ -45,6 +51,7 @@ class Deployment:
     as_now: Callable[[NodeSpec], NodeSpec] = lambda node: node  # with its link as it is to be now
     _containers: dict[str, int] = field(default_factory=dict)
     _launched: set[str] = field(default_factory=set)
+    _asked: deque[tuple[NodeSpec, Pending]] = field(default_factory=deque)
 
     def bring_up(self) -> None:
         """Start every node and wait until the training has started.
@@ -66,10 +73,19 @@ class Deployment:
         for node in there:
             needs = role_of(node).needs
             needed = [other for other in self._missing(started) if other.role in needs]
-            self._await_all(needed, deadline)
-            self.start(node)
+            if needed:
+                self._settle()
+                self._await(lambda: not self._missing(needed), deadline, on_its_way=needed)  # noqa: B023 - at once
+            self._asked.append((node, self._begin(node)))
             started.append(node)
-            self._await(lambda: len(self._missing(started)) < most, deadline, on_its_way=started)
+            self._settle(but=LAUNCHES_AHEAD)
+            self.watch.look()
+            if len(self._missing(started)) >= most:
+                self._settle()
+                self._await(
+                    lambda: len(self._missing(started)) < most, deadline, on_its_way=started
+                )
+        self._settle()
         self._await(lambda: Started in seen, deadline, on_its_way=started)
         self._check_links()
 
@@ -98,20 +114,31 @@ class Deployment:
         started again gets another.
         """
         again = node.name in self._launched
-        self._launched.add(node.name)
         try:
-            return self._launch(node)
+            return self._begin(node)()
         except NodeError:
             if not again or node.name not in self._containers:
                 raise
         self.driver.discard(self.setup.folder, [node.name])
         self._contain([node])
-        return self._launch(node)
+        return self._begin(node)()
 
-    def _launch(self, node: NodeSpec) -> int | None:
+    def _begin(self, node: NodeSpec) -> Pending:
+        """Ask the agent for a node."""
+        self._launched.add(node.name)
         container = self._containers.get(node.name)
         launch = replace(self.setup.launch(node), node=self.as_now(node), container=container)
-        return self.agent.launch(launch)
+        return self.agent.begin_launch(launch)
+
+    def _settle(self, *, but: int = 0) -> None:
+        """Wait for the nodes that were asked for, but for so many, and write them down.
+
+        Raises:
+            NodeError, HostError: one could not be brought up; names it.
+        """
+        while len(self._asked) > but:
+            node, launched = self._asked.popleft()
+            self.watch.recorder.event(Launched(node.name, launched()))
 
     def start(self, node: NodeSpec) -> None:
         """Launch a node, and write that down.
@@ -130,10 +157,6 @@ class Deployment:
         if node.part == "server":
             return role_of(node).reports in self.watch.seen
         return node.name in self.watch.joined
-
-    def _await_all(self, nodes: Sequence[NodeSpec], deadline: float) -> None:
-        if nodes:
-            self._await(lambda: not self._missing(nodes), deadline, on_its_way=nodes)
 
     def _await(
         self, ready: Callable[[], bool], deadline: float, *, on_its_way: Sequence[NodeSpec]

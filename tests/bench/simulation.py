@@ -31,6 +31,7 @@ from testbed.experiment import Experiment
 from testbed.frame.server import Server
 from testbed.frame.worker import Action, Loop, Worker
 from testbed.models import Bound
+from testbed.payloads import Vector
 from testbed.scenario import dump, load, load_text
 from testbed.scenario.override import Override
 from testbed.scenario.schema import Scenario
@@ -112,8 +113,8 @@ class Watched(Experiment):
         object.__setattr__(self, "watches", watches)
         bind = network.bind
 
-        def watched(parameters: Any) -> Bound:
-            bound = bind(parameters)
+        def watched(parameters: Vector, *, device: str | None = None) -> Bound:
+            bound = bind(parameters, device=device)
             watches["gradients"].watch(bound, "loss_and_gradient")
             watches["evaluations"].watch(bound, "evaluate")
             return bound

@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from testbed.host.process import Process
 from testbed.network.ends import Neighbour
 from testbed.network.offloads import network_for
 from testbed.plan.make import plan
+from testbed.run.deploy import LAUNCHES_AHEAD, Pending
 from testbed.runtimes.base import Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.scenario import load_text
@@ -76,10 +78,14 @@ def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
     begin = time.monotonic()
     with NativeDriver().start(made, folder, start) as lifeline:
         with AgentClient.connect(folder.control / "agent.sock", deadline=begin + 60) as agent:
-            living = [brought_up(agent, launch_of(made.ps, made, folder))]
+            living = [brought_up(agent.begin_launch(launch_of(made.ps, made, folder)))]
             wait_for("listening", folder)
+            asked: deque[Pending] = deque()  # as a run's bring-up does it
             for worker in made.workers:
-                living.append(brought_up(agent, launch_of(worker, made, folder)))
+                asked.append(agent.begin_launch(launch_of(worker, made, folder)))
+                if len(asked) > LAUNCHES_AHEAD:
+                    living.append(brought_up(asked.popleft()))
+            living += map(brought_up, asked)
             launched = time.monotonic()
             answered = int(wait_for("answered", folder))
         up = time.monotonic()
@@ -94,11 +100,11 @@ def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
     }
 
 
-def brought_up(agent: AgentClient, launch: LaunchSpec) -> Process:
-    """A node's process."""
-    pid = agent.launch(launch)
+def brought_up(launched: Pending) -> Process:
+    """A node's process, once it is there."""
+    pid = launched()
     if pid is None:
-        raise RuntimeError(f"{launch.node.name} has ended already")
+        raise RuntimeError("a node has ended already")
     return Process.of(pid)
 
 
@@ -122,8 +128,8 @@ def wait_for(word: str, folder: RunFolder) -> str:
     """What the PS says after that word."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        for line in folder.log("ps").read_text().splitlines():
-            if line.startswith(word):
+        for line in folder.log("ps").read_text().splitlines(keepends=True):
+            if line.startswith(word) and line.endswith("\n"):  # else there is more to come
                 return line.removeprefix(word).strip()
         time.sleep(0.02)  # a node is heard through its log
     raise TimeoutError(f"the PS has not said {word!r}: {folder.log('ps').read_text()}")

@@ -66,6 +66,9 @@ class Agent:
         self.on_launch(launch.node.name)
         return 1000 + len(self.launched)
 
+    def begin_launch(self, launch: LaunchSpec) -> Callable[[], int]:
+        return lambda: self.launch(launch)
+
     def exits(self) -> list[Exit]:
         new, self.ended = self.ended, []
         return new

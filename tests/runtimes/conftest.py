@@ -76,13 +76,16 @@ class LiveRun:
         return replace(node, **changes)
 
     def launch(self, node: str | NodeSpec, entry: str, **options: Any) -> int:
+        return self.client.launch(self.asked(node, entry, **options))
+
+    def asked(self, node: str | NodeSpec, entry: str, **options: Any) -> LaunchSpec:
+        """What the agent is asked for; the container is there, where the agent makes none."""
         spec = self.node(node) if isinstance(node, str) else node
         options.setdefault("arguments", {})
-        options["container"] = self.contain(spec, options.get("mounts", ()))
+        if "container" not in options:
+            options["container"] = self.contain(spec, options.get("mounts", ()))
         log = self.folder.log(spec.name)
-        return self.client.launch(
-            LaunchSpec(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
-        )
+        return LaunchSpec(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
 
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
         """Have the runtime make the container, where the agent does not."""

@@ -1,0 +1,88 @@
+"""Nodes that are asked for before the one in front of them is there, in every runtime."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import NodeError
+from testbed.runtimes.base import RuntimeDriver
+from testbed.runtimes.docker.driver import DockerDriver
+from testbed.runtimes.native.driver import NativeDriver
+
+DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {
+    "native": NativeDriver,
+    "docker": DockerDriver,
+}
+NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=NEEDS[name]) for name in DRIVERS])
+def driver(request: pytest.FixtureRequest) -> RuntimeDriver:
+    if request.param == "docker":
+        request.getfixturevalue("image")
+    return DRIVERS[request.param]()
+
+
+def test_all_come_up_that_were_asked_for_at_once(live: Any) -> None:
+    names = [f"w{index}" for index in range(200, 212)]
+    asked = [live.client.begin_launch(live.asked(name, "entries:wait")) for name in names]
+    pids = [launched() for launched in asked]
+    for name, pid in zip(names, pids, strict=True):
+        assert Path(f"/proc/{pid}/comm").read_text() == f"{name}\n"
+        live.wait_for_output(name, "waiting")
+    assert set(names) <= set(live.client.running())
+
+
+def test_one_that_fails_takes_no_other_along_and_can_be_launched_again(live: Any) -> None:
+    wrong = replace(live.asked("w221", "entries:wait"), mounts=(_mount_outside(),))
+    asked = [
+        live.client.begin_launch(live.asked("w220", "entries:wait")),
+        live.client.begin_launch(wrong),
+        live.client.begin_launch(live.asked("w222", "entries:wait")),
+    ]
+    first, second, third = asked
+    assert first() is not None
+    with pytest.raises(NodeError, match="w221: mount at /etc/passwd"):
+        second()
+    assert third() is not None
+    live.wait_for_output("w222", "waiting")
+    assert live.client.launch(replace(wrong, mounts=())) is not None
+    live.wait_for_output("w221", "waiting")
+
+
+def test_one_whose_program_is_not_there_is_named_although_it_was_begun(live: Any) -> None:
+    node = live.node("w231", command=("no-such-program",))
+    asked = [
+        live.client.begin_launch(live.asked("w230", "entries:wait")),
+        live.client.begin_launch(live.asked(node, "entries:wait")),
+        live.client.begin_launch(live.asked("w232", "entries:wait")),
+    ]
+    assert asked[0]() is not None
+    with pytest.raises(NodeError, match=r"w231: .*no-such-program"):
+        asked[1]()
+    assert asked[2]() is not None
+    assert "w231" not in live.client.running()
+
+
+def test_a_node_that_is_asked_for_twice_at_once_is_there_once(live: Any) -> None:
+    spec = live.asked("w240", "entries:wait")
+    first, second = live.client.begin_launch(spec), live.client.begin_launch(spec)
+    pid = first()
+    with pytest.raises(NodeError, match="w240 runs already"):
+        second()
+    live.wait_for_output("w240", "waiting")
+    os.kill(pid, signal.SIGKILL)
+    assert live.wait_for_exit("w240").status == -9
+
+
+def _mount_outside() -> Any:
+    from testbed.agent.launch import Mount
+
+    return Mount(Path("/etc/passwd"), Path("/etc/passwd"))
