@@ -61,7 +61,8 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
 def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
     """What a run in this process sends from now on; all of it is sent."""
     sent: list[tuple[str, str, Any]] = []
-    launch, create, tell = AgentClient.launch, docker_driver.make_all, AgentSettings.to_json
+    launch, create = AgentClient.begin_launch, docker_driver.make_all
+    tell = AgentSettings.to_json
 
     def launching(client: AgentClient, asked: LaunchSpec) -> Any:
         if asked.node.role != "probe":
@@ -82,7 +83,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
         sent.append(("agent", "start", json.loads(text)))
         return text
 
-    monkeypatch.setattr(AgentClient, "launch", launching)
+    monkeypatch.setattr(AgentClient, "begin_launch", launching)
     monkeypatch.setattr(docker_driver, "make_all", creating)
     monkeypatch.setattr(AgentSettings, "to_json", telling)
     return sent
