@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from testbed.host.allocation import NODE_MAP_BYTES, NODE_TRIM_BYTES
+
 BASE: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
@@ -21,9 +23,8 @@ BASE: Mapping[str, str] = {
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     # Or threads of gRPC take part in every call of a worker, for more CPU time and memory.
     "GRPC_EXPERIMENTS": "-event_engine_client",
-    # Or glibc gives megabyte buffers back after every call and takes the page faults again.
-    "MALLOC_TRIM_THRESHOLD_": "16777216",
-    "MALLOC_MMAP_THRESHOLD_": "4194304",
+    "MALLOC_TRIM_THRESHOLD_": str(NODE_TRIM_BYTES),
+    "MALLOC_MMAP_THRESHOLD_": str(NODE_MAP_BYTES),
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
     "PYTHONHASHSEED": "0",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
+from testbed.host.allocation import keep_freed_memory
 from testbed.host.apart import CLOSED
 from testbed.models import Evaluation
 from testbed.payloads import Vector
@@ -46,6 +47,7 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
     by that other process, which then ends this one.
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    keep_freed_memory()
     for asked in (signal.SIGINT, signal.SIGHUP):
         signal.signal(asked, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
