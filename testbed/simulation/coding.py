@@ -28,8 +28,13 @@ class Coding:
     _ready_at: float = 0.0  # when it had
     _signature: int = 0  # of that reply's core
 
+    def __post_init__(self) -> None:
+        self._free = self.codec == Codec()  # as in most scenarios: then nothing is to be looked up
+
     def push_seconds(self, cycle: Cycle) -> float:
         """What a worker takes to make its push."""
+        if self._free:
+            return 0.0
         payload, keys = cycle.update.payload, self.engine.devices[cycle.worker].keys
         selected = isinstance(payload, Keyed) and not (keys and keys.worker.up.knows(payload))
         return self._send_seconds(self.codec.worker, payload, selected=selected)
@@ -44,6 +49,8 @@ class Coding:
 
     def reply_at(self, reply: Reply, now: float) -> float:
         """When the server has made a reply, once for all workers that get the model's version."""
+        if self._free:
+            return now
         if reply.version != self._version:
             signature = int(reply.model.signature[0]) if isinstance(reply.model, Keyed) else 0
             selected = signature != self._signature
@@ -61,6 +68,6 @@ class Coding:
         return times.send_seconds(type(payload), size, selected=selected)
 
     def _take_seconds(self, times: CodecTimes, payload: Payload) -> float:
-        if not payload.entries:
+        if self._free or not payload.entries:
             return 0.0
         return times.take_seconds(type(payload), self.engine.server.half.parameters.size)

@@ -143,13 +143,19 @@ class Faults:
 
     def awake(self, worker: int, happening: Happening, *, time: float = -inf) -> Happening:
         """What a device does at ``time``, or as much later as it has stood still by then."""
-        return self.living(worker, partial(self._if_awake, worker, time, happening))
+        life = self.engine.devices[worker].life
+        return partial(self._if_awake, worker, life, time, happening)
 
-    def _if_awake(self, worker: int, time: float, happening: Happening, now: float) -> None:
-        device, again = self.engine.devices[worker], self.awake(worker, happening, time=time)
+    def _if_awake(
+        self, worker: int, life: int, time: float, happening: Happening, now: float
+    ) -> None:
+        device = self.engine.devices[worker]
+        if device.life != life:
+            return
         if device.frozen_at is not None:
-            device.held.append(again)
+            device.held.append(self.awake(worker, happening, time=time))
         elif now < time + device.stood:
+            again = self.awake(worker, happening, time=time)
             self.engine.agenda.at(time + device.stood, again)
         else:
             happening(now)
