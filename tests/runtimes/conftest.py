@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from testbed.errors import HostError
 from testbed.host.hierarchies import find_hierarchies
 from testbed.host.users import Users, find_users
 from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start
+from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, NodeSpec, Plan
@@ -46,6 +47,13 @@ def wait_until(look: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "nothing to see in time"
         time.sleep(0.005)
     return found
+
+
+DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {
+    "native": NativeDriver,
+    "docker": DockerDriver,
+}
+NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker}
 
 
 @dataclass
@@ -150,6 +158,20 @@ def no_cpuset() -> str:
 def driver() -> RuntimeDriver:
     """The runtime that a module tests; in test_contract.py it is any of them."""
     return NativeDriver()
+
+
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=NEEDS[name]) for name in DRIVERS])
+def runtime(request: pytest.FixtureRequest) -> str:
+    """Every runtime, one after the other; skipped where the host lacks what it needs."""
+    if request.param == "docker":
+        request.getfixturevalue("image")
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def every_driver(runtime: str) -> RuntimeDriver:
+    """That runtime's driver."""
+    return DRIVERS[runtime]()
 
 
 @pytest.fixture(scope="session")

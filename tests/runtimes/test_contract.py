@@ -1,4 +1,4 @@
-"""What every runtime does. A new one is listed in DRIVERS, and this covers it."""
+"""What every runtime does. A new one is listed in conftest.DRIVERS, and this covers it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,18 +28,11 @@ from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
 
 VICTIM = Path(__file__).parent / "victim.py"
-DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {
-    "native": NativeDriver,
-    "docker": DockerDriver,
-}
-NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker}
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=NEEDS[name]) for name in DRIVERS])
-def driver(request: pytest.FixtureRequest) -> RuntimeDriver:
-    if request.param == "docker":
-        request.getfixturevalue("image")
-    return DRIVERS[request.param]()
+@pytest.fixture(scope="module")
+def driver(every_driver: RuntimeDriver) -> RuntimeDriver:
+    return every_driver
 
 
 @pytest.mark.parametrize("mode", ["warm", "cold"])
@@ -285,13 +278,12 @@ def test_a_template_that_fails_says_why(start_run: Any) -> None:
 
 @pytest.fixture
 def victim(
-    driver: Any, tmp_path: Path
+    driver: Any, runtime: str, tmp_path: Path
 ) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], RunFolder]]]:
     """Starts a run of four nodes in a controller of its own, to be killed."""
     started: list[tuple[subprocess.Popen[bytes], RunFolder]] = []
 
     def start(*options: str) -> tuple[subprocess.Popen[bytes], RunFolder]:
-        runtime = next(name for name, kind in DRIVERS.items() if isinstance(driver, kind))  # type: ignore[arg-type]
         name = f"victim-{os.getpid()}-{time.monotonic_ns()}"
         command = [sys.executable, str(VICTIM), runtime, str(tmp_path), name, *options]
         controller = subprocess.Popen(command, stdout=subprocess.PIPE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,11 @@ import pytest
 
 from testbed.errors import NodeError
 from testbed.runtimes.base import RuntimeDriver
-from testbed.runtimes.docker.driver import DockerDriver
-from testbed.runtimes.native.driver import NativeDriver
-
-DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {
-    "native": NativeDriver,
-    "docker": DockerDriver,
-}
-NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker}
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=NEEDS[name]) for name in DRIVERS])
-def driver(request: pytest.FixtureRequest) -> RuntimeDriver:
-    if request.param == "docker":
-        request.getfixturevalue("image")
-    return DRIVERS[request.param]()
+@pytest.fixture(scope="module")
+def driver(every_driver: RuntimeDriver) -> RuntimeDriver:
+    return every_driver
 
 
 def test_all_come_up_that_were_asked_for_at_once(live: Any) -> None:
