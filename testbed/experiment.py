@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from pathlib import Path
 
@@ -163,9 +163,9 @@ class Experiment:
     def think(self, index: int) -> Callable[[], float]:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
         think = self.scenario.workers.think_of(self._class_name(index))
-        draws = stream(self.scenario.seed, f"w{index}", "think")
         if think is None:
-            return Durations(None, 0.0, draws)
+            return partial(float, 0.0)
+        draws = stream(self.scenario.seed, f"w{index}", "think")
         return Durations(think.law, think.mean, draws)
 
     def step(self, index: int) -> Callable[[], float] | None:
@@ -173,21 +173,21 @@ class Experiment:
         speed = self.device_class(index).speed
         if speed is None:
             return None
+        if not isinstance(speed, RandomDuration):
+            return partial(float, speed)
         draws = stream(self.scenario.seed, f"w{index}", "speed")
-        if isinstance(speed, RandomDuration):
-            return Durations(speed.law, speed.mean, draws)
-        return Durations(Law("constant"), speed, draws)
+        return Durations(speed.law, speed.mean, draws)
 
     def device_class(self, index: int) -> DeviceClass:
         """The class of worker ``index``."""
         return self.scenario.workers.classes[self._class_name(index)]
 
     def _class_name(self, index: int) -> str:
-        for name, count in self.scenario.workers.class_counts().items():
-            if index < count:
-                return name
-            index -= count
-        raise IndexError(index)
+        return self._dealt[index]
+
+    @cached_property
+    def _dealt(self) -> tuple[str, ...]:
+        return self.scenario.workers.dealt()
 
     def shards(self) -> Sequence[Samples]:
         """The training samples of each worker, by index; dealt anew by every call."""
