@@ -164,7 +164,7 @@ class Experiment:
         """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
         think = self.scenario.workers.think_of(self._class_name(index))
         if think is None:
-            return partial(float, 0.0)
+            return Constant(0.0)
         draws = stream(self.scenario.seed, f"w{index}", "think")
         return Durations(think.law, think.mean, draws)
 
@@ -174,7 +174,7 @@ class Experiment:
         if speed is None:
             return None
         if not isinstance(speed, RandomDuration):
-            return partial(float, speed)
+            return Constant(speed)
         draws = stream(self.scenario.seed, f"w{index}", "speed")
         return Durations(speed.law, speed.mean, draws)
 
@@ -220,15 +220,25 @@ def _schedule(every: int | Duration) -> Schedule:
 
 
 @dataclass(frozen=True)
-class Durations:
-    """Draws durations of a law and a mean, in emulated seconds; 0 without a law."""
+class Constant:
+    """The same duration each time, in emulated seconds; a class, for checkpoints hold no lambda."""
 
-    law: Law | None
+    seconds: float
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Draws durations of a law and a mean, in emulated seconds."""
+
+    law: Law
     mean: float
     rng: np.random.Generator
 
     def __call__(self) -> float:
-        return 0.0 if self.law is None else self.law.draw(self.rng) * self.mean
+        return self.law.draw(self.rng) * self.mean
 
 
 def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:

@@ -18,7 +18,7 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import Evaluated, FaultApplied, KeysMissed
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
-from testbed.experiment import Durations, Experiment
+from testbed.experiment import Constant, Durations, Experiment
 from testbed.faults import Fault
 from testbed.faults.availability import Availability
 from testbed.faults.timeline import Timeline, crashes
@@ -169,8 +169,8 @@ def thinking(worker: int) -> Callable[[], float]:
     return Durations(Law("uniform", 0.5, 1.5), 1.0, np.random.default_rng(100 + worker))
 
 
-def steps(seconds: float) -> Durations:
-    return Durations(Law("constant"), seconds, np.random.default_rng(0))
+def steps(seconds: float) -> Constant:
+    return Constant(seconds)
 
 
 def links() -> tuple[model.Path, model.Path]:

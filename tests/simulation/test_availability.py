@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from testbed.algorithms import Asgd, Bsp
-from testbed.experiment import Durations
+from testbed.experiment import Constant
 from testbed.faults.availability import Availability
 from testbed.frame.stop import StopRule
 from testbed.simulation.engine import Engine
@@ -24,8 +23,8 @@ SHIFTS = Trace((0.0, 2.5), (1.0, 0.0), 4.0, repeats=True)
 """There until 2.5, away until 4, there until 6.5, away until 8."""
 
 
-def no_think(worker: int) -> Durations:
-    return Durations(None, 0.0, np.random.default_rng(worker))
+def no_think(worker: int) -> Constant:
+    return Constant(0.0)
 
 
 def play(world: World, updates: int, *availabilities: Availability, **options: Any) -> Any:

@@ -75,6 +75,18 @@ def test_it_repeats_to_the_bit_on_a_busy_host(run_simulation: Simulate) -> None:
     assert summaries[0] == summaries[1]
 
 
+@pytest.mark.parametrize("think", ["{law: 'uniform(0.5,1.5)', mean: 100ms}", "null"])
+def test_saving_checkpoints_changes_nothing(run_simulation: Simulate, think: str) -> None:
+    """Whatever think times and speeds are drawn from, a checkpoint can hold it."""
+    speed = "{law: exponential, mean: 10ms}"
+    settings = (f"workers.think={think}", f"workers.classes.fast.speed={speed}")
+    saved = run_simulation("saved", *settings, "checkpoint.every=30")
+    assert saved.folder.checkpoint.exists()
+    without = run_simulation("not", *settings)
+    assert saved.updates.equals(without.updates)
+    assert saved.evaluations.equals(without.evaluations)
+
+
 def test_another_seed_is_another_run(run_simulation: Simulate) -> None:
     assert records(run_simulation("first")) != records(run_simulation("second", "seed=4"))
 
