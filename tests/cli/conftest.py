@@ -87,9 +87,13 @@ class Bed:
         """Look again and again until there is something to see."""
         deadline = time.monotonic() + LONGEST_SECONDS
         while not (found := look()):
-            assert time.monotonic() < deadline, "nothing to see in time"
+            assert time.monotonic() < deadline, f"nothing to see in time: {self.last_events()}"
             time.sleep(0.02)
         return found
+
+    def last_events(self) -> list[str]:
+        """The last of each run."""
+        return [file.read_text().splitlines()[-1] for file in self.runs.glob("*/events.jsonl")]
 
     def wait_until_training(self, run: str) -> None:
         """Wait until a run trains."""

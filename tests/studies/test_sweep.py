@@ -29,6 +29,7 @@ class Sweeps:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.runs = folder / "runs"
+        self.started: list[subprocess.Popen[str]] = []
         self.environment = {
             **os.environ,
             "XDG_STATE_HOME": str(folder / "state"),
@@ -53,11 +54,19 @@ class Sweeps:
         return done.stdout + done.stderr
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Begin a sweep and go on."""
-        return subprocess.Popen(
+        """Begin a sweep and go on; it is ended with the test."""
+        sweep = subprocess.Popen(
             self.words("sweep", *words), env=self.environment, cwd=self.folder, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
+        self.started.append(sweep)
+        return sweep
+
+    def end(self) -> None:
+        """End the sweeps that a failed test has left."""
+        for sweep in self.started:
+            with sweep:
+                sweep.kill()
 
     def wait_until_training(self, run: str) -> None:
         """Wait until a run has begun to train."""
@@ -68,6 +77,8 @@ class Sweeps:
         """Look until there is something to see; a sweep imports torch before there is."""
         deadline = time.monotonic() + LONGEST_SECONDS
         while not seen():
+            if self.started[-1].poll() is not None:
+                pytest.fail(f"the sweep ended first:\n{self.started[-1].communicate()[0]}")
             assert time.monotonic() < deadline, "nothing to see in time"
             time.sleep(0.02)
 
@@ -80,7 +91,9 @@ class Sweeps:
 @pytest.fixture
 def sweeps(tmp_path: Path, write_study: Any) -> Iterator[Sweeps]:
     write_study()
-    yield Sweeps(tmp_path)
+    sweeps = Sweeps(tmp_path)
+    yield sweeps
+    sweeps.end()
 
 
 def children(pid: int) -> list[int]:
