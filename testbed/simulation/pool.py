@@ -11,8 +11,8 @@ is lent first, as it is the likeliest to be in a cache.
 
 What a process is sent, it is sent a few tasks at a time where it has others to compute until they
 are there, and it answers them together. So the clock is woken once for several updates, and finds
-its own memory in the caches for all but the first of them. At most ``IN_FLIGHT`` tasks are sent
-ahead, so that neither side ever blocks on a full pipe while the other does.
+its own memory in the caches for all but the first of them. Neither side ever blocks on a full pipe
+while the other does: a process that may be writing is sent no more than its pipe holds.
 """
 
 from __future__ import annotations
@@ -59,9 +59,14 @@ from testbed.simulation.process import Build, Rows, serve
 from testbed.simulation.worker import Coming, Cycle, Paused
 from testbed.values.state import PlainState, pack, unpack
 
-IN_FLIGHT = 64
 BATCH = 16
 """At most so many tasks are sent at once, and answered at once."""
+
+AHEAD_BYTES = 64 * 1024
+"""At most so much is sent ahead of the answers; a pipe holds 208 KiB, and so the answers too."""
+
+MESSAGE_BYTES = 1024
+"""What a message takes of a pipe beside what is in it."""
 
 END_SECONDS = 10.0  # how long a process may take that has closed its pipe
 
@@ -78,25 +83,38 @@ class Member:
     batch: int
     own_files: str = ""  # of the user's, whose code runs in it; empty for none
     queue: deque[Task] = field(default_factory=deque)
-    in_flight: int = 0
+    _made: deque[bytes] = field(default_factory=deque)  # messages that are still to be sent
+    _unanswered: deque[int] = field(default_factory=deque)  # what each takes of the pipe
+    _ahead: int = 0
+
+    @property
+    def load(self) -> int:
+        """How many tasks it has, about; 0 only if it has none."""
+        return len(self.queue) + self.batch * (len(self._made) + len(self._unanswered))
 
     def add(self, task: Task) -> None:
         """Send a task, with others where the process has enough to do until they are there."""
         self.queue.append(task)
-        if self.in_flight == 0 or len(self.queue) >= self.batch:
+        if not self._unanswered or len(self.queue) >= self.batch:
             self.send()
-
-    def send(self) -> None:
-        """Send what is waiting, as far as it may be sent ahead; errors are those of receive."""
-        while self.queue and self.in_flight < IN_FLIGHT:
-            tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-            self._send(messages.tasks_bytes(tasks))
-            self.in_flight += len(tasks)
 
     def ask(self, special: Special) -> None:
         """Let it do something else after what it was sent, such as evaluate its model."""
-        self._send(messages.tasks_bytes(special))
-        self.in_flight += 1
+        self._made.append(messages.tasks_bytes(special))
+        self.send()
+
+    def send(self) -> None:
+        """Send what is waiting, as far as it may be sent ahead; errors are those of receive."""
+        while self._made or self.queue:
+            if not self._made:
+                tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
+                self._made.append(messages.tasks_bytes(tasks))
+            taken = MESSAGE_BYTES + len(self._made[0])
+            if self._unanswered and self._ahead + taken > AHEAD_BYTES:
+                return
+            self._send(self._made.popleft())
+            self._unanswered.append(taken)
+            self._ahead += taken
 
     def receive(self) -> Sequence[Answer] | Evaluation | Saved:
         """The next answers; waits for them.
@@ -111,9 +129,8 @@ class Member:
             data = self.pipe.recv_bytes()
         except (EOFError, ConnectionError):
             raise self._ended() from None
-        answers = messages.answers_of(data)
-        self.in_flight -= 1 if isinstance(answers, Evaluation | Saved) else len(answers)
-        return answers
+        self._ahead -= self._unanswered.popleft()
+        return messages.answers_of(data)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -228,7 +245,7 @@ class Pool:
 
     def examine(self, parameters: Vector, *, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate a model on some test images (indices), or on all; waits for it."""
-        member = min(self._members, key=lambda one: one.in_flight + len(one.queue))
+        member = min(self._members, key=lambda one: one.load)
         self._rows[self._workers + 2 * self._members.index(member), : parameters.size] = parameters
         member.ask(Examine(images))
         while not self._evaluations:
@@ -266,7 +283,7 @@ class Pool:
     def _ask_all(self, specials: Sequence[Special]) -> list[Saved]:
         """Ask every process, and wait until it has answered that and all before it."""
         for member, special in zip(self._members, specials, strict=True):
-            while member.queue or member.in_flight:
+            while member.load:
                 self._receive(member)
             member.ask(special)
             self._receive(member)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from testbed.algorithms.asgd import Asgd
-from testbed.algorithms.base import Reply, Stream
+from testbed.algorithms.asgd import Asgd, AsgdServer, AsgdWorker
+from testbed.algorithms.base import AlgorithmConfig, Halves, Reply, Stream, Update
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.datasets import Prepared
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Bound, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
-from testbed.simulation.pool import BATCH, IN_FLIGHT, Pool
+from testbed.simulation.pool import AHEAD_BYTES, Pool
 from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
 
-WORKERS = 2 * IN_FLIGHT + BATCH
+WORKERS = AHEAD_BYTES // 32
+"""More than are sent ahead: a task takes more than 32 bytes."""
+
 RNG = np.random.default_rng(0)
 DATA = Prepared(
     RNG.standard_normal((WORKERS, 1, 2, 2), dtype=np.float32),
@@ -49,19 +52,24 @@ def pool(
     request: pytest.FixtureRequest, network: Network, config: Asgd | CompAsgd
 ) -> Iterator[Pool]:
     """Its worker w has the training image w and no other."""
-    layout, processes = network.layout, request.param
+    with start_pool(network, config, workers=WORKERS, processes=request.param) as made:
+        yield made
+
+
+def start_pool(network: Network, config: AlgorithmConfig, *, workers: int, processes: int) -> Pool:
+    """One whose worker w has the training image w and no other."""
+    layout = network.layout
 
     def build(number: int, parameters: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
         simulated = {}
-        for index in range(number, WORKERS, processes):
-            half = config.worker(layout, WORKERS, rng=np.random.default_rng(0))
+        for index in range(number, workers, processes):
+            half = config.worker(layout, workers, rng=np.random.default_rng(0))
             shard, rng = np.array([index]), np.random.default_rng(0)
             worker = Worker(half, Stream(1), Shard(shard, rng), think=lambda: 0.0)
             simulated[index] = SimulatedWorker(index, worker, draw_step=lambda: 0.5)
         return simulated, Learner(DATA, parameters, network.bind(parameters))
 
-    with Pool(build, workers=WORKERS, size=layout.size, processes=processes) as made:
-        yield made
+    return Pool(build, workers=workers, size=layout.size, processes=processes)
 
 
 @pytest.fixture
@@ -142,6 +150,36 @@ def test_a_model_is_evaluated_while_orders_are_under_way(
     some = bound.evaluate(DATA.test_images[images], DATA.test_labels[images])
     assert pool.examine(ones, images=images) == some
     assert pool.examine(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
+
+
+class NotedWorker(AsgdWorker):
+    """Pushes a number beside its gradient, which therefore goes through the pipe with it."""
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        return replace(super().step(gradient, samples, now), note={"loss": 1.0})
+
+
+class Noted(Asgd):
+    """Has such workers."""
+
+    def halves(self) -> Halves:
+        return NotedWorker, AsgdServer
+
+
+def test_messages_that_a_pipe_does_not_hold_block_nobody() -> None:
+    """A reply and an update of 1.6 MB each, where a pipe holds 0.2 MB."""
+    workers, network = 40, Mlp(name="mlp", hidden=(50_000,)).build((1, 2, 2), 3, folder=Path())
+    model = np.ones(network.layout.size, np.float32)
+    with start_pool(network, Noted(name="asgd"), workers=workers, processes=1) as pool:
+        for version in (0, 1):
+            for worker in range(workers):
+                pool.lend(worker, Reply(Dense(model), version, note={"round": 3.0}))
+                pool.begin(worker, now=1.0, think=0.0)
+            for worker in range(workers):
+                cycle = pool.finish(worker)
+                assert isinstance(cycle, Cycle)
+                assert cycle.update.version == version
+                assert isinstance(cycle.update.payload, Dense)
 
 
 def test_a_cycle_takes_the_emulated_time_of_step_and_think(pool: Pool, network: Network) -> None:
