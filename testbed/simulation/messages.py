@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from testbed.errors import TestbedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Intake
 from testbed.models import Evaluation
-from testbed.payloads import KINDS, Payload, Vector
+from testbed.payloads import KINDS, Payload, Sparse, Vector
 from testbed.simulation.worker import Coming, Cycle, Paused
 from testbed.values.state import PlainState
 
@@ -51,7 +52,7 @@ class Packed(NamedTuple):
 class Loan(NamedTuple):
     """A reply that was handed to a worker, with a row that is the worker's until its result is out.
 
-    A reply that is not all in the row goes ``apart``.
+    A reply that is not all in the row goes ``apart``, but for its payload if that fits.
     """
 
     row: int
@@ -125,7 +126,10 @@ class Unmoved(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A cycle, with its update's payload in the row, or with an update that is not all in it."""
+    """A cycle, with its update's payload in the row if it fits.
+
+    An update that is not all in the row goes ``apart``, but for its payload if that fits.
+    """
 
     worker: int
     sequence: int
@@ -149,6 +153,8 @@ Special = Examine | Save | Restore
 
 Answer = Result | Paused | Unmoved
 NOT_PACKED = Packed(0, 0, 0)
+IN_ROW = Sparse.nothing()
+"""In the place of a payload that is in the row."""
 
 
 def tasks_bytes(tasks: Sequence[Task] | Special) -> bytes:
@@ -205,30 +211,39 @@ def _is_plain(task: Task) -> bool:
 
 
 def lend(reply: Reply, row: Vector, number: int, standing: StandingOrders) -> Loan:
-    """The reply as it goes to a worker; its payload goes through row ``number``."""
-    packed = _pack(reply.model, row)
-    plain = packed is not None and not reply.note and reply.shared is None
-    apart = None if plain else reply
+    """The reply as it goes to a worker; its payload goes through row ``number``, or is copied."""
+    packed, apart = _pack(reply.model, row), None
+    if packed is None:
+        apart = replace(reply, model=_copy(reply.model))
+    elif reply.note or reply.shared is not None:
+        apart = replace(reply, model=IN_ROW)
     return Loan(number, reply.version, packed or NOT_PACKED, apart, standing)
 
 
 def borrowed(loan: Loan, row: Vector) -> Reply:
     """The reply that was lent; its arrays are the row's."""
-    return loan.apart or Reply(_unpack(loan.packed, row), loan.version)
+    if loan.apart is None:
+        return Reply(_unpack(loan.packed, row), loan.version)
+    if loan.packed == NOT_PACKED:
+        return loan.apart
+    return replace(loan.apart, model=_unpack(loan.packed, row))
 
 
 def pack(cycle: Cycle, row: Vector) -> Result:
     """The cycle as it goes through the pipe; its payload goes through the row."""
-    update = cycle.update
+    update, apart = cycle.update, None
     packed = _pack(update.payload, row)
-    plain = packed is not None and not update.note and update.shared is None
+    if packed is None:
+        apart = update
+    elif update.note or update.shared is not None:
+        apart = replace(update, payload=IN_ROW)
     return Result(
         *cycle[:5],
         *(update.version, update.samples, update.steps),
         *(cycle.payload_bytes, cycle.saturated),
         next_step=cycle.next_step,
         packed=packed or NOT_PACKED,
-        apart=None if plain else update,
+        apart=apart,
         intake=cycle.intake,
     )
 
@@ -236,16 +251,23 @@ def pack(cycle: Cycle, row: Vector) -> Result:
 def unpack(result: Result, row: Vector) -> Cycle:
     """The cycle that was packed; the row may then be used again."""
     update = result.apart
-    if update is None:
-        payload = _unpack(result.packed, row)
-        own = payload.of([array.copy() for array in payload.arrays])
-        update = Update(own, result.version, samples=result.samples, steps=result.steps)
+    if result.packed != NOT_PACKED:
+        own = _copy(_unpack(result.packed, row))
+        if update is None:
+            update = Update(own, result.version, samples=result.samples, steps=result.steps)
+        else:
+            update = replace(update, payload=own)
+    assert update is not None, "what is not in the row is apart"
     return Cycle(*result[:5], update, *result[8:11], result.intake)
 
 
 def fills_row(result: Result, row: Vector) -> bool:
     """Whether the update takes most of the row, and is better left there until it is due."""
-    return result.apart is None and 2 * (result.packed.first + result.packed.second) > row.nbytes
+    return 2 * (result.packed.first + result.packed.second) > row.nbytes
+
+
+def _copy(payload: Payload) -> Payload:
+    return payload.of([array.copy() for array in payload.arrays])
 
 
 def _pack(payload: Payload, row: Vector) -> Packed | None:

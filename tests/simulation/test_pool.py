@@ -22,6 +22,8 @@ from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
 WORKERS = AHEAD_BYTES // 32
 """More than are sent ahead: a task takes more than 32 bytes."""
 
+NO_NOTE: Mapping[str, float] = {}
+
 RNG = np.random.default_rng(0)
 DATA = Prepared(
     RNG.standard_normal((WORKERS, 1, 2, 2), dtype=np.float32),
@@ -39,17 +41,36 @@ def network() -> Network:
     return Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
 
 
-@pytest.fixture(params=["dense", "sparse"])
-def config(request: pytest.FixtureRequest) -> Asgd | CompAsgd:
-    """An algorithm that pushes whole gradients, and one that pushes the half of them."""
-    if request.param == "dense":
-        return Asgd(name="asgd")
-    return CompAsgd(name="comp-asgd", ratio=0.5)
+class NotedWorker(AsgdWorker):
+    """Pushes a number beside its gradient."""
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        return replace(super().step(gradient, samples, now), note={"loss": 1.0})
+
+
+class Noted(Asgd):
+    """Has such workers."""
+
+    def halves(self) -> Halves:
+        return NotedWorker, AsgdServer
+
+
+CONFIGS = {
+    "dense": Asgd(name="asgd"),
+    "noted": Noted(name="asgd"),
+    "sparse": CompAsgd(name="comp-asgd", ratio=0.5),
+}
+
+
+@pytest.fixture(params=CONFIGS)
+def config(request: pytest.FixtureRequest) -> AlgorithmConfig:
+    """Algorithms that push whole gradients, also with a note, and one that pushes half of them."""
+    return CONFIGS[request.param]
 
 
 @pytest.fixture(params=[1, 2])
 def pool(
-    request: pytest.FixtureRequest, network: Network, config: Asgd | CompAsgd
+    request: pytest.FixtureRequest, network: Network, config: AlgorithmConfig
 ) -> Iterator[Pool]:
     """Its worker w has the training image w and no other."""
     with start_pool(network, config, workers=WORKERS, processes=request.param) as made:
@@ -78,10 +99,12 @@ def bound(network: Network) -> Bound:
     return network.bind(np.ones(network.layout.size, np.float32))
 
 
-def lend(pool: Pool, worker: int, values: Vector, version: int) -> None:
+def lend(
+    pool: Pool, worker: int, values: Vector, version: int, note: Mapping[str, float] = NO_NOTE
+) -> None:
     """Lend a model that the server goes on to change."""
     model = values.copy()
-    pool.lend(worker, Reply(Dense(model), version))
+    pool.lend(worker, Reply(Dense(model), version, note=note))
     model[:] = np.nan
 
 
@@ -101,16 +124,17 @@ def entries(pool: Pool, worker: int, *, size: int, version: int) -> Vector:
 
 
 def test_every_worker_computes_at_the_model_it_was_lent(
-    pool: Pool, network: Network, config: Asgd | CompAsgd
+    pool: Pool, network: Network, config: AlgorithmConfig
 ) -> None:
     """More of them than are sent ahead, asked for in another order, twice over."""
     size, rng = network.layout.size, np.random.default_rng(1)
+    note = {"round": 3.0} if isinstance(config, Noted) else NO_NOTE
     own = np.zeros(size, np.float32)
     bound = network.bind(own)
     for version in (0, 7):
         models = rng.standard_normal((WORKERS, size), dtype=np.float32)
         for worker in range(WORKERS):
-            lend(pool, worker, models[worker], version)
+            lend(pool, worker, models[worker], version, note)
             pool.begin(worker, now=1.0, think=0.0)
         for worker in rng.permutation(WORKERS):
             own[:] = models[worker]
@@ -152,22 +176,8 @@ def test_a_model_is_evaluated_while_orders_are_under_way(
     assert pool.examine(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
 
 
-class NotedWorker(AsgdWorker):
-    """Pushes a number beside its gradient, which therefore goes through the pipe with it."""
-
-    def step(self, gradient: Vector, samples: int, now: float) -> Update:
-        return replace(super().step(gradient, samples, now), note={"loss": 1.0})
-
-
-class Noted(Asgd):
-    """Has such workers."""
-
-    def halves(self) -> Halves:
-        return NotedWorker, AsgdServer
-
-
 def test_messages_that_a_pipe_does_not_hold_block_nobody() -> None:
-    """A reply and an update of 1.6 MB each, where a pipe holds 0.2 MB."""
+    """A reply and an update that do not fit in a row, of 1.6 MB each: a pipe holds 0.2 MB."""
     workers, network = 40, Mlp(name="mlp", hidden=(50_000,)).build((1, 2, 2), 3, folder=Path())
     model = np.ones(network.layout.size, np.float32)
     with start_pool(network, Noted(name="asgd"), workers=workers, processes=1) as pool:
