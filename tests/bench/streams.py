@@ -4,7 +4,8 @@
 
 Prints two tables, and JSON to benches/streams.json. Every line is made by `testbed up`: the paper's
 CNN (211,690 parameters) on MNIST, a sample of which is a record of 3,182 bytes. Needs MNIST in
-TESTBED_DATA, and for a broker Kafka, as docs/streams.md says.
+TESTBED_DATA, and for a broker Kafka, as docs/streams.md says; without Kafka, what needs a broker is
+left out.
 
 The first table has four devices at 100 samples a second, each of which makes a step a second: CPU
 time of producer, broker and device for a record, and how many records a second one core would make
@@ -34,6 +35,8 @@ from typing import Any
 from workers import cpu_seconds, pids_of
 
 import testbed
+from testbed.errors import HostError
+from testbed.host.kafka import find_kafka
 from testbed.seeds import stream
 from testbed.streams.rates import CLIP, Table1
 from testbed.telemetry.environment import describe_host
@@ -157,11 +160,24 @@ def main(options: argparse.Namespace) -> None:
         print(f"{cost.runtime:8}{cost.transport:10}{cost.producer:12.0f}", end="")
         print(f"{MICRO / cost.producer:12.0f}{cost.broker:12.0f}{cost.device:12.0f}", end="")
         print(f"{MICRO / cost.device:12.0f}{cost.step / 1000:12.1f}{cost.share:12.1%}", flush=True)
-    if options.rates:
+    for runtime in options.runtime:
+        if reason := lacks_broker(runtime):
+            print(f"{runtime}: not measured with a broker. {reason}")
+    if options.rates and not lacks_broker(options.runtime[0]):
         document["rates"] = dict(rates_that_hold(options.runtime[0]))
     target = Path("benches/streams.json")
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def lacks_broker(runtime: str) -> str:
+    """Why no broker can be started natively, if that is so; in Docker, `testbed up` says it."""
+    if runtime == "native":
+        try:
+            find_kafka(os.environ)
+        except HostError as error:
+            return str(error)
+    return ""
 
 
 def costs(runtimes: Sequence[str], seconds: float) -> Iterator[Cost]:
@@ -169,7 +185,7 @@ def costs(runtimes: Sequence[str], seconds: float) -> Iterator[Cost]:
     for runtime in runtimes:
         without = used("none", runtime, seconds)
         bare = without.cpu["w"] / without.steps
-        for transport in ("direct", "kafka"):
+        for transport in ("direct",) if lacks_broker(runtime) else ("direct", "kafka"):
             found = used(transport, runtime, seconds)
             step = found.cpu["w"] / found.steps
             yield Cost(
