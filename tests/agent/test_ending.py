@@ -23,7 +23,8 @@ for number, pid in enumerate(map(int, sys.argv[1:])):
     pid = pid or subprocess.Popen(["sleep", "60"]).pid
     nodes._running[f"w{number}"] = RunningNode(None, None, pid, pid, container, None)
 print(*end_all(nodes, GivenContainers(), within_seconds=0.3))
-print(*(f"{end.node} {end.status}" for end in nodes.exits), spawner.process.poll() is not None)
+ended = sorted(f"{end.node} {end.status}" for end in nodes.exits)  # the kernel's order is its own
+print(*ended, spawner.process.poll() is not None)
 """
 """Makes a node of each process that is named, or of a child of its own for 0, and ends all."""
 
