@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +17,14 @@ from testbed.datasets import Prepared
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Bound, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
-from testbed.simulation.pool import AHEAD_BYTES, Pool
+from testbed.simulation.pool import AHEAD_BYTES, BATCH, MESSAGE_BYTES, Pool
 from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
 
-WORKERS = AHEAD_BYTES // 32
-"""More than are sent ahead: a task takes more than 32 bytes."""
+WORKERS = BATCH * AHEAD_BYTES // MESSAGE_BYTES
+"""More than one process is sent ahead."""
 
 NO_NOTE: Mapping[str, float] = {}
+LONG_NOTE = {str(number): 1.0 for number in range(20_000)}
 
 RNG = np.random.default_rng(0)
 DATA = Prepared(
@@ -176,20 +178,33 @@ def test_a_model_is_evaluated_while_orders_are_under_way(
     assert pool.examine(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
 
 
-def test_messages_that_a_pipe_does_not_hold_block_nobody() -> None:
-    """A reply and an update that do not fit in a row, of 1.6 MB each: a pipe holds 0.2 MB."""
-    workers, network = 40, Mlp(name="mlp", hidden=(50_000,)).build((1, 2, 2), 3, folder=Path())
-    model = np.ones(network.layout.size, np.float32)
-    with start_pool(network, Noted(name="asgd"), workers=workers, processes=1) as pool:
+class LongNoted(Asgd):
+    """Has workers with notes that take more than a pipe holds."""
+
+    def halves(self) -> Halves:
+        return LongNotedWorker, AsgdServer
+
+
+class LongNotedWorker(AsgdWorker):
+    """Pushes a long note beside its gradient."""
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        return replace(super().step(gradient, samples, now), note=LONG_NOTE)
+
+
+def test_messages_that_a_pipe_does_not_hold_block_nobody(network: Network) -> None:
+    assert len(pickle.dumps(LONG_NOTE)) > 2**18
+    workers, model = 40, np.ones(network.layout.size, np.float32)
+    config = LongNoted(name="asgd")
+    with start_pool(network, config, workers=workers, processes=1) as pool:
         for version in (0, 1):
             for worker in range(workers):
-                pool.lend(worker, Reply(Dense(model), version, note={"round": 3.0}))
+                lend(pool, worker, model, version, LONG_NOTE)
                 pool.begin(worker, now=1.0, think=0.0)
             for worker in range(workers):
                 cycle = pool.finish(worker)
                 assert isinstance(cycle, Cycle)
-                assert cycle.update.version == version
-                assert isinstance(cycle.update.payload, Dense)
+                assert (cycle.update.version, cycle.update.note) == (version, LONG_NOTE)
 
 
 def test_a_cycle_takes_the_emulated_time_of_step_and_think(pool: Pool, network: Network) -> None:
