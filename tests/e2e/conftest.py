@@ -23,6 +23,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from testbed.errors import HostError
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 
@@ -242,6 +243,26 @@ def finished(shared_bed: Bed) -> tuple[Up, Done]:
     """A run that came to its end, and how."""
     up = shared_bed.up(file="linked.yaml")
     return up, up.end()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("native", marks=pytest.mark.root),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ]
+)
+def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every runtime that makes containers; Docker's where there is the image."""
+    if request.param == "docker":
+        from testbed.runtimes.docker.engine import connect
+        from testbed.runtimes.docker.image import check_image
+
+        try:
+            with connect() as engine:
+                check_image(engine)
+        except HostError as refusal:
+            pytest.skip(f"needs the image: {refusal}")
+    yield request.param
 
 
 def _end_all(bed: Bed) -> None:

@@ -41,7 +41,9 @@ evaluate: {every: 80s, images: 10}
         ("{ssp: {slack: 5}}", 0.777),
     ],
 )
-def test_waiting_shares_of_three_workers_by_hand(bed: Any, algorithm: str, share: float) -> None:
+def test_waiting_shares_of_three_workers_by_hand(
+    bed: Any, runtime: str, algorithm: str, share: float
+) -> None:
     """Steps of 0.5, 0.5 and 1.5 s and 1.870 s for a model each way, as the simulated test has them.
 
     BSP: a round of 1.5 + 3.740 s, of which 0.833 s are steps:  1 - 0.833 / 5.240 = 84.1 %.
@@ -50,7 +52,8 @@ def test_waiting_shares_of_three_workers_by_hand(bed: Any, algorithm: str, share
                                                                 1 - 0.833 / 3.744 = 77.7 %.
     """
     bed.scenario("waiting.yaml", WAITING)
-    up = bed.up("--set", f"algorithm={algorithm}", file="waiting.yaml")
+    options = ("--runtime", runtime, "--set", f"algorithm={algorithm}")
+    up = bed.up(*options, file="waiting.yaml")
     done = up.end()
     assert done.status in (0, 6), done.err
     updates = testbed.Run(up.folder.path).updates

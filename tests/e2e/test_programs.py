@@ -7,14 +7,11 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from testbed.errors import HostError
 
 pytestmark = pytest.mark.slow
 CROSS_TRAFFIC = Path(__file__).parents[2] / "scenarios" / "cross-traffic.yaml"
@@ -37,26 +34,6 @@ programs:
 stop: {updates: 60}
 evaluate: {every: 30, images: 100}
 """
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("native", marks=pytest.mark.root),
-        pytest.param("docker", marks=pytest.mark.docker),
-    ]
-)
-def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every runtime that makes containers; Docker's where there is the image."""
-    if request.param == "docker":
-        from testbed.runtimes.docker.engine import connect
-        from testbed.runtimes.docker.image import check_image
-
-        try:
-            with connect() as engine:
-                check_image(engine)
-        except HostError as refusal:
-            pytest.skip(f"needs the image: {refusal}")
-    yield request.param
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import LAUNCH, LaunchSpec
 from testbed.agent.settings import AgentSettings
 from testbed.cli import main
-from testbed.errors import HostError
 from testbed.runtimes.docker import driver as docker_driver
 from testbed.runtimes.docker.containers import Container
 
@@ -36,26 +34,6 @@ HOST_TELLS = ("users", "hierarchies", "private")
 """Of what the agent is told at its start."""
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("native", marks=pytest.mark.root),
-        pytest.param("docker", marks=pytest.mark.docker),
-    ]
-)
-def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every runtime that makes containers; Docker's where there is the image."""
-    if request.param == "docker":
-        from testbed.runtimes.docker.engine import connect
-        from testbed.runtimes.docker.image import check_image
-
-        try:
-            with connect() as engine:
-                check_image(engine)
-        except HostError as refusal:
-            pytest.skip(f"needs the image: {refusal}")
-    yield request.param
 
 
 def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
