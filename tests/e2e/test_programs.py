@@ -93,13 +93,13 @@ def test_cross_traffic_beside_a_training(bed: Any, runtime: str) -> None:
     assert "Server listening on 5201" in bed.run("logs", up.name, "sink").out
 
 
-def test_a_program_is_confined_as_every_node_is(bed: Any, runtime: str) -> None:
+def test_a_program_is_confined_as_every_node_is(bed: Any, runtime: str, eventually: Any) -> None:
     python = sys.executable if runtime == "native" else "python"
     script = f"{python} -c '{LOOK}'; exec sleep 1000"
     text = TEXT.replace("PROGRAM", json.dumps({"command": ["sh", "-c", script]}))
     up = bed.up("--runtime", runtime, *FOREVER, file=bed.scenario("beside.yaml", text))
     up.wait_for_updates(5)
-    found = json.loads(up.folder.log("aside").read_text())
+    found = json.loads(eventually(up.folder.log("aside").read_text))  # it may come after updates
     entered = bed.run("exec", up.name, "w0", "--", python, "-c", LOOK)
     worker = json.loads(entered.out)
     assert {name: found[name] for name in ALIKE} == {name: worker[name] for name in ALIKE}
