@@ -180,5 +180,5 @@ def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
         raise TestbedError(
             f"{path}: not the table that it should be: {error}.",
             hint="The file is damaged; docs/run-folder.md has its columns.",
-        ) from None
+        ) from error
     return table[list(columns)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from testbed.events.entry import plain
@@ -26,8 +28,21 @@ class Report:
     recovered: Recovered  # what a controller that died had left for us to add
 
 
-def import_libraries() -> None:
-    """Import what a report is made with: it takes a second, which is to spare before the end."""
+@contextmanager
+def libraries_imported() -> Iterator[None]:
+    """Import, beside the body, what a report is made with: it takes a second.
+
+    It is over when the body is: a library that is half imported is not to be used.
+    """
+    thread = Thread(target=_import_libraries, name="libraries")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _import_libraries() -> None:
     for name in LIBRARIES:
         import_module(name)
 

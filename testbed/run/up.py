@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from threading import Thread
 
 from testbed.events.kinds import RuntimeChosen
 from testbed.events.sink import Sink
 from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
-from testbed.reports.remake import import_libraries
+from testbed.reports.remake import libraries_imported
 from testbed.run.audience import Audience, concluded
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
@@ -61,14 +60,13 @@ def up(
         with (
             metering or nullcontext(),
             concluded(setup.folder, audience, now=request.now) as valid,
+            libraries_imported(),  # while the agent imports torch, this process waits
         ):
             audience.phase(f"run {setup.folder.name}")
             recorder = _recorder(setup.folder, settled, audience.sink)
             if metering is not None:
                 metering.attach(setup, recorder)
                 audience.say(f"metrics: {metering.exporter.url}")
-            # While the agent imports torch, this process waits, and its end is a report.
-            Thread(target=import_libraries).start()
             Execution(
                 setup=setup,
                 driver=settled.driver,

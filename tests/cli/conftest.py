@@ -40,6 +40,7 @@ class Bed:
         self.runs = folder / "runs"
         self.scenario = folder / "tiny.yaml"
         self.scenario.write_text(TINY)
+        self.started: list[subprocess.Popen[str]] = []
         self.environment = {
             **os.environ,
             "XDG_STATE_HOME": str(folder / "state"),
@@ -65,13 +66,15 @@ class Bed:
 
     def start(self, verb: str, *words: str | Path) -> subprocess.Popen[str]:
         """Call a verb and go on."""
-        return subprocess.Popen(
+        started = subprocess.Popen(
             self.words(verb, *words),
             env=self.environment,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self.started.append(started)
+        return started
 
     def verdict(self, run: str) -> int:
         """The exit status that a run's verdict stands for; other tests may keep the host busy."""
@@ -128,6 +131,9 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
             subprocess.run(
                 bed.words("down", run), env=bed.environment, check=True, capture_output=True
             )
+    for started in bed.started:  # a test that failed has not waited for them
+        with started:
+            started.kill()
 
 
 @pytest.fixture

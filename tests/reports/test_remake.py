@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -92,3 +94,15 @@ def test_nothing_is_written_where_it_must_not(folder: RunFolder) -> None:
 def test_no_run(tmp_path: Path) -> None:
     with pytest.raises(RunNotFound):
         remake(tmp_path)
+
+
+def test_libraries_are_whole_when_the_report_is_made() -> None:
+    code = """
+import sys, threading
+from testbed.reports.remake import LIBRARIES, libraries_imported
+with libraries_imported():
+    assert threading.active_count() == 2  # beside what is done meanwhile
+assert threading.active_count() == 1
+assert set(LIBRARIES) <= sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
