@@ -21,6 +21,8 @@ MOST_NODES = 20_000
 MOST_PROBLEMS = 100
 """What has more is no scenario; the others are not told."""
 
+_TOO_DEEP = (f"more than {DEEPEST} levels of nesting", f"at most {DEEPEST}")
+
 
 class Refused:
     """Stands where a value was refused already, so that no field accepts what is left."""
@@ -90,7 +92,10 @@ def read_nodes(text: str, file: str, *, loader: Any = None) -> tuple[Node | None
             reader.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        reader.fail(mark.line + 1 if mark else 0, f"broken YAML ({error.problem})", _valid(error))
+        line = mark.line + 1 if mark else 0
+        if "nesting depth" in str(error.problem):  # libyaml's own bound, as it reads ahead of us
+            reader.fail(line, *_TOO_DEEP)
+        reader.fail(line, f"broken YAML ({error.problem})", _valid(error))
     except yaml.YAMLError as error:
         reader.fail(0, f"broken YAML ({error})", "YAML text")
     return reader.root, reader.problems
@@ -222,7 +227,7 @@ class _Reader:
                 f"at most {MOST_NODES:,}, aliases expanded",
             )
         if len(self._open) + node.height > DEEPEST:
-            self.fail(line, f"more than {DEEPEST} levels of nesting", f"at most {DEEPEST}")
+            self.fail(line, *_TOO_DEEP)
 
     def _add(self, node: Node) -> None:
         self._count(node, node.line)
