@@ -48,26 +48,26 @@ class NormalisedConvolution(Layer):
         if self.pooled_first:  # relu after pooling is the same on a quarter of the values
             highest, where = _aten.max_pool2d_with_indices.default(full, *_POOLING)
             raw = highest.relu_().permute(0, 2, 3, 1)
-            out, base = self._normalise(raw)
-            return out, (image, full, where, raw, base)
+            out, power, base = self._normalise(raw)
+            return out, (image, full, where, raw, power, base)
         raw = full.relu_().permute(0, 2, 3, 1)
-        normal, base = self._normalise(raw)
+        normal, power, base = self._normalise(raw)
         out, where = _aten.max_pool2d_with_indices.default(planes(normal), *_POOLING)
-        return out.permute(0, 2, 3, 1), (image, planes(normal), where, raw, base)
+        return out.permute(0, 2, 3, 1), (image, planes(normal), where, raw, power, base)
 
     def backward(
         self, at: Pair, kept: tuple[Tensor, ...], slope: Tensor, *, into: Pair, first: bool
     ) -> Tensor | None:
-        image, before, where, raw, base = kept
+        image, before, where, raw, power, base = kept
         batch, _, height, width = where.shape
         slope = slope.view(batch, height, width, self.outputs)
         if self.pooled_first:
-            slope = planes(self._normalise_backward(raw, base, slope))
+            slope = planes(self._normalise_backward(raw, power, base, slope))
             slope = _aten.threshold_backward.default(slope, planes(raw), 0)
             slope = _unpool(slope, before, where)
         else:
             slope = _unpool(planes(slope), before, where).permute(0, 2, 3, 1)
-            slope = planes(self._normalise_backward(raw, base, slope))
+            slope = planes(self._normalise_backward(raw, power, base, slope))
             slope = _aten.threshold_backward.default(slope, planes(raw), 0)
         wanted = [not first, True, True]
         by_image, by_weight, by_bias = _aten.convolution_backward.default(
@@ -78,15 +78,16 @@ class NormalisedConvolution(Layer):
         into.bias.copy_(by_bias)
         return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
 
-    def _normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The normalised values and their bases; channels come last."""
+    def _normalise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The normalised values, base^-0.75 and the bases; channels come last."""
         base = torch.matmul(x.square(), self._neighbours.to(x.device)).add_(1.0)
-        return x * _power(base), base
+        power = _power(base)
+        return x * power, power, base
 
-    def _normalise_backward(self, x: Tensor, base: Tensor, slope: Tensor) -> Tensor:
+    def _normalise_backward(self, x: Tensor, power: Tensor, base: Tensor, slope: Tensor) -> Tensor:
         """The gradient by ``x``: its own part, and that through the bases of its neighbours."""
-        own = slope * _power(base)
-        through = torch.matmul(own * x / base, self._neighbours.to(x.device))
+        own = slope * power
+        through = torch.matmul((own * x).div_(base), self._neighbours.to(x.device))
         return own.sub_(through.mul_(x), alpha=2 * BETA)
 
     @cached_property
@@ -104,8 +105,10 @@ def _power(base: Tensor) -> Tensor:
 
 
 def _unpool(slope: Tensor, before: Tensor, where: Tensor) -> Tensor:
-    """The gradient by what was pooled."""
+    """The gradient by what was pooled, which it overwrites."""
     return cast(
         Tensor,
-        _aten.max_pool2d_with_indices_backward.default(slope, before, *_POOLING, where),
+        _aten.max_pool2d_with_indices_backward.grad_input(
+            slope, before, *_POOLING, where, grad_input=before
+        ),
     )
