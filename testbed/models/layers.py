@@ -110,8 +110,8 @@ class Convolution(Layer):
         batch, _, height, width = out.shape
         slope = planes(slope.view(batch, height, width, self.outputs))
         slope = _aten.threshold_backward.default(slope, out, 0)
-        slope = _aten.max_pool2d_with_indices_backward.default(
-            slope, full, [2, 2], [2, 2], [0, 0], [1, 1], False, where
+        slope = _aten.max_pool2d_with_indices_backward.grad_input(  # in place of what was pooled
+            slope, full, [2, 2], [2, 2], [0, 0], [1, 1], False, where, grad_input=full
         )
         wanted = [not first, True, True]
         by_image, by_weight, by_bias = _aten.convolution_backward.default(
