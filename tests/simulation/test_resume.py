@@ -126,7 +126,7 @@ def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
 
 
-FAULTS = (
+EARLY_AND_LATE = (
     {"crash": {"after_push": 0.1, "workers": ["w1"]}},
     {"freeze": {"workers": ["w0"], "at": {"time": "3s"}, "for": "4s"}},
     {"kill": {"workers": ["w2"], "at": {"version": 6}}},
@@ -137,7 +137,7 @@ FAULTS = (
 def test_faults_come_once_whether_before_a_checkpoint_or_after(world: World) -> None:
     states: list[PlainState] = []
     config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
-    faults = {"faults": FAULTS}
+    faults = {"faults": EARLY_AND_LATE}
     whole, book = world(config, stop, **faults, save=lambda one: states.append(state_of(one)))
     for version in (2, 7, 12, 20):
         engine, rest = world(config, stop, **faults, state=states[version - 1])
