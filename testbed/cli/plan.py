@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
+MOST_ITEMS = 8
+"""Of a list in a request, such as the neighbours that a node of hundreds has, are printed."""
 """Stand for what `up` finds, and draws, when it begins."""
 
 
@@ -203,6 +205,10 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
+        items = [json.dumps(item) for item in value[:MOST_ITEMS]]
+        more = [f"and {len(value) - MOST_ITEMS} more: --json"] if len(value) > MOST_ITEMS else []
+        yield path, "\n".join(items + more)
     elif value not in (None, "", [], ()):
         yield path, value if isinstance(value, str) else json.dumps(value)
 

@@ -95,6 +95,20 @@ def test_what_the_runtime_is_asked_for(
     assert "launch w1" not in printed  # but for name and addresses as the class's first
 
 
+def test_a_long_list_takes_a_few_lines_and_says_how_much_is_left(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several = ("--runtime", "native", "--workers", "40")
+    assert main(["plan", file, *several]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if "neighbours" in line)
+    assert "10.77.0.2" in lines[at] and "10.77.0.9" in lines[at + 7]
+    assert "and 32 more: --json" in lines[at + 8]
+    assert max(map(len, lines)) < 200
+    ps = as_json(capsys, file, *several)["requests"][1]["body"]
+    assert len(ps["neighbours"]) == 40
+
+
 def test_what_only_the_start_can_tell(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, file, "--runtime", "auto")["requests"] == []
     assert main(["plan", file, "--runtime", "auto"]) == 0
