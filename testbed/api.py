@@ -33,6 +33,7 @@ from testbed.run.simulated import up_simulated
 from testbed.scenario import Override, Scenario, load, load_text
 from testbed.scenario.document import parse_document
 from testbed.scenario.dump import dump_data
+from testbed.scenario.shipped import find_scenario
 from testbed.studies import Study, load_study, read_study
 from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study
@@ -184,7 +185,7 @@ def _request(
     check_name(name)
     return RunRequest(
         scenario=_loaded(scenario, settings),
-        beside=Path() if isinstance(scenario, Mapping) else Path(scenario).parent,
+        beside=Path() if isinstance(scenario, Mapping) else find_scenario(Path(scenario)).parent,
         runs=runs,
         name=name,
         argv=tuple(sys.argv),

@@ -128,10 +128,11 @@ def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: P
     from testbed.host.cuda import has_cuda
     from testbed.run.prepare import RunRequest
     from testbed.scenario import load
+    from testbed.scenario.shipped import find_scenario
 
     return RunRequest(
         scenario=load(file, overrides=asked, has_cuda=has_cuda),
-        beside=file.parent,
+        beside=find_scenario(file).parent,
         runs=runs,
         name=name,
         argv=tuple(sys.argv),

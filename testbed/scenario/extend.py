@@ -49,13 +49,14 @@ def extend(document: Document, root: Place, locate: Callable[[str], Path] | None
             expected = "the name of a scenario file, like base.yaml"
             hint = "" if locate else "Text that is in no file extends none"
             raise _refusal(chain[-1], found=display(name), expected=expected, hint=hint)
-        path = find_scenario(locate(str(folder / name)), name=name)
+        near = locate(str(folder / name))
+        path = find_scenario(near, name=name)
         base = _read(path, chain[-1])
         if os.path.realpath(path) in seen:
             found = f"{display(name)}, which leads back to itself"
             raise _refusal(chain[-1], found=found, expected="a file that extends no file above it")
         seen.add(os.path.realpath(path))
-        folder = (folder / name).parent
+        folder = (folder / name).parent if path == near else path.absolute().parent
         chain.append(_relocated(base, folder))
     whole = _without_extends(chain.pop())
     while chain:

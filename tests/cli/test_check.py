@@ -133,3 +133,11 @@ def test_a_model_and_a_data_set_of_ones_own(
     for promise, reason in broken.items():
         assert promise in found[0]
         assert reason in "\n".join(lines)
+
+
+def test_a_scenario_that_comes_with_testbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "custom/dc-asgd"]) == 0
+    assert "Its gradient is finite" in capsys.readouterr().out

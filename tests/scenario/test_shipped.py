@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import testbed
+from testbed.cli import main
 from testbed.errors import ScenarioError
 from testbed.scenario import load
 from testbed.scenario.shipped import find_scenario, shipped
@@ -38,6 +40,19 @@ def test_they_are_loaded_and_extended_by_name(
     assert load(file) == load("quickstart").model_copy(update={"name": "mine"})
     with pytest.raises(ScenarioError, match=r"quikstart: .*Did you mean quickstart\?"):
         load("quikstart")
+
+
+@pytest.mark.parametrize("name", ["custom/dc-asgd", "traces/traces"])
+def test_what_they_need_lies_beside_them_and_not_in_the_current_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(f"extends: {name}\nname: mine\n")
+    for file in (name, "mine.yaml"):
+        short = ("--set", "stop.updates=12", "--runs", "runs")
+        assert main(["up", file, "--runtime", "simulated", *short]) == 0
+    run = testbed.simulate(name, settings={"stop.updates": 12}, runs="runs")
+    assert len(run.updates) == 12
 
 
 def test_the_wheel_has_every_one_of_them() -> None:
