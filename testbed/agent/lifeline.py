@@ -7,6 +7,7 @@ stopped.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -45,6 +46,7 @@ def start_service(
     Lifeline(lifeline, loop, nodes, on_hangup="keep" if settings.detached else "end")
     loop.watch(nodes.spawner.ready_pipe, lambda _: _template_says(loop, nodes.spawner, say))
     serve_control(loop, RunFolder(settings.folder).control, token=token)
+    gc.freeze()  # a full collection would hold up for 50 ms whatever the loop is asked for
     return loop
 
 

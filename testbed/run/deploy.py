@@ -19,6 +19,9 @@ from testbed.runtimes.base import RuntimeDriver
 from testbed.topology import LaunchMode, NodeSpec
 
 LOOK_SECONDS = 0.05
+START_SECONDS = 0.01
+"""Between two looks for the start, from which on a recording or a fault may have something due."""
+
 ENDING_SECONDS = 5.0
 BASE_SECONDS = 60.0
 """Bring-up may take this long, and so much longer for every node:"""
@@ -86,8 +89,8 @@ class Deployment:
                     lambda: len(self._missing(started)) < most, deadline, on_its_way=started
                 )
         self._settle()
-        self._await(lambda: Started in seen, deadline, on_its_way=started)
-        self._check_links()
+        self._check_links()  # not once it trains: then a recording may have a change due
+        self._await(lambda: Started in seen, deadline, on_its_way=started, every=START_SECONDS)
 
     def probe_links(self) -> None:
         """Measure every class's link, before anything else uses the switch."""
@@ -159,13 +162,18 @@ class Deployment:
         return node.name in self.watch.joined
 
     def _await(
-        self, ready: Callable[[], bool], deadline: float, *, on_its_way: Sequence[NodeSpec]
+        self,
+        ready: Callable[[], bool],
+        deadline: float,
+        *,
+        on_its_way: Sequence[NodeSpec],
+        every: float = LOOK_SECONDS,
     ) -> None:
         self.watch.look()
         while not ready():
             if self.clock() > deadline:
                 raise self._late(self._missing(on_its_way) or on_its_way)
-            self.pause(LOOK_SECONDS)  # the nodes report through files
+            self.pause(every)  # the nodes report through files
             self.watch.look()
 
     def _late(self, nodes: Sequence[NodeSpec]) -> NodeError:

@@ -22,6 +22,7 @@ from testbed.events.kinds import (
     TornDown,
 )
 from testbed.experiment import timeline_of
+from testbed.host.garbage import heap_frozen
 from testbed.rpc.tokens import CONTROLLER, token_of
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
@@ -154,7 +155,8 @@ class Execution:
             if self.in_training is not None:
                 lifeline.on_hangup("finish")
                 self.in_training()
-            self._await(watch, Finished, within=None, faults=faults, traces=traces)
+            with heap_frozen():
+                self._await(watch, Finished, within=None, faults=faults, traces=traces)
             self._await(watch, Done, within=FINAL_SECONDS)
             watch.count()
             workers = {node.name for node in setup.plan.workers}
