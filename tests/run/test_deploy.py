@@ -8,6 +8,7 @@ import pytest
 
 from testbed.agent.launch import Exit, LaunchSpec
 from testbed.errors import NodeError
+from testbed.events.kinds import Started
 from testbed.run.deploy import MOST_STARTING, Deployment
 
 LINK = {"node": "w0", "differences": [], "left_out": [], "unseeded": False}
@@ -113,6 +114,19 @@ def test_what_is_left_out_is_said_once_for_a_class(small: Any) -> None:
     assert links["checked"] == 2
 
 
+def test_links_are_compared_before_the_training_starts(small: Any) -> None:
+    def links() -> list[Any]:
+        small.says("started")  # which nobody else says here
+        return [LINK]
+
+    small.agent.on_launch = lambda name: name == "w2" or obey(small, name)
+    small.agent.links = links
+    small.tick = 5.0
+    deploying = deployment(small)
+    deploying.bring_up()
+    assert Started in deploying.watch.seen
+
+
 def test_no_more_than_so_many_are_on_their_way_at_once(make_small: Any) -> None:
     small = make_small("workers.count=40")
     on_their_way: set[str] = set()
@@ -171,6 +185,7 @@ def test_a_parameter_server_that_does_not_listen(small: Any) -> None:
 def test_workers_that_do_not_join_are_named(small: Any) -> None:
     small.setup.folder.log("w1").write_text("still loading\n")
     small.agent.on_launch = lambda name: name in ("w1", "w2") or obey(small, name)
+    small.agent.answers = [[LINK]]
     small.tick = 5.0
     with pytest.raises(NodeError) as late:
         deployment(small).bring_up()
