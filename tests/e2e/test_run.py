@@ -153,7 +153,7 @@ def test_the_models_are_the_evaluated_ones(finished: Any) -> None:
 def test_the_events_tell_the_story(finished: Any) -> None:
     run = testbed.Run(finished[0].folder.path)
     kinds = [kind for kind in run.events["event"] if kind != "evaluated"]
-    story = ("state", "listening", "started", "links", "brought_up", "finished", "torn_down")
+    story = ("state", "listening", "links", "started", "brought_up", "finished", "torn_down")
     places = [kinds.index(kind) for kind in story]
     assert all(earlier < later for earlier, later in pairwise(places))
     assert kinds.count("joined") == 3
