@@ -28,24 +28,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from testbed.algorithms.base import Halves, Reply, Samples, Stream, Update, WorkerHalf
-from testbed.algorithms.parts.adaptive_compression import LossOfNorm
+from testbed.algorithms.parts.adaptive_compression import CompressionOptions, LossOfNorm
 from testbed.algorithms.parts.agreement import AgreeingServer, message
 from testbed.algorithms.parts.injection import chosen
 from testbed.algorithms.parts.momentum import MomentumOptions, MomentumSgd
-from testbed.algorithms.parts.options import Count, Portion, Ratio
+from testbed.algorithms.parts.options import Count, Portion
 from testbed.algorithms.parts.rounds import silent, weighted
 from testbed.compress.topk import largest, quotas, sparsify
 from testbed.errors import Unfit
 from testbed.payloads import Dense, Vector
 
 
-class ScaDles(MomentumOptions):
-    """ScaDLES's options, beside those of the server's SGD.
+class ScaDles(CompressionOptions, MomentumOptions):
+    """ScaDLES's options, beside those of the compression and of the server's SGD.
 
     Attributes:
         min_batch: b_min.
@@ -53,8 +53,6 @@ class ScaDles(MomentumOptions):
         base_batch: B / n.
         alpha: α; 0 shares nothing.
         beta: β; likewise.
-        ratio: CR; without it nothing is compressed.
-        delta: δ.
     """
 
     THINKS: ClassVar[bool] = False
@@ -67,8 +65,6 @@ class ScaDles(MomentumOptions):
     base_batch: Count = 64
     alpha: Portion = 0.0
     beta: Portion = 0.0
-    ratio: Ratio | None = None
-    delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.3
 
     @model_validator(mode="after")
     def _batches_in_order(self) -> ScaDles:
@@ -90,7 +86,7 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._quotas = quotas(self.layout.sizes, self.config.ratio or 1.0)
-        self._loss = LossOfNorm()
+        self._loss = LossOfNorm(self.layout.sizes if self.config.norm == "layer-sum" else None)
         self._shares, self._own = False, 0
 
     def receive(self, reply: Reply, now: float) -> Update | None:

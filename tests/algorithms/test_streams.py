@@ -255,6 +255,22 @@ def test_the_loss_of_the_norm_and_its_average() -> None:
     assert loss.rho == 0
 
 
+def test_norms_of_tensors_added_up() -> None:
+    """Of (3, 4), (0, 5) and (6, 8) are kept 4, 5 and nothing: 5 + 5 + 10 and 4 + 5 + 0, so that
+    ρ = 11/20, where squared it is (150 - 41) / 150."""
+    gradient, kept = floats(3, 4, 0, 5, 6, 8), Sparse(np.array([1, 3], np.int32), floats(4, 5))
+    assert LossOfNorm(sizes=(2, 2, 2)).add(gradient, kept) == pytest.approx(0.55)
+    assert LossOfNorm().add(gradient, kept) == pytest.approx(109 / 150)
+
+
+@pytest.mark.parametrize(("norm", "compressed"), [("squared", False), ("layer-sum", True)])
+def test_the_norm_decides_who_compresses(group_of: GroupOf, norm: str, compressed: bool) -> None:
+    """Of (3, 4) Top-1 loses (25 - 16) / 25 = 0.36 squared and (5 - 4) / 5 = 0.2 not; δ is 0.3."""
+    (update,) = voted(group_of(scadles(ratio=0.5, delta=0.3, norm=norm), 1), [(3, 4)])
+    assert isinstance(update.payload, Sparse) is compressed
+    assert update.note["rho"] == pytest.approx(0.2 if compressed else 0.36)
+
+
 def voted(group: Any, gradients: Sequence[Sequence[float]]) -> list[Update]:
     """All have voted on these gradients; what each pushes then."""
     pushed = []

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import sqrt
+from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
+from testbed.algorithms.base import AlgorithmConfig
+from testbed.algorithms.parts.options import Ratio
 from testbed.payloads import Sparse, Vector
 
 EWMA_WEIGHT = 0.1
+
+
+class CompressionOptions(AlgorithmConfig):
+    """What a scenario may say of adaptive compression.
+
+    Attributes:
+        ratio: CR; without it nothing is compressed.
+        delta: δ.
+        norm: of which a part is lost: `squared`, that of the gradient, as the paper has it; or
+            `layer-sum`, those of its tensors, not squared and added up, as the authors' code does.
+    """
+
+    ratio: Ratio | None = None
+    delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.3
+    norm: Literal["squared", "layer-sum"] = "squared"
 
 
 @dataclass
@@ -16,22 +38,30 @@ class LossOfNorm:
     """s, a moving average of ρ = | |g|² - |ĝ|² | / |g|²: what Top-k has lost of a gradient lately.
 
     Attributes:
+        sizes: of the tensors whose norms are added up, in the place of |g|²; None for that.
         weight: of the newest ρ in s; the first is s.
         rho: the newest.
         average: s; None before the first.
     """
 
+    sizes: Sequence[int] | None = None
     weight: float = EWMA_WEIGHT
     rho: float = 0.0
     average: float | None = None
 
     def add(self, gradient: Vector, kept: Sparse) -> float:
         """Take one more gradient and what Top-k keeps of it; returns s. A gradient of 0 has ρ 0."""
-        whole, part = _squared(gradient), _squared(kept.values)
+        whole, part = self._norms(gradient, kept)
         self.rho = abs(whole - part) / whole if whole else 0.0
         before = self.rho if self.average is None else self.average
         self.average = (1 - self.weight) * before + self.weight * self.rho
         return self.average
+
+    def _norms(self, gradient: Vector, kept: Sparse) -> tuple[float, float]:
+        if self.sizes is None:
+            return _squared(gradient), _squared(kept.values)
+        ends = np.cumsum(self.sizes)
+        return _sum(gradient, ends), _sum(kept.values, np.searchsorted(kept.indices, ends))
 
 
 @dataclass
@@ -49,6 +79,11 @@ class Ballot:
     def count(self) -> None:
         """All have voted: compress if max(1, floor(n / 2)) or more of n want to."""
         self.verdict = sum(self.votes.values()) >= max(1, len(self.votes) // 2)
+
+
+def _sum(values: Vector, ends: NDArray[np.int_]) -> float:
+    """The norms of the parts that end there, added up."""
+    return sum(sqrt(_squared(part)) for part in np.split(values, ends[:-1]))
 
 
 def _squared(values: Vector) -> float:
