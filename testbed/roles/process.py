@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -37,9 +38,15 @@ def terminable() -> Iterator[None]:
 
 
 def wait_for_end() -> Never:
-    """Do nothing until SIGTERM comes."""
+    """Do nothing until SIGTERM comes.
+
+    ``pause`` sleeps on after a signal that comes just before it; what is in a pipe stays there.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
     while True:
-        signal.pause()
+        os.read(reader, 1)
 
 
 def return_free_memory() -> None:

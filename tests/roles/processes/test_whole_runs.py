@@ -202,6 +202,29 @@ def test_a_sigterm_between_a_roles_end_and_its_process_end_changes_nothing() -> 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+BESIDE = """
+import os, signal, threading
+from testbed.roles.process import run, wait_for_end
+
+def deliver():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def body():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Timer(0.2, deliver).start()
+    wait_for_end()
+
+raise SystemExit(run("w0", body))
+"""
+
+
+def test_a_sigterm_that_does_not_interrupt_the_waiting_ends_it() -> None:
+    """It comes in another thread, as one that comes just before the waiting does not either."""
+    done = subprocess.run([sys.executable, "-c", BESIDE], check=False, timeout=30)
+    assert done.returncode == 0
+
+
 def test_sigterm_ends_who_waits_for_others(make: Make) -> None:
     cast = make()
     cast.start_all(2)  # the third never comes
