@@ -7,8 +7,7 @@ clock, and the record. One event loop runs all of it, so between two awaits noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Never
@@ -20,6 +19,7 @@ from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import unheard
+from testbed.roles.calls import WaitingCalls
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import TOLD_SECONDS
 from testbed.roles.keys import ServerKeys
@@ -36,12 +36,6 @@ from testbed.values.state import PlainState, pack, unpack
 
 SILENT_SECONDS = 10.0
 """A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Waiting:
-    answer: asyncio.Future[bytes]
-    since: float  # steady
 
 
 @dataclass(kw_only=True, eq=False)
@@ -80,7 +74,7 @@ class Training:
         self._present: set[int] = set()  # joined and not left
         self._removed: set[int] = set()  # and not joined again
         self._told: set[int] = set()  # of the end
-        self._waiting: dict[int, _Waiting] = {}
+        self._calls = WaitingCalls()
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
         self._orders = OrderStreams(self.server)
         self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
@@ -107,7 +101,7 @@ class Training:
     @property
     def waiting(self) -> int:
         """Calls that wait for their reply."""
-        return len(self._waiting)
+        return len(self._calls)
 
     @property
     def untold(self) -> list[int]:
@@ -149,7 +143,7 @@ class Training:
         self._check_order(worker, (0, attempt))
         self._check_joined(worker)
         self._latest[worker] = (0, attempt)
-        with self._wait(worker) as answer:
+        with self._calls.wait(worker, self.clock.steady()) as answer:
             await self.started.wait()
             await self._take_turn()
             self._check_order(worker, (0, attempt))
@@ -188,7 +182,7 @@ class Training:
             self.record.lost(push, effects.lost)
         else:
             self.record.ignored(push, late=bool(self.server.finished))
-        with self._wait(push.worker, since=came) as answer:
+        with self._calls.wait(push.worker, came) as answer:
             self._carry_out(effects)
             return await answer
 
@@ -208,7 +202,7 @@ class Training:
         self._orders.end(worker)
         self._stopped.pop(worker, None)
         self._standing.pop(worker, None)
-        self._supersede(worker)
+        self._calls.supersede(worker)
         self._latest.pop(worker, None)
         if worker in self._present:
             self._present.discard(worker)
@@ -356,42 +350,19 @@ class Training:
         await wait(self.ended, self.clock.real(served - self.clock.now))
         self.record.served(late=self.clock.now - served > self.queue.service_seconds)
 
-    @contextmanager
-    def _wait(self, worker: int, *, since: float | None = None) -> Iterator[asyncio.Future[bytes]]:
-        """The answer to a worker's call, which takes the place of an older one that still waits.
-
-        It waits since then, on the steady clock; since now by default.
-        """
-        self._supersede(worker)
-        began = self.clock.steady() if since is None else since
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), began)
-        self._waiting[worker] = waiting
-        try:
-            yield waiting.answer
-        finally:
-            if self._waiting.get(worker) is waiting:
-                del self._waiting[worker]
-
-    def _supersede(self, worker: int) -> None:
-        older = self._waiting.pop(worker, None)
-        if older is not None and not older.answer.done():
-            older.answer.set_exception(SupersededError(f"worker {worker} has called again or left"))
-            older.answer.exception()  # seen, even if nobody waits for the answer any more
-
     def _deliver(self, releases: Iterable[Release]) -> None:
         """Answer the calls whose replies may go out; the model in them is lent only now.
 
         A reply for a worker whose connection is lost goes nowhere: it will call again.
         """
         for release in releases:
-            waiting = self._waiting.pop(release.worker, None)
-            if waiting is None or waiting.answer.done():
+            if (call := self._calls.take(release.worker)) is None:
                 continue
-            held = self.clock.emulated(self.clock.steady() - waiting.since)
+            held = self.clock.emulated(self.clock.steady() - call.since)
             sent = release.reply if self.keys is None else self.keys.shorten(release)
             shared = self.exchanged.of(release.reply)
             reply = encode_delivery(Delivery(sent, self.clock.now, held, release.standing, shared))
-            waiting.answer.set_result(reply.data)
+            call.answer.set_result(reply.data)
             if release.reply is None:
                 self._told.add(release.worker)
             else:
