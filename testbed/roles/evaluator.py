@@ -67,5 +67,10 @@ def _save(writer: ModelWriter, parameters: Vector, taken: Measurement) -> None:
 
 
 def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) -> None:
-    report = ps_pb2.ReportRequest(version=snapshot.version, final=snapshot.final, **vars(measured))
+    report = ps_pb2.ReportRequest(
+        version=snapshot.version,
+        time_seconds=snapshot.time,
+        final=snapshot.final,
+        **vars(measured),
+    )
     connection.call(methods.REPORT, report.SerializeToString(), deadline_seconds=DEADLINE_SECONDS)

@@ -105,13 +105,7 @@ class Servicer:
         request = parse(ps_pb2.SnapshotRequest, message)
         if math.isnan(request.least_seconds):
             raise MalformedError("least_seconds is not a number")
-        snapshots = self.training.snapshots
-        answer = snapshots.ask(request.least_version, request.least_seconds)
-        try:
-            self.training.look()
-            return await answer
-        finally:
-            snapshots.withdraw(answer)
+        return await self.training.snapshot(request.least_version, request.least_seconds)
 
     async def _report(self, message: bytes, call: Call) -> bytes:
         _is(call, EVALUATOR)
@@ -120,7 +114,7 @@ class Servicer:
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
-        taken, first = snapshots.reported(report.version, final=report.final)
+        taken, first = snapshots.reported(report.version, report.time_seconds, final=report.final)
         if first and taken is not None:
             evaluated = Evaluated(
                 time_seconds=taken.time,

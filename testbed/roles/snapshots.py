@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from math import inf
 
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Vector
@@ -65,8 +66,8 @@ class Snapshots:
         self.final_taken = asyncio.Event()
         self.concluded = asyncio.Event()
         self._polls: list[_Poll] = []
-        self._taken: OrderedDict[tuple[int, bool], TakenSnapshot] = OrderedDict()
-        self._reported: set[tuple[int, bool]] = set()
+        self._taken: OrderedDict[tuple[int, float, bool], TakenSnapshot] = OrderedDict()
+        self._reported: set[tuple[int, float, bool]] = set()
         self._wanted: deque[bytes] = deque()
         self._succeeds = False
 
@@ -82,8 +83,8 @@ class Snapshots:
     def ask(self, least_version: int, least_time: float) -> asyncio.Future[bytes]:
         """A SnapshotReply to come, once both are reached or the training has ended.
 
-        Whoever asks calls ``look`` right afterwards, and whenever the training has gone on; and
-        ``withdraw`` when the answer is no longer wanted.
+        Whoever asks calls ``look`` right afterwards, whenever the training has gone on, and at
+        ``next_time``; and ``withdraw`` when the answer is no longer wanted.
         """
         poll = _Poll(least_version, least_time, asyncio.get_running_loop().create_future())
         self._polls.append(poll)
@@ -96,6 +97,11 @@ class Snapshots:
     def want(self, moment: Moment) -> None:
         """The model of this moment is to be evaluated, before any other."""
         self._wanted.append(self._copy(moment))
+
+    def next_time(self, version: int) -> float:
+        """When a poll is due though the model does not change; infinity if none is."""
+        times = (poll.least_time for poll in self._polls if version >= poll.least_version)
+        return min(times, default=inf)
 
     def due(self, version: int, time: float, *, final: bool) -> bool:
         """Whether a poll can be answered now."""
@@ -114,7 +120,9 @@ class Snapshots:
             self._polls.remove(poll)
             poll.answer.set_result(answer)
 
-    def reported(self, version: int, *, final: bool) -> tuple[TakenSnapshot | None, bool]:
+    def reported(
+        self, version: int, time: float, *, final: bool
+    ) -> tuple[TakenSnapshot | None, bool]:
         """The snapshot that a report is about, and whether it is the first report on it.
 
         It is None if a server before this one took it: that model is lost.
@@ -122,20 +130,21 @@ class Snapshots:
         Raises:
             RejectedError: no such snapshot was taken.
         """
-        key = (version, final)
+        key = (version, time, final)
         taken = self._taken.get(key)
         if taken is None and self._succeeds and not final:
             return None, False
         if taken is None:
             kind = "final snapshot" if final else "snapshot"
-            raise RejectedError(f"a report on a {kind} of version {version}, which was not taken")
+            found = f"a report on a {kind} of version {version} at {time:g} s"
+            raise RejectedError(f"{found}, which was not taken")
         first = key not in self._reported
         self._reported.add(key)
         return taken, first
 
     def _copy(self, moment: Moment) -> bytes:
         taken = TakenSnapshot(moment.version, moment.time, moment.final, moment.payload_up_bytes)
-        key = (moment.version, moment.final)
+        key = (moment.version, moment.time, moment.final)
         self._taken.setdefault(key, taken)
         if moment.final:
             self.final_taken.set()

@@ -242,6 +242,16 @@ class Training:
         if seconds >= TOLD_SECONDS:
             self.log.write(Gap(node, seconds))
 
+    async def snapshot(self, least_version: int, least_time: float) -> bytes:
+        """A SnapshotReply, once both are reached or the training has ended."""
+        answer = self.snapshots.ask(least_version, least_time)
+        try:
+            self.look()
+            self._plan_tick()
+            return await answer
+        finally:
+            self.snapshots.withdraw(answer)
+
     def measured(self, measured: Measured, *, accuracy: float | None) -> None:
         """The evaluator has measured a snapshot; None where it has no accuracy."""
         if self.started.is_set():
@@ -256,7 +266,7 @@ class Training:
                 self.tick()
 
     def tick(self) -> None:
-        """What is due by now: the algorithm's tick, the end, workers that count as silent."""
+        """What is due by now: the algorithm's tick, the end, silent workers, snapshots by time."""
         since = self.clock.steady() - SILENT_SECONDS
         for worker in [one for one, began in self._stopped.items() if began <= since]:
             del self._stopped[worker]
@@ -287,7 +297,13 @@ class Training:
         if effects.measure:
             self.snapshots.want(self._moment())
         self.look()
+        self._plan_tick()
+
+    def _plan_tick(self) -> None:
+        """Set when the server or the evaluator wants something though nothing has happened."""
         tick_at = self.server.next_tick(self.clock.now)
+        if self.started.is_set():
+            tick_at = min(tick_at, self.snapshots.next_time(self.server.version))
         if tick_at != self._tick_at:
             self._tick_at = tick_at
             self._rescheduled.set()

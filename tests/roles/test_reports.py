@@ -38,8 +38,9 @@ def test_a_snapshot_is_taken_and_reported_on_once(stage: Any, tmp_path: Path) ->
         snapshot = decode_snapshot(connection.call(methods.SNAPSHOT, request))
         assert (snapshot.version, snapshot.final) == (0, False)
         assert snapshot.model.values.tobytes() == stage.half.parameters.tobytes()
+        said = report(loss=float("nan"), time_seconds=snapshot.time)
         for _ in range(2):  # the second as if the answer to the first had been lost
-            connection.call(methods.REPORT, report(loss=float("nan")))
+            connection.call(methods.REPORT, said)
     (event,) = only(read_events(tmp_path / "events.jsonl"), Evaluated)
     assert event == Evaluated(
         time_seconds=pytest.approx(0, abs=1),
@@ -55,8 +56,10 @@ def test_a_snapshot_is_taken_and_reported_on_once(stage: Any, tmp_path: Path) ->
 
 def test_a_report_without_accuracies(stage: Any, tmp_path: Path) -> None:
     with stage.connect("evaluator") as connection:
-        connection.call(methods.SNAPSHOT, ps_pb2.SnapshotRequest().SerializeToString())
-        connection.call(methods.REPORT, report(top1=None, top5=None))
+        request = ps_pb2.SnapshotRequest().SerializeToString()
+        snapshot = decode_snapshot(connection.call(methods.SNAPSHOT, request))
+        said = report(top1=None, top5=None, time_seconds=snapshot.time)
+        connection.call(methods.REPORT, said)
     (event,) = only(read_events(tmp_path / "events.jsonl"), Evaluated)
     assert (event.loss, event.top1, event.top5) == (2.5, None, None)
 
@@ -64,8 +67,12 @@ def test_a_report_without_accuracies(stage: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 3}, "a report on a snapshot of version 3, which was not taken"),
-        ({"final": True}, "a report on a final snapshot of version 0, which was not taken"),
+        ({"version": 3}, "a report on a snapshot of version 3 at 0 s, which was not taken"),
+        (
+            {"time_seconds": 9.5},
+            "a report on a snapshot of version 0 at 9.5 s, which was not taken",
+        ),
+        ({"final": True}, "a report on a final snapshot of version 0 at 0 s, which was not taken"),
         ({"top1": 1.5}, "expected shares"),
         ({"top1": None}, "expected shares, or neither"),
         ({"top5": None}, "expected shares, or neither"),

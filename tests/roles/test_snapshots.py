@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -54,19 +55,57 @@ def test_who_asks_late_still_gets_the_initial_model_first(run: Run) -> None:
         bench.join(0, 1)
         await bench.pull(0)
         await bench.push(0, 1, 0)
-        versions = []
-        for _ in range(2):
-            answer = bench.snapshots.ask(0, 0.0)
-            bench.training.look()
-            versions.append(decode_snapshot(await answer))
-        assert [snapshot.version for snapshot in versions] == [0, 1]
-        assert versions[0].model.values.tolist() == [0, 0, 0, 0]
-        taken, first = bench.snapshots.reported(1, final=False)
+        bench.seconds = 2.0
+        initial = decode_snapshot(await bench.training.snapshot(0, 0.0))
+        assert (initial.version, initial.model.values.tolist()) == (0, [0, 0, 0, 0])
+        snapshot = decode_snapshot(await bench.training.snapshot(0, 0.0))
+        assert snapshot.version == 1
+        time = snapshot.time
+        taken, first = bench.snapshots.reported(1, time, final=False)
         assert (taken.payload_up_bytes, first) == (16, True)
-        assert bench.snapshots.reported(1, final=False)[1] is False
-        with pytest.raises(RejectedError, match="version 2, which was not taken"):
-            bench.snapshots.reported(2, final=False)
+        assert bench.snapshots.reported(1, time, final=False)[1] is False
+        with pytest.raises(RejectedError, match="version 2 at 20 s, which was not taken"):
+            bench.snapshots.reported(2, time, final=False)
+        with pytest.raises(RejectedError, match="version 1 at 30 s, which was not taken"):
+            bench.snapshots.reported(1, 30.0, final=False)
         with pytest.raises(RejectedError, match="final snapshot of version 1"):
-            bench.snapshots.reported(1, final=True)
+            bench.snapshots.reported(1, time, final=True)
+
+    run(play)
+
+
+def test_a_snapshot_by_time_is_taken_though_nothing_happens(run: Run) -> None:
+    """And one of the same model again at the next time, on which there is a report of its own."""
+
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.training.snapshot(0, 0.0)
+        keeping = asyncio.create_task(bench.training.keep_time())
+        for time in (0.1, 0.2):  # a hundredth of a real second after the other
+            answer = asyncio.create_task(bench.training.snapshot(0, time))
+            await bench.settle()
+            assert not answer.done()
+            bench.seconds = time / 10
+            snapshot = decode_snapshot(await answer)
+            assert (snapshot.version, snapshot.time) == (0, pytest.approx(time))
+            taken, first = bench.snapshots.reported(0, snapshot.time, final=False)
+            assert (taken.time, first) == (snapshot.time, True)
+        keeping.cancel()
+
+    run(play)
+
+
+def test_a_snapshot_by_time_comes_before_a_later_push(run: Run) -> None:
+    """Also where the event loop is late with it: its model lacks that push."""
+
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.training.snapshot(0, 0.0)
+        await bench.pull(0)
+        answer = asyncio.create_task(bench.training.snapshot(0, 10.0))
+        await bench.settle()
+        bench.seconds = 1.5
+        await bench.push(0, 1, 0)
+        assert decode_snapshot(await answer).version == 0
 
     run(play)
