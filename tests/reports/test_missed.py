@@ -49,5 +49,16 @@ def test_by_time() -> None:
     assert missed_evaluations(table(2.1, 6.3, end=7.0), every("2s")) == 1
 
 
+def test_a_round_that_ends_behind_the_last_update() -> None:
+    """The 500th of 502 updates came in a round of four, after which the training has ended."""
+    assert missed_evaluations(table(100, 202, 302, 402, end=502), every("100")) == 0
+
+
+def test_an_end_that_is_noticed_late() -> None:
+    """At 8 s the training ends, which is noticed a hundredth of a second later."""
+    text = TEXT.replace("updates: 500", "time: 8s") % "2s"
+    assert missed_evaluations(table(2.1, 6.3, end=8.01), load_text(text)) == 1
+
+
 def test_of_a_run_that_was_never_evaluated() -> None:
     assert missed_evaluations(table(end=0)[:0], every("100")) == 0
