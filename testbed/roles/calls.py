@@ -12,11 +12,11 @@ from testbed.rpc.service import SupersededError
 
 @dataclass(frozen=True, eq=False)
 class WaitingCall:
-    """One of them.
+    """A call that waits.
 
     Attributes:
-        since: on the steady clock.
-        answer: the bytes of the reply, to be set.
+        since: when it came, on the steady clock.
+        answer: the bytes of its reply, to be set.
     """
 
     since: float
