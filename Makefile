@@ -20,6 +20,8 @@ RUN ?=
 # Of a study: how long its runs are, as a factor, and how many go on side by side (one a CPU).
 SCALE ?= 1
 JOBS ?=
+# How much of its gradients is kept on disk meanwhile, as 40GB, for runs that train alike; with JOBS=1.
+REUSE ?=
 # Not empty: the numbers of its runs that have ended are kept beside it.
 KEEP ?=
 ifneq ($(KEEP),)
@@ -194,7 +196,7 @@ scadles-fig5: $(VENV)/.installed
 # that is live where there is no Docker, does not keep the next from being run.
 define run-study
 status=0
-$(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS),--jobs $(JOBS)) || status=$$?
+$(python) -m testbed sweep $(1) $(2) --runs $(RUNS) --scale $(SCALE) $(if $(JOBS),--jobs $(JOBS)) $(if $(REUSE),--reuse $(REUSE)) || status=$$?
 [ $$status != 130 ] || exit 130
 [ $$status = 0 ] || [ $$status = 6 ] || failed=$$status
 $(python) -m testbed report $(1) $(2) --runs $(RUNS) --scale $(SCALE)

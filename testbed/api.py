@@ -39,6 +39,7 @@ from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, list_runs
+from testbed.values.units import Size
 
 FILE, STUDY = "scenario", "study"
 """What a scenario and a study that are no files are called in messages."""
@@ -103,6 +104,7 @@ def sweep(
     scale: float = 1.0,
     runs: str | Path = "runs",
     jobs: int | None = None,
+    reuse: str = "0B",
 ) -> Swept:
     """Run what a study needs and is not there yet.
 
@@ -113,6 +115,8 @@ def sweep(
         scale: makes runs so many times as long.
         runs: the folder of runs.
         jobs: how many simulated runs go on side by side; by default one a CPU.
+        reuse: how much of the gradients is kept on disk meanwhile, like ``20GB``, for simulated
+            runs that train as another did.
 
     Returns:
         The study and what is there of it; ``report()`` makes its tables and figures.
@@ -120,6 +124,8 @@ def sweep(
     Raises:
         ScenarioError: the study is wrong, or the folder holds another's results.
         TestbedError: another sweep is at work there.
+        HostError: the disk has less room than ``reuse``.
+        ValueError: ``reuse`` is no size.
         KeyboardInterrupt: it was interrupted; what went on was ended first.
     """
     require_linux("sweep")
@@ -130,6 +136,7 @@ def sweep(
         environment=os.environ,
         home=Path.home(),
         jobs=jobs,
+        reuse_bytes=int(Size.parse(reuse)),
         argv=tuple(sys.argv),
         tell=console.out if console.is_terminal else lambda text: None,
     )

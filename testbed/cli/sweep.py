@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.options import scale_option
+from testbed.errors import Unfit
+from testbed.values.units import Size
 
 if TYPE_CHECKING:
     from testbed.studies.sweep import Swept
+
+
+def _bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int:
+    """The bytes of a size that an option names; 0 without it."""
+    try:
+        return int(Size.parse(text)) if text else 0
+    except Unfit as unfit:
+        raise click.BadParameter(f"{unfit}.") from None
 
 
 @click.command("sweep")
@@ -31,7 +41,17 @@ if TYPE_CHECKING:
     metavar="N",
     help="So many simulated runs side by side, at most one a CPU; by default one a CPU.",
 )
-def command(study: Path, runs: Path, only: str | None, scale: float, jobs: int | None) -> int:
+@click.option(
+    "--reuse",
+    "reuse_bytes",
+    callback=_bytes,
+    metavar="SIZE",
+    help="Keep so much of the gradients on disk meanwhile, like 20GB: a simulated run that trains "
+    "as another did takes them over, and gives the same.",
+)
+def command(
+    study: Path, runs: Path, only: str | None, scale: float, jobs: int | None, reuse_bytes: int
+) -> int:
     """Run what STUDY needs and is not there yet.
 
     A run is known by its resolved scenario: one that has come to its end is not repeated, nor one
@@ -56,6 +76,7 @@ def command(study: Path, runs: Path, only: str | None, scale: float, jobs: int |
         environment=os.environ,
         home=Path.home(),
         jobs=jobs,
+        reuse_bytes=reuse_bytes,
         argv=tuple(sys.argv),
         tell=click.echo,
     )

@@ -30,6 +30,7 @@ from testbed.scenario import Scenario, load
 from testbed.scenario.own_code import own_files
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint
+from testbed.simulation.gradients import Sharing
 from testbed.simulation.outline import require_memory
 from testbed.simulation.run import cpus, log_trace, record_simulation
 from testbed.telemetry.folder import RunFolder
@@ -38,11 +39,16 @@ from testbed.user_code import one_process
 
 
 def up_simulated(
-    request: RunRequest, audience: Audience, *, loading_seconds: float = LOADING_SECONDS
+    request: RunRequest,
+    audience: Audience,
+    *,
+    loading_seconds: float = LOADING_SECONDS,
+    sharing: Sharing | None = None,
 ) -> bool:
     """Simulate a run into a folder of its own; returns whether what it measured is valid.
 
-    The user's own files are to be read within ``loading_seconds``.
+    The user's own files are to be read within ``loading_seconds``. With ``sharing`` it takes
+    gradients over that other runs have computed, and leaves them its own.
 
     Raises:
         TestbedError: it could not be begun, or failed; then its folder says so too.
@@ -54,13 +60,20 @@ def up_simulated(
         if size is not None:
             workers = request.scenario.workers.count
             require_memory(workers, size, processes=cpus(), available=available_bytes())
-        one = _Simulation(prepare_simulation(request), data, audience, now=request.now)
+        folder = prepare_simulation(request)
+        one = _Simulation(folder, data, audience, now=request.now, sharing=sharing)
         with concluded(one.folder, audience, now=request.now, contained=False) as valid:
             one.carry_out(own_files(request.scenario), within_seconds=loading_seconds)
     return valid()
 
 
-def resume(folder: RunFolder, audience: Audience, *, environment: Mapping[str, str]) -> bool:
+def resume(
+    folder: RunFolder,
+    audience: Audience,
+    *,
+    environment: Mapping[str, str],
+    sharing: Sharing | None = None,
+) -> bool:
     """Go on with a simulated run that was broken off, from its checkpoint; see ``up_simulated``.
 
     Raises:
@@ -70,7 +83,7 @@ def resume(folder: RunFolder, audience: Audience, *, environment: Mapping[str, s
     scenario, now = resumable(folder), time.time()
     with Interrupts() as interrupts, interrupts.allowed():
         data = prepare_own_data(scenario, folder, environment)
-        one = _Simulation(folder, data, audience, now=now, resumes=True)
+        one = _Simulation(folder, data, audience, now=now, resumes=True, sharing=sharing)
         with concluded(folder, audience, now=now, contained=False) as valid:
             one.carry_out(own_files(scenario))
     return valid()
@@ -106,6 +119,7 @@ class _Simulation:
         data: folder of the prepared data set.
         now: seconds since 1970.
         resumes: whether it goes on from its checkpoint.
+        sharing: see ``up_simulated``.
     """
 
     folder: RunFolder
@@ -114,6 +128,7 @@ class _Simulation:
     _: KW_ONLY
     now: float
     resumes: bool = False
+    sharing: Sharing | None = None
 
     def carry_out(self, files: str, *, within_seconds: float = LOADING_SECONDS) -> None:
         """Simulate it; beside this process where it has ``files`` of the user's own.
@@ -151,6 +166,7 @@ class _Simulation:
                 sinks=[audience.sink],
                 interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
                 resumes=self.resumes,
+                sharing=self.sharing,
             )
         finally:
             if files:

@@ -35,6 +35,7 @@ from testbed.frame.worker import (
 )
 from testbed.models import Bound, Evaluation
 from testbed.payloads import Vector, encodings
+from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.state import PlainState, pack, unpack
 
@@ -81,16 +82,23 @@ class Learner:
     """What the workers simulated in one process share: the data, and one network.
 
     It is bound to ``parameters``, float32 (N,), where a worker's are put to compute at them.
+
+    Attributes:
+        gradients: those of other runs, which need not be computed again; None for none.
     """
 
     data: Prepared
     parameters: Vector
     bound: Bound
+    gradients: Gradients | None = None
 
     def gradient(self, at: Vector, step: Step) -> Vector:
         """The gradient at the parameters ``at``; lent until the next call."""
         self.parameters[:] = at
-        return self.bound.loss_and_gradient(*self.data.batch(step.samples, step.draw))[1]
+        batch = self.data.batch(step.samples, step.draw)
+        if self.gradients is None:
+            return self.bound.loss_and_gradient(*batch)[1]
+        return self.gradients.gradient(at, *batch, lambda: self.bound.loss_and_gradient(*batch)[1])
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""

@@ -27,6 +27,7 @@ from testbed.studies.found import (
     left_off,
     results_folder,
 )
+from testbed.studies.reuse import ReusedGradients, reused_gradients
 from testbed.studies.study import Study, StudyRun
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -85,6 +86,7 @@ def sweep(
     environment: Mapping[str, str],
     home: Path,
     jobs: int | None = None,
+    reuse_bytes: int = 0,
     argv: Sequence[str] = ("testbed", "sweep"),
     tell: Tell = lambda text: None,
 ) -> Swept:
@@ -99,6 +101,8 @@ def sweep(
         environment: of this process.
         home: the user's home.
         jobs: how many simulated runs go on side by side, at most one a CPU; default one a CPU.
+        reuse_bytes: how much of the runs' gradients is kept meanwhile, for runs that train as one
+            before them did; 0 for nothing.
         argv: the command line, for the record.
         tell: is told of every run that begins or ends, in a line.
 
@@ -108,15 +112,18 @@ def sweep(
     Raises:
         ScenarioError: the results' folder is another study's.
         TestbedError: another sweep is at work in ``runs``.
+        HostError: the disk has less room than ``reuse_bytes``.
         KeyboardInterrupt: what was going on was ended first.
     """
-    with alone(runs):
+    count = len(os.sched_getaffinity(0))
+    jobs = max(1, min(jobs or count, count))
+    with alone(runs), reused_gradients(runs, reuse_bytes, side_by_side=jobs) as gradients:
         results_folder(study, runs)
         found = _wait_for_others(find_runs(study, runs), tell)
         missing = [run for run in study.runs if run not in found or not _has_ended(found[run])]
         there = len(study.runs) - len(missing)
         tell(f"{study.name}: {len(study.runs)} runs, {there} there already")
-        crew = Crew(runs, environment, home, tuple(argv), tell, total=len(missing))
+        crew = Crew(runs, environment, home, tuple(argv), tell, gradients, total=len(missing))
         crew.carry_out([run for run in missing if run.scenario.simulated], jobs=jobs)
         crew.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
         now = {run: one for run, one in find_runs(study, runs).items() if _has_ended(one)}
@@ -169,6 +176,7 @@ class Crew:
         home: the user's home.
         argv: for the record of each run.
         tell: is told of every beginning and end.
+        gradients: what runs take over from one another; None for nothing.
         total: how many runs there are to do.
         failed: why runs have not come to their end.
     """
@@ -178,14 +186,15 @@ class Crew:
     home: Path
     argv: tuple[str, ...]
     tell: Tell
+    gradients: ReusedGradients | None
     total: int
     failed: dict[StudyRun, Failure] = field(default_factory=dict)
     _begun: int = 0
 
-    def carry_out(self, runs: Sequence[StudyRun], *, jobs: int | None) -> None:
+    def carry_out(self, runs: Sequence[StudyRun], *, jobs: int) -> None:
         """Carry runs out, so many at once; each has CPUs of its own."""
         cpus = sorted(os.sched_getaffinity(0))
-        side_by_side = max(1, min(jobs or len(cpus), len(cpus), len(runs)))
+        side_by_side = max(1, min(jobs, len(runs)))
         slots = [cpus[index::side_by_side] for index in range(side_by_side)]
         waiting, going = deque(runs), list[Job]()
         with _ended_together(going):
@@ -219,6 +228,7 @@ class Crew:
             home=self.home,
             cpus=slot,
             resumes=resumed is not None,
+            sharing=self.gradients.of(name) if self.gradients else None,
         )
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its process has ended
         process = subprocess.Popen(
@@ -239,19 +249,24 @@ class Crew:
         job.log.seek(0)
         said = job.log.read().decode(errors="replace").strip()
         job.log.close()
-        path = self.runs / job.name
+        path, taken = self.runs / job.name, self._gradients_taken(job)
         try:
             found = examine(path)
         except TestbedError as error:
             found = FoundRun(path, "broken off", error.message)
         if found.condition == "valid":
-            self.tell(f"{job.name} finished: {found.reason}")
+            self.tell(f"{job.name} finished: {found.reason}{taken}")
         elif found.condition == "invalid":
-            self.tell(f"{job.name} is INVALID, and kept: {found.reason}")
+            self.tell(f"{job.name} is INVALID, and kept: {found.reason}{taken}")
         else:
             ended = f"its process ended by signal {-status}" if status < 0 else found.reason
             code = status if status > 0 else NodeError.exit_code
             self._fail(job.run, job.name, Failure(said or ended, code))
+
+    def _gradients_taken(self, job: Job) -> str:
+        """What is told of them of a run that has ended."""
+        taken = self.gradients.end(job.name) if self.gradients else 0
+        return f"; {taken:,} gradients taken over from another run" if taken else ""
 
     def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:
         self.failed[run] = failure

@@ -12,13 +12,20 @@ from testbed.errors import AlgorithmError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.scenario import Override, dump, load
 from testbed.simulation.agenda import Agenda
+from testbed.simulation.gradients import Sharing
 from testbed.simulation.run import record_simulation
 from testbed.telemetry.folder import RunFolder
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
 
 
-def simulated(folder: Path, data: Path, *settings: str, broken: tuple[str, str, str] | None) -> Run:
+def simulated(
+    folder: Path,
+    data: Path,
+    *settings: str,
+    broken: tuple[str, str, str] | None,
+    sharing: Sharing | None = None,
+) -> Run:
     """Simulate the shipped scenario, maybe with some words of one of its files replaced."""
     shutil.copytree(SHIPPED, folder / "custom")
     if broken is not None:
@@ -34,7 +41,8 @@ def simulated(folder: Path, data: Path, *settings: str, broken: tuple[str, str, 
         folder, "run", scenario="dc-asgd", text=dump(scenario), classes=["any"] * 6, now=0.0
     )
     shutil.copytree(folder / "custom", run.path / "custom")
-    record_simulation(Experiment.open(run.path, data=data), run, agenda=Agenda())
+    experiment = Experiment.open(run.path, data=data)
+    record_simulation(experiment, run, agenda=Agenda(), sharing=sharing)
     return Run(run.path)
 
 
@@ -45,6 +53,13 @@ def test_an_algorithm_and_a_network_of_ones_own(tmp_path: Path, digits: Path) ->
     assert set(run.updates["payload_up_bytes"]) == {4 * parameters}
     assert run.updates["staleness"].max() > 0
     assert run.evaluations["top1"].iloc[-1] > run.evaluations["top1"].iloc[0]
+
+
+def test_its_gradients_are_handed_to_no_other_run(tmp_path: Path, digits: Path) -> None:
+    """It may draw at random, or count its calls."""
+    sharing = Sharing(tmp_path / "gradients", "run", 10**9)
+    simulated(tmp_path, digits, broken=None, sharing=sharing)
+    assert not sharing.folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,35 @@ def test_a_scaled_sweep_makes_runs_of_its_own(sweeps: Sweeps, write_study: Any) 
     assert "|      30 |" in said  # updates
 
 
+def test_runs_that_train_alike_compute_once(sweeps: Sweeps, write_study: Any) -> None:
+    """With BSP the model does not depend on the links, and a record of a run not on this."""
+    slower = "workers.classes.fast.link.up.rate=1mbit"
+    write_study(
+        text="name: links\nscenario: base.yaml\n"
+        "vary: {method: {bsp: 'algorithm={bsp: {learning_rate: 0.1}}'}, "
+        f"rate: {{fast: stop.updates=60, slow: [stop.updates=60, {slower}]}}}}"
+    )
+    said = sweeps("sweep", "study.yaml", "--jobs", "1", "--reuse", "10MB")
+    assert "links-bsp-fast-s0 finished: 60 updates applied\n" in said
+    assert (
+        "links-bsp-slow-s0 finished: 60 updates applied; 60 gradients taken over from another run"
+    ) in said
+    assert not (sweeps.runs / ".gradients").exists()
+    shared, sweeps.runs = sweeps.runs, sweeps.folder / "apart"
+    sweeps("sweep", "study.yaml")
+    for run in ("links-bsp-fast-s0", "links-bsp-slow-s0"):
+        ours, theirs = shared / run, sweeps.runs / run
+        records = [ours / "events.jsonl", ours / "evaluations.csv", *ours.glob("updates/*")]
+        assert len(records) > 2
+        for record in records:
+            assert record.read_bytes() == (theirs / record.relative_to(ours)).read_bytes()
+
+
+def test_a_size_that_is_none(sweeps: Sweeps) -> None:
+    said = sweeps("sweep", "study.yaml", "--reuse", "10", status=2)
+    assert "'--reuse': found '10', expected a size with its unit, like 64MiB." in said
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_sweep_that_is_killed_goes_on_where_it_was(
     number: signal.Signals, sweeps: Sweeps, write_study: Any

@@ -1,0 +1,121 @@
+"""Gradients that a simulated run takes over from another one, by way of files.
+
+Where training depends on no time, as with BSP or DDL, runs that differ in links, speeds or rates
+train one and the same model. A gradient is known by all that it depends on, so that what is taken
+over is what would have been computed, to the bit.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from testbed.models.base import Images, Targets
+from testbed.payloads import Vector
+
+COMPUTED, TAKEN = "computed", "taken"
+"""Folders in that of a run: the gradients that it has computed, and links to those it took over."""
+
+
+class Sharing(NamedTuple):
+    """Where a run finds gradients and leaves its own.
+
+    Attributes:
+        folder: holds a folder of each run that has any.
+        run: the run's name.
+        most_bytes: that all of them may take.
+    """
+
+    folder: Path
+    run: str
+    most_bytes: int
+
+    def open(self, network: str, *, processes: int) -> Gradients:
+        """Those of one process of several, which share what room is left.
+
+        Args:
+            network: tells networks apart.
+            processes: how many the run has.
+        """
+        own = self.folder / self.run
+        for part in (COMPUTED, TAKEN):
+            (own / part).mkdir(parents=True, exist_ok=True)
+        others = [one / part for one in self.folder.iterdir() for part in (COMPUTED, TAKEN)]
+        room = max(0, self.most_bytes - taken_bytes(self.folder)) // processes
+        return Gradients(own, [one for one in others if one.parent != own], network.encode(), room)
+
+
+@dataclass
+class Gradients:
+    """The gradients of one network, those of a run and of others.
+
+    Attributes:
+        own: the run's folder.
+        others: folders with gradients of others.
+        network: goes into the name of each.
+        room: bytes that may still be written.
+    """
+
+    own: Path
+    others: Sequence[Path]
+    network: bytes
+    room: int
+
+    def gradient(
+        self, at: Vector, images: Images, targets: Targets, compute: Callable[[], Vector]
+    ) -> Vector:
+        """The gradient of a batch at the parameters ``at``: taken over, or else computed."""
+        name = self._name(at, images, targets)
+        for folder in self.others:
+            try:
+                found = np.fromfile(folder / name, np.float32)
+                os.link(folder / name, self.own / TAKEN / name)
+            except FileNotFoundError:
+                continue  # not computed there, or dropped meanwhile
+            except FileExistsError:
+                pass  # taken over before: the same batch at the same parameters
+            return found
+        computed = compute()
+        self._leave(name, computed)
+        return computed
+
+    def _name(self, at: Vector, images: Images, targets: Targets) -> str:
+        known = hashlib.sha256(self.network)
+        for part in (at, images, targets):
+            known.update(f"{part.dtype.str} {part.shape} ".encode())
+            known.update(np.ascontiguousarray(part).data)
+        return known.hexdigest()
+
+    def _leave(self, name: str, gradient: Vector) -> None:
+        """Write a gradient for other runs, where there is room."""
+        if gradient.nbytes > self.room:
+            return
+        unfinished = self.own / f"{name}.new"
+        try:
+            unfinished.write_bytes(gradient.data)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            unfinished.unlink()
+            self.room = 0
+            return
+        unfinished.rename(self.own / COMPUTED / name)
+        self.room -= gradient.nbytes
+
+
+def taken_bytes(folder: Path) -> int:
+    """What all gradients take that runs have left in a folder; links take nothing."""
+    files = (path.stat() for path in folder.glob("*/*/*"))
+    return int(sum(one.st_size / one.st_nlink for one in files))
+
+
+def count_taken(own: Path) -> int:
+    """How many gradients a run has taken over."""
+    return sum(1 for _ in (own / TAKEN).glob("*"))
