@@ -46,8 +46,8 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
     "reuse_bytes",
     callback=_bytes,
     metavar="SIZE",
-    help="Keep so much of the gradients on disk meanwhile, like 20GB: a simulated run that trains "
-    "as another did takes them over, and gives the same.",
+    help="Keep so much of the gradients on disk meanwhile, like 20GB: simulated runs that train "
+    "alike compute them once, and give the same.",
 )
 def command(
     study: Path, runs: Path, only: str | None, scale: float, jobs: int | None, reuse_bytes: int

@@ -30,7 +30,7 @@ from testbed.scenario import Scenario, load
 from testbed.scenario.own_code import own_files
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint
-from testbed.simulation.gradients import Sharing
+from testbed.simulation.gradients import Reuse
 from testbed.simulation.outline import require_memory
 from testbed.simulation.run import cpus, log_trace, record_simulation
 from testbed.telemetry.folder import RunFolder
@@ -43,12 +43,12 @@ def up_simulated(
     audience: Audience,
     *,
     loading_seconds: float = LOADING_SECONDS,
-    sharing: Sharing | None = None,
+    reuse: Reuse | None = None,
 ) -> bool:
     """Simulate a run into a folder of its own; returns whether what it measured is valid.
 
-    The user's own files are to be read within ``loading_seconds``. With ``sharing`` it takes
-    gradients over that other runs have computed, and leaves them its own.
+    The user's own files are to be read within ``loading_seconds``. With ``reuse`` it takes
+    gradients that other runs have computed, and writes its own for them.
 
     Raises:
         TestbedError: it could not be begun, or failed; then its folder says so too.
@@ -61,7 +61,7 @@ def up_simulated(
             workers = request.scenario.workers.count
             require_memory(workers, size, processes=cpus(), available=available_bytes())
         folder = prepare_simulation(request)
-        one = _Simulation(folder, data, audience, now=request.now, sharing=sharing)
+        one = _Simulation(folder, data, audience, now=request.now, reuse=reuse)
         with concluded(one.folder, audience, now=request.now, contained=False) as valid:
             one.carry_out(own_files(request.scenario), within_seconds=loading_seconds)
     return valid()
@@ -72,7 +72,7 @@ def resume(
     audience: Audience,
     *,
     environment: Mapping[str, str],
-    sharing: Sharing | None = None,
+    reuse: Reuse | None = None,
 ) -> bool:
     """Go on with a simulated run that was broken off, from its checkpoint; see ``up_simulated``.
 
@@ -83,7 +83,7 @@ def resume(
     scenario, now = resumable(folder), time.time()
     with Interrupts() as interrupts, interrupts.allowed():
         data = prepare_own_data(scenario, folder, environment)
-        one = _Simulation(folder, data, audience, now=now, resumes=True, sharing=sharing)
+        one = _Simulation(folder, data, audience, now=now, resumes=True, reuse=reuse)
         with concluded(folder, audience, now=now, contained=False) as valid:
             one.carry_out(own_files(scenario))
     return valid()
@@ -119,7 +119,7 @@ class _Simulation:
         data: folder of the prepared data set.
         now: seconds since 1970.
         resumes: whether it goes on from its checkpoint.
-        sharing: see ``up_simulated``.
+        reuse: see ``up_simulated``.
     """
 
     folder: RunFolder
@@ -128,7 +128,7 @@ class _Simulation:
     _: KW_ONLY
     now: float
     resumes: bool = False
-    sharing: Sharing | None = None
+    reuse: Reuse | None = None
 
     def carry_out(self, files: str, *, within_seconds: float = LOADING_SECONDS) -> None:
         """Simulate it; beside this process where it has ``files`` of the user's own.
@@ -166,7 +166,7 @@ class _Simulation:
                 sinks=[audience.sink],
                 interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
                 resumes=self.resumes,
-                sharing=self.sharing,
+                reuse=self.reuse,
             )
         finally:
             if files:

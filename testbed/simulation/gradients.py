@@ -1,8 +1,8 @@
-"""Gradients that a simulated run takes over from another one, by way of files.
+"""Gradients that a simulated run reuses, as another one has computed and written them.
 
 Where training depends on no time, as with BSP or DDL, runs that differ in links, speeds or rates
-train one and the same model. A gradient is known by all that it depends on, so that what is taken
-over is what would have been computed, to the bit.
+train one and the same model. A gradient is known by all that it depends on, so that what is reused
+is what would have been computed, to the bit.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 from testbed.models.base import Images, Targets
 from testbed.payloads import Vector
 
-COMPUTED, TAKEN = "computed", "taken"
-"""Folders in that of a run: the gradients that it has computed, and links to those it took over."""
+COMPUTED, REUSED = "computed", "reused"
+"""Folders in that of a run: the gradients that it has computed, and links to those it reused."""
 
 
-class Sharing(NamedTuple):
-    """Where a run finds gradients and leaves its own.
+class Reuse(NamedTuple):
+    """Where a run finds gradients and writes its own.
 
     Attributes:
         folder: holds a folder of each run that has any.
@@ -45,10 +45,10 @@ class Sharing(NamedTuple):
             processes: how many the run has.
         """
         own = self.folder / self.run
-        for part in (COMPUTED, TAKEN):
+        for part in (COMPUTED, REUSED):
             (own / part).mkdir(parents=True, exist_ok=True)
-        others = [one / part for one in self.folder.iterdir() for part in (COMPUTED, TAKEN)]
-        room = max(0, self.most_bytes - taken_bytes(self.folder)) // processes
+        others = [one / part for one in self.folder.iterdir() for part in (COMPUTED, REUSED)]
+        room = max(0, self.most_bytes - written_bytes(self.folder)) // processes
         return Gradients(own, [one for one in others if one.parent != own], network.encode(), room)
 
 
@@ -71,19 +71,19 @@ class Gradients:
     def gradient(
         self, at: Vector, images: Images, targets: Targets, compute: Callable[[], Vector]
     ) -> Vector:
-        """The gradient of a batch at the parameters ``at``: taken over, or else computed."""
+        """The gradient of a batch at the parameters ``at``: one that is there, or else computed."""
         name = self._name(at, images, targets)
         for folder in self.others:
             try:
                 found = np.fromfile(folder / name, np.float32)
-                os.link(folder / name, self.own / TAKEN / name)
+                os.link(folder / name, self.own / REUSED / name)
             except FileNotFoundError:
                 continue  # not computed there, or dropped meanwhile
             except FileExistsError:
-                pass  # taken over before: the same batch at the same parameters
+                pass  # reused before: the same batch at the same parameters
             return found
         computed = compute()
-        self._leave(name, computed)
+        self._write(name, computed)
         return computed
 
     def _name(self, at: Vector, images: Images, targets: Targets) -> str:
@@ -93,8 +93,8 @@ class Gradients:
             known.update(np.ascontiguousarray(part).data)
         return known.hexdigest()
 
-    def _leave(self, name: str, gradient: Vector) -> None:
-        """Write a gradient for other runs, where there is room."""
+    def _write(self, name: str, gradient: Vector) -> None:
+        """Write a gradient down for other runs, where there is room."""
         if gradient.nbytes > self.room:
             return
         unfinished = self.own / f"{name}.new"
@@ -110,12 +110,12 @@ class Gradients:
         self.room -= gradient.nbytes
 
 
-def taken_bytes(folder: Path) -> int:
-    """What all gradients take that runs have left in a folder; links take nothing."""
+def written_bytes(folder: Path) -> int:
+    """What all gradients take that runs have written; links take nothing."""
     files = (path.stat() for path in folder.glob("*/*/*"))
     return int(sum(one.st_size / one.st_nlink for one in files))
 
 
-def count_taken(own: Path) -> int:
-    """How many gradients a run has taken over."""
-    return sum(1 for _ in (own / TAKEN).glob("*"))
+def count_reused(own: Path) -> int:
+    """How many gradients a run has reused."""
+    return sum(1 for _ in (own / REUSED).glob("*"))

@@ -25,7 +25,7 @@ from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.gpu import compute_device
-from testbed.simulation.gradients import Gradients, Sharing
+from testbed.simulation.gradients import Gradients, Reuse
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
@@ -61,7 +61,7 @@ def record_simulation(
     sinks: Sequence[Sink] = (),
     interrupted: Callable[[], str] = lambda: "interrupted",
     resumes: bool = False,
-    sharing: Sharing | None = None,
+    reuse: Reuse | None = None,
 ) -> None:
     """Simulate an experiment into a run's folder, and say there how it ended, whatever happens.
 
@@ -72,7 +72,7 @@ def record_simulation(
         sinks: are told beside the folder.
         interrupted: says why, of one that was interrupted.
         resumes: whether it goes on from the checkpoint in the folder.
-        sharing: where other runs' gradients are, and its own are left; None for none.
+        reuse: where other runs' gradients are, and its own are written; None for none.
 
     Raises:
         TestbedError: there is no checkpoint to go on from; nothing was changed.
@@ -94,7 +94,7 @@ def record_simulation(
             agenda=agenda,
             folder=folder.path,
             checkpoint=checkpoint,
-            sharing=sharing,
+            reuse=reuse,
         )
         recorder.event(StateChanged("finished", reason))
         folder.checkpoint.unlink(missing_ok=True)
@@ -170,7 +170,7 @@ def simulate(
     folder: Path,
     processes: int | None = None,
     checkpoint: Checkpoint | None = None,
-    sharing: Sharing | None = None,
+    reuse: Reuse | None = None,
 ) -> str:
     """Run an experiment on a virtual clock; returns why it ended.
 
@@ -181,14 +181,14 @@ def simulate(
         folder: the run's, where the best and the final model are saved.
         processes: how many compute gradients; by default one per core that may be used.
         checkpoint: where the run goes on; None at its beginning.
-        sharing: see ``record_simulation``.
+        reuse: see ``record_simulation``.
     """
     scenario, writer = experiment.scenario, experiment.model_writer(folder)
     count = processes or cpus()
     size = experiment.network.layout.size
     require_memory(scenario.workers.count, size, processes=count, available=available_bytes())
     with Pool(
-        lambda number, vector: build(experiment, number, vector, processes=count, sharing=sharing),
+        lambda number, vector: build(experiment, number, vector, processes=count, reuse=reuse),
         workers=scenario.workers.count,
         size=2 * size + SLACK if experiment.algorithm.SENDS_KEYS else size,
         processes=count,
@@ -255,7 +255,7 @@ def build(
     parameters: Vector,
     *,
     processes: int,
-    sharing: Sharing | None = None,
+    reuse: Reuse | None = None,
 ) -> tuple[Mapping[int, SimulatedWorker], Learner]:
     """The workers of one process of the pool, and what they compute with, at ``parameters``."""
     import torch
@@ -263,7 +263,7 @@ def build(
     torch.set_num_threads(1)
     vector = parameters[: experiment.network.layout.size]
     bound = experiment.network.bind(vector, device=compute_device(experiment.scenario))
-    gradients = sharing and _shared(experiment, sharing, processes)
+    gradients = reuse and _reused(experiment, reuse, processes)
     learner = Learner(experiment.data, vector, bound, gradients)
     simulated, shards, arrivals = {}, experiment.shards(), experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
@@ -277,12 +277,12 @@ def build(
     return simulated, learner
 
 
-def _shared(experiment: Experiment, sharing: Sharing, processes: int) -> Gradients | None:
+def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
     """What other runs have computed; None with a GPU or own code, which may compute otherwise."""
     if experiment.own_files or compute_device(experiment.scenario) is not None:
         return None
     model, layout = experiment.scenario.model, experiment.network.layout
-    return sharing.open(f"{model!r} {layout!r}", processes=processes)
+    return reuse.open(f"{model!r} {layout!r}", processes=processes)
 
 
 def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> SimulatedStream:

@@ -84,7 +84,7 @@ class Learner:
     It is bound to ``parameters``, float32 (N,), where a worker's are put to compute at them.
 
     Attributes:
-        gradients: those of other runs, which need not be computed again; None for none.
+        gradients: those of other runs, which it reuses; None for none.
     """
 
     data: Prepared

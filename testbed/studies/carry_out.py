@@ -21,7 +21,7 @@ from testbed.host import syscalls
 from testbed.reports.remake import remake
 from testbed.scenario import dump
 from testbed.scenario.load import load_text
-from testbed.simulation.gradients import Sharing
+from testbed.simulation.gradients import Reuse
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Errand:
         cpus: which CPUs it may use.
         sweep: pid of the process that began this one.
         resumes: whether it goes on from its checkpoint.
-        gradients: folder of those that simulated runs take over from one another; empty for none.
+        gradients: folder of those that simulated runs reuse; empty for none.
         gradient_bytes: what all these may take.
     """
 
@@ -73,7 +73,7 @@ class Errand:
         home: Path,
         cpus: Sequence[int],
         resumes: bool = False,
-        sharing: Sharing | None = None,
+        reuse: Reuse | None = None,
     ) -> Errand:
         """What has to be done for a run of a study."""
         return cls(
@@ -86,8 +86,8 @@ class Errand:
             cpus=tuple(cpus),
             sweep=os.getpid(),
             resumes=resumes,
-            gradients=str(sharing.folder.absolute()) if sharing else "",
-            gradient_bytes=sharing.most_bytes if sharing else 0,
+            gradients=str(reuse.folder.absolute()) if reuse else "",
+            gradient_bytes=reuse.most_bytes if reuse else 0,
         )
 
     def text(self) -> str:
@@ -109,11 +109,11 @@ class Errand:
             now=time.time(),
         )
 
-    def sharing(self) -> Sharing | None:
+    def reuse(self) -> Reuse | None:
         """As ``up_simulated`` takes it."""
         if not self.gradients:
             return None
-        return Sharing(Path(self.gradients), self.name, self.gradient_bytes)
+        return Reuse(Path(self.gradients), self.name, self.gradient_bytes)
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,14 @@ def main() -> int:
     if os.getppid() != errand.sweep:  # it died before it could be told
         return INTERRUPTED
     os.sched_setaffinity(0, errand.cpus)
-    sharing = errand.sharing()
+    reuse = errand.reuse()
     try:
         if errand.resumes:
             folder = RunFolder(Path(errand.runs) / errand.name)
-            return 0 if resume(folder, Quiet(), environment=os.environ, sharing=sharing) else 6
+            return 0 if resume(folder, Quiet(), environment=os.environ, reuse=reuse) else 6
         request = errand.request()
         if request.scenario.simulated:
-            return 0 if up_simulated(request, Quiet(), sharing=sharing) else 6
+            return 0 if up_simulated(request, Quiet(), reuse=reuse) else 6
         return 0 if up(request, Quiet()) else 6
     except TestbedError as error:
         sys.stderr.write(f"{error}\n")

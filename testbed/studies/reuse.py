@@ -1,8 +1,8 @@
-"""Gradients that the runs of a sweep take over from one another, kept while the sweep goes on.
+"""Gradients that the runs of a sweep reuse, kept while the sweep goes on.
 
 Those of a run that has ended are dropped when as many others have ended as go on side by side; each
-of these has links to what it took over. So runs that train alike hand their gradients on, and what
-none has taken over makes room.
+of these has links to what it reused. So runs that train alike hand their gradients on, and what
+none has reused makes room.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.simulation.gradients import Sharing, count_taken
+from testbed.simulation.gradients import Reuse, count_reused
 from testbed.values.units import Size
 
 FOLDER = ".gradients"
@@ -24,7 +24,7 @@ FOLDER = ".gradients"
 
 @dataclass
 class ReusedGradients:
-    """Where a sweep's runs leave gradients.
+    """Where a sweep's runs write gradients.
 
     Attributes:
         folder: has a folder of each run.
@@ -37,16 +37,16 @@ class ReusedGradients:
     side_by_side: int
     _ended: deque[str] = field(default_factory=deque)
 
-    def of(self, run: str) -> Sharing:
-        """Where a run that begins finds gradients and leaves its own."""
-        return Sharing(self.folder, run, self.most_bytes)
+    def of(self, run: str) -> Reuse:
+        """Where a run that begins finds gradients and writes its own."""
+        return Reuse(self.folder, run, self.most_bytes)
 
     def end(self, run: str) -> int:
-        """Drop those of a run before, as this one has ended; returns how many it took over."""
+        """Drop those of a run before, as this one has ended; returns how many it reused."""
         self._ended.append(run)
         if len(self._ended) > self.side_by_side:
             shutil.rmtree(self.folder / self._ended.popleft(), ignore_errors=True)
-        return count_taken(self.folder / run)
+        return count_reused(self.folder / run)
 
 
 @contextmanager

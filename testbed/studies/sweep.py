@@ -176,7 +176,7 @@ class Crew:
         home: the user's home.
         argv: for the record of each run.
         tell: is told of every beginning and end.
-        gradients: what runs take over from one another; None for nothing.
+        gradients: those that runs reuse; None for none.
         total: how many runs there are to do.
         failed: why runs have not come to their end.
     """
@@ -228,7 +228,7 @@ class Crew:
             home=self.home,
             cpus=slot,
             resumes=resumed is not None,
-            sharing=self.gradients.of(name) if self.gradients else None,
+            reuse=self.gradients.of(name) if self.gradients else None,
         )
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its process has ended
         process = subprocess.Popen(
@@ -249,24 +249,24 @@ class Crew:
         job.log.seek(0)
         said = job.log.read().decode(errors="replace").strip()
         job.log.close()
-        path, taken = self.runs / job.name, self._gradients_taken(job)
+        path, reused = self.runs / job.name, self._gradients_reused(job)
         try:
             found = examine(path)
         except TestbedError as error:
             found = FoundRun(path, "broken off", error.message)
         if found.condition == "valid":
-            self.tell(f"{job.name} finished: {found.reason}{taken}")
+            self.tell(f"{job.name} finished: {found.reason}{reused}")
         elif found.condition == "invalid":
-            self.tell(f"{job.name} is INVALID, and kept: {found.reason}{taken}")
+            self.tell(f"{job.name} is INVALID, and kept: {found.reason}{reused}")
         else:
             ended = f"its process ended by signal {-status}" if status < 0 else found.reason
             code = status if status > 0 else NodeError.exit_code
             self._fail(job.run, job.name, Failure(said or ended, code))
 
-    def _gradients_taken(self, job: Job) -> str:
+    def _gradients_reused(self, job: Job) -> str:
         """What is told of them of a run that has ended."""
-        taken = self.gradients.end(job.name) if self.gradients else 0
-        return f"; {taken:,} gradients taken over from another run" if taken else ""
+        count = self.gradients.end(job.name) if self.gradients else 0
+        return f"; {count:,} gradients reused" if count else ""
 
     def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:
         self.failed[run] = failure

@@ -1,4 +1,4 @@
-"""Gradients that runs take over from one another. Those here have four values: 16 bytes."""
+"""Gradients that runs reuse. Those here have four values: 16 bytes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from testbed.payloads import Vector
-from testbed.simulation.gradients import Gradients, Sharing, count_taken, taken_bytes
+from testbed.simulation.gradients import Gradients, Reuse, count_reused, written_bytes
 
 AT = np.arange(4, dtype=np.float32)
 IMAGES, TARGETS = np.ones((2, 1, 3, 3), np.float32), np.array([0, 1])
 
 
 def opened(folder: Path, run: str, *, most_bytes: int = 1000, network: str = "net") -> Gradients:
-    return Sharing(folder, run, most_bytes).open(network, processes=1)
+    return Reuse(folder, run, most_bytes).open(network, processes=1)
 
 
 def computing(value: float) -> Callable[[], Vector]:
@@ -28,22 +28,22 @@ def not_again() -> Vector:
     raise AssertionError("it was there")
 
 
-def test_what_one_run_has_computed_the_next_takes_over(tmp_path: Path) -> None:
+def test_what_one_run_has_computed_the_next_reuses(tmp_path: Path) -> None:
     first = opened(tmp_path, "first").gradient(AT, IMAGES, TARGETS, computing(0.1))
     second = opened(tmp_path, "second").gradient(AT, IMAGES, TARGETS, not_again)
     assert second.tobytes() == first.tobytes()
     third = opened(tmp_path, "third").gradient(AT, IMAGES, TARGETS, not_again)
     assert third.tobytes() == first.tobytes()
-    assert [count_taken(tmp_path / run) for run in ("first", "second", "third")] == [0, 1, 1]
-    assert taken_bytes(tmp_path) == 16  # of one file, in three folders
+    assert [count_reused(tmp_path / run) for run in ("first", "second", "third")] == [0, 1, 1]
+    assert written_bytes(tmp_path) == 16  # of one file, in three folders
 
 
-def test_the_same_gradient_is_taken_over_twice_by_a_run(tmp_path: Path) -> None:
+def test_a_run_reuses_the_same_gradient_twice(tmp_path: Path) -> None:
     opened(tmp_path, "first").gradient(AT, IMAGES, TARGETS, computing(0.1))
     second = opened(tmp_path, "second")
     for _ in range(2):
         assert second.gradient(AT, IMAGES, TARGETS, not_again)[0] == np.float32(0.1)
-    assert count_taken(tmp_path / "second") == 1
+    assert count_reused(tmp_path / "second") == 1
 
 
 @pytest.mark.parametrize(
@@ -64,21 +64,21 @@ def test_what_depends_on_something_else_is_computed(
     opened(tmp_path, "first").gradient(AT, IMAGES, TARGETS, computing(0.1))
     second = opened(tmp_path, "second", network=network)
     assert second.gradient(at, images, targets, computing(0.2))[0] == np.float32(0.2)
-    assert count_taken(tmp_path / "second") == 0
+    assert count_reused(tmp_path / "second") == 0
 
 
-def test_no_more_is_left_than_there_is_room_for(tmp_path: Path) -> None:
+def test_no_more_is_written_than_there_is_room_for(tmp_path: Path) -> None:
     """40 bytes are two gradients; two processes have 20 each, which is one."""
     first = opened(tmp_path, "first", most_bytes=40)
     for number in range(3):
         first.gradient(AT + number, IMAGES, TARGETS, computing(number))
-    assert taken_bytes(tmp_path) == 32
+    assert written_bytes(tmp_path) == 32
     second = opened(tmp_path, "second", most_bytes=40)
     assert second.room == 8
     assert second.gradient(AT + 1, IMAGES, TARGETS, not_again)[0] == 1
     assert second.gradient(AT + 2, IMAGES, TARGETS, computing(2))[0] == 2
-    assert taken_bytes(tmp_path) == 32
-    assert Sharing(tmp_path / "b", "run", 40).open("net", processes=2).room == 20
+    assert written_bytes(tmp_path) == 32
+    assert Reuse(tmp_path / "b", "run", 40).open("net", processes=2).room == 20
 
 
 def test_what_was_dropped_meanwhile_is_computed(tmp_path: Path) -> None:

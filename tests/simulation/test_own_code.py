@@ -12,7 +12,7 @@ from testbed.errors import AlgorithmError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.scenario import Override, dump, load
 from testbed.simulation.agenda import Agenda
-from testbed.simulation.gradients import Sharing
+from testbed.simulation.gradients import Reuse
 from testbed.simulation.run import record_simulation
 from testbed.telemetry.folder import RunFolder
 
@@ -24,7 +24,7 @@ def simulated(
     data: Path,
     *settings: str,
     broken: tuple[str, str, str] | None,
-    sharing: Sharing | None = None,
+    reuse: Reuse | None = None,
 ) -> Run:
     """Simulate the shipped scenario, maybe with some words of one of its files replaced."""
     shutil.copytree(SHIPPED, folder / "custom")
@@ -42,7 +42,7 @@ def simulated(
     )
     shutil.copytree(folder / "custom", run.path / "custom")
     experiment = Experiment.open(run.path, data=data)
-    record_simulation(experiment, run, agenda=Agenda(), sharing=sharing)
+    record_simulation(experiment, run, agenda=Agenda(), reuse=reuse)
     return Run(run.path)
 
 
@@ -57,9 +57,9 @@ def test_an_algorithm_and_a_network_of_ones_own(tmp_path: Path, digits: Path) ->
 
 def test_its_gradients_are_handed_to_no_other_run(tmp_path: Path, digits: Path) -> None:
     """It may draw at random, or count its calls."""
-    sharing = Sharing(tmp_path / "gradients", "run", 10**9)
-    simulated(tmp_path, digits, broken=None, sharing=sharing)
-    assert not sharing.folder.exists()
+    reuse = Reuse(tmp_path / "gradients", "run", 10**9)
+    simulated(tmp_path, digits, broken=None, reuse=reuse)
+    assert not reuse.folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from testbed.errors import HostError
 from testbed.studies.reuse import FOLDER, ReusedGradients, reused_gradients
 
 
-def leave(gradients: ReusedGradients, run: str, *, at: int) -> None:
-    """Have a run compute one gradient, or take it over."""
+def write(gradients: ReusedGradients, run: str, *, at: int) -> None:
+    """Have a run compute one gradient, or reuse it."""
     parameters, batch = np.full(4, at, np.float32), (np.ones(2, np.float32), np.zeros(2))
     opened = gradients.of(run).open("net", processes=1)
     opened.gradient(parameters, *batch, lambda: np.ones(4, np.float32))
@@ -24,20 +24,20 @@ def test_runs_that_train_alike_hand_their_gradients_on(tmp_path: Path) -> None:
         assert gradients is not None
         taken = []
         for run in ("a", "b", "c"):
-            leave(gradients, run, at=1)
+            write(gradients, run, at=1)
             taken.append(gradients.end(run))
         assert taken == [0, 1, 1]
         assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["c"]
     assert not (tmp_path / FOLDER).exists()
 
 
-def test_what_no_run_takes_over_is_dropped_with_the_next(tmp_path: Path) -> None:
+def test_what_no_run_reuses_is_dropped_with_the_next(tmp_path: Path) -> None:
     with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
         assert gradients is not None
         for at, run in enumerate(("a", "b", "c")):
-            leave(gradients, run, at=at)
+            write(gradients, run, at=at)
             assert gradients.end(run) == 0
-        leave(gradients, "d", at=0)  # as a did
+        write(gradients, "d", at=0)  # as a did
         assert gradients.end("d") == 0
 
 
@@ -45,13 +45,13 @@ def test_as_many_are_kept_as_go_on_side_by_side(tmp_path: Path) -> None:
     with reused_gradients(tmp_path, 1000, side_by_side=2) as gradients:
         assert gradients is not None
         for at, run in enumerate(("a", "b", "c")):
-            leave(gradients, run, at=at)
+            write(gradients, run, at=at)
             gradients.end(run)
         kept = sorted(path.name for path in (tmp_path / FOLDER).iterdir())
         assert kept == ["b", "c"]
 
 
-def test_a_run_without_gradients_leaves_none(tmp_path: Path) -> None:
+def test_a_run_without_gradients(tmp_path: Path) -> None:
     """A live one, or one with code of the user's own."""
     with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
         assert gradients is not None
