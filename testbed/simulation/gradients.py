@@ -30,7 +30,7 @@ class Reuse(NamedTuple):
     Attributes:
         folder: holds a folder of each run that has any.
         run: the run's name.
-        most_bytes: that all of them may take.
+        most_bytes: what its own folder may hold, links as well.
     """
 
     folder: Path
@@ -48,19 +48,19 @@ class Reuse(NamedTuple):
         for part in (COMPUTED, REUSED):
             (own / part).mkdir(parents=True, exist_ok=True)
         others = [one / part for one in self.folder.iterdir() for part in (COMPUTED, REUSED)]
-        room = max(0, self.most_bytes - written_bytes(self.folder)) // processes
-        return Gradients(own, [one for one in others if one.parent != own], network.encode(), room)
+        others = [one for one in others if one.parent != own]
+        return Gradients(own, others, network.encode(), self.most_bytes // processes)
 
 
 @dataclass
 class Gradients:
-    """The gradients of one network, those of a run and of others.
+    """The gradients of one network, those of a run and of others, to one of its processes.
 
     Attributes:
         own: the run's folder.
         others: folders with gradients of others.
         network: goes into the name of each.
-        room: bytes that may still be written.
+        room: bytes that may still be written or linked.
     """
 
     own: Path
@@ -75,16 +75,19 @@ class Gradients:
         name = self._name(at, images, targets)
         for folder in self.others:
             try:
-                found = np.fromfile(folder / name, np.float32)
-                os.link(folder / name, self.own / REUSED / name)
+                gradient = np.fromfile(folder / name, np.float32)
+                if gradient.nbytes <= self.room:
+                    os.link(folder / name, self.own / REUSED / name)
+                    self.room -= gradient.nbytes
             except FileNotFoundError:
                 continue  # not computed there, or dropped meanwhile
             except FileExistsError:
                 pass  # reused before: the same batch at the same parameters
-            return found
-        computed = compute()
-        self._write(name, computed)
-        return computed
+            return gradient
+        gradient = compute()
+        if gradient.nbytes <= self.room:
+            self._write(name, gradient)
+        return gradient
 
     def _name(self, at: Vector, images: Images, targets: Targets) -> str:
         known = hashlib.sha256(self.network)
@@ -94,9 +97,7 @@ class Gradients:
         return known.hexdigest()
 
     def _write(self, name: str, gradient: Vector) -> None:
-        """Write a gradient down for other runs, where there is room."""
-        if gradient.nbytes > self.room:
-            return
+        """Write a gradient down for other runs; nothing more is written once the disk is full."""
         unfinished = self.own / f"{name}.new"
         try:
             unfinished.write_bytes(gradient.data)
@@ -110,12 +111,6 @@ class Gradients:
         self.room -= gradient.nbytes
 
 
-def written_bytes(folder: Path) -> int:
-    """What all gradients take that runs have written; links take nothing."""
-    files = (path.stat() for path in folder.glob("*/*/*"))
-    return int(sum(one.st_size / one.st_nlink for one in files))
-
-
 def count_reused(own: Path) -> int:
-    """How many gradients a run has reused."""
+    """How many gradients a run has reused, as far as there was room to link them."""
     return sum(1 for _ in (own / REUSED).glob("*"))

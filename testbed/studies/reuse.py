@@ -2,7 +2,7 @@
 
 Those of a run that has ended are dropped when as many others have ended as go on side by side; each
 of these has links to what it reused. So runs that train alike hand their gradients on, and what
-none has reused makes room.
+none has reused makes room. With n side by side, the gradients of at most 2 n runs are there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReusedGradients:
 
     Attributes:
         folder: has a folder of each run.
-        most_bytes: what all may take.
+        most_bytes: what all may take together.
         side_by_side: how many runs go on at once, at most.
     """
 
@@ -39,7 +39,7 @@ class ReusedGradients:
 
     def of(self, run: str) -> Reuse:
         """Where a run that begins finds gradients and writes its own."""
-        return Reuse(self.folder, run, self.most_bytes)
+        return Reuse(self.folder, run, self.most_bytes // (2 * self.side_by_side))
 
     def end(self, run: str) -> int:
         """Drop those of a run before, as this one has ended; returns how many it reused."""

@@ -36,7 +36,7 @@ CASES: list[tuple[ModelConfig, ImageShape]] = [
     (ResNet(name="resnet"), (3, 32, 32)),
     (ResNet(name="resnet", depth=20), (3, 32, 32)),
     (VggS(name="vgg-s"), (3, 32, 32)),
-    (VggS(name="vgg-s"), (1, 28, 56)),
+    (VggS(name="vgg-s"), (1, 28, 28)),
     (Mlp(name="mlp"), (1, 28, 28)),
     (DigitsCnn(name="digits-cnn"), (1, 8, 8)),
 ]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.payloads import Vector
-from testbed.simulation.gradients import Gradients, Reuse, count_reused, written_bytes
+from testbed.simulation.gradients import COMPUTED, REUSED, Gradients, Reuse, count_reused
 
 AT = np.arange(4, dtype=np.float32)
 IMAGES, TARGETS = np.ones((2, 1, 3, 3), np.float32), np.array([0, 1])
@@ -24,6 +24,12 @@ def computing(value: float) -> Callable[[], Vector]:
     return lambda: np.full(4, value, np.float32)
 
 
+def held(folder: Path, run: str) -> tuple[int, ...]:
+    """The bytes that a run has written, and those that it has linked."""
+    parts = (folder / run / part for part in (COMPUTED, REUSED))
+    return tuple(sum(file.stat().st_size for file in part.iterdir()) for part in parts)
+
+
 def not_again() -> Vector:
     raise AssertionError("it was there")
 
@@ -35,7 +41,8 @@ def test_what_one_run_has_computed_the_next_reuses(tmp_path: Path) -> None:
     third = opened(tmp_path, "third").gradient(AT, IMAGES, TARGETS, not_again)
     assert third.tobytes() == first.tobytes()
     assert [count_reused(tmp_path / run) for run in ("first", "second", "third")] == [0, 1, 1]
-    assert written_bytes(tmp_path) == 16  # of one file, in three folders
+    (one,) = {file.stat().st_ino for file in tmp_path.glob("*/*/*")}
+    assert one  # file, in three folders
 
 
 def test_a_run_reuses_the_same_gradient_twice(tmp_path: Path) -> None:
@@ -68,17 +75,20 @@ def test_what_depends_on_something_else_is_computed(
 
 
 def test_no_more_is_written_than_there_is_room_for(tmp_path: Path) -> None:
-    """40 bytes are two gradients; two processes have 20 each, which is one."""
+    """40 bytes are two gradients, written or linked; two processes have 20 each, which is one."""
     first = opened(tmp_path, "first", most_bytes=40)
     for number in range(3):
         first.gradient(AT + number, IMAGES, TARGETS, computing(number))
-    assert written_bytes(tmp_path) == 32
+    assert held(tmp_path, "first") == (32, 0)
     second = opened(tmp_path, "second", most_bytes=40)
-    assert second.room == 8
-    assert second.gradient(AT + 1, IMAGES, TARGETS, not_again)[0] == 1
-    assert second.gradient(AT + 2, IMAGES, TARGETS, computing(2))[0] == 2
-    assert written_bytes(tmp_path) == 32
-    assert Reuse(tmp_path / "b", "run", 40).open("net", processes=2).room == 20
+    for number in (2, 1, 3):
+        second.gradient(AT + number, IMAGES, TARGETS, computing(number))
+    assert held(tmp_path, "second") == (16, 16)
+    assert (
+        second.gradient(AT, IMAGES, TARGETS, not_again)[0] == 0
+    )  # reused, though there is no room
+    assert held(tmp_path, "second") == (16, 16)
+    assert Reuse(tmp_path, "run", 40).open("net", processes=2).room == 20
 
 
 def test_what_was_dropped_meanwhile_is_computed(tmp_path: Path) -> None:

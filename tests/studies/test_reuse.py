@@ -51,6 +51,13 @@ def test_as_many_are_kept_as_go_on_side_by_side(tmp_path: Path) -> None:
         assert kept == ["b", "c"]
 
 
+def test_what_all_may_take_is_shared(tmp_path: Path) -> None:
+    """Two go on, and of two the gradients are kept."""
+    with reused_gradients(tmp_path, 1000, side_by_side=2) as gradients:
+        assert gradients is not None
+        assert gradients.of("a").most_bytes == 250
+
+
 def test_a_run_without_gradients(tmp_path: Path) -> None:
     """A live one, or one with code of the user's own."""
     with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
