@@ -1,0 +1,54 @@
+"""What a sweep whose runs train alike takes, with and without `--reuse`: BSP on three links.
+
+python tests/bench/reuse.py [updates, default 600]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from datetime import datetime
+
+import testbed
+from testbed import Run
+
+LINKS = "workers.classes.device.link.up.rate"
+SCENARIO = {
+    "name": "links",
+    "runtime": "simulated",
+    "algorithm": {"bsp": {"learning_rate": 0.05}},
+    "dataset": "digits",
+    "workers": {"count": 8, "batch_size": 32, "classes": {"device": {"speed": "100ms"}}},
+    "evaluate": {"every": 200},
+}
+
+
+def seconds(run: Run) -> float:
+    """Real seconds from the making of a run's folder to its last event."""
+    created = datetime.fromisoformat(run.state.created).timestamp()
+    return run.folder.events.stat().st_mtime - created
+
+
+def main(updates: int) -> None:
+    """Print a line per model and way: the seconds of each run."""
+    print(
+        f"{'model':12} {'parameters':>10} {'reuse':>6} {'first run':>10} {'second':>8} {'third':>8}"
+    )
+    for model in ("digits-cnn", "vgg-s"):
+        for reuse in ("0B", "6GB"):
+            study = {
+                "name": "reuse",
+                "scenario": SCENARIO | {"model": model, "stop": {"updates": updates}},
+                "vary": {"rate": [f"{LINKS}={rate}mbit" for rate in (10, 5, 1)]},
+            }
+            with tempfile.TemporaryDirectory() as runs:
+                swept = testbed.sweep(study, runs=runs, jobs=1, reuse=reuse)
+                made = [Run(swept.found[run].path) for run in swept.study.runs]
+                taken = [seconds(run) for run in made]
+                size = made[0].updates["payload_up_bytes"].iloc[0] // 4
+            first, second, third = (f"{one:.1f} s" for one in taken)
+            print(f"{model:12} {size:10} {reuse:>6} {first:>10} {second:>7} {third:>7}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 600)
