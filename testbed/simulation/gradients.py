@@ -102,7 +102,7 @@ class Gradients:
         try:
             unfinished.write_bytes(gradient.data)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             unfinished.unlink()
             self.room = 0

@@ -112,7 +112,7 @@ def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
         "verdict": run.summary["verdict"],
         "reason": run.state.reason,
         "created": run.state.created,
-        "duration_seconds": _duration(run),
+        "duration_seconds": round(duration_seconds(run), 1),
         "host": run.environment.get("host"),
         "software": run.environment.get("software"),
         "measures": dict(sorted(values.items())),
@@ -140,7 +140,7 @@ def _plain(value: float) -> float | str | None:
     return None if value != value else "never" if isinf(value) else value  # noqa: PLR0124 - NaN
 
 
-def _duration(run: Run) -> float:
+def duration_seconds(run: Run) -> float:
     """Real seconds from the making of its folder to its last event, pauses included."""
     created = datetime.fromisoformat(run.state.created)
-    return round(run.folder.events.stat().st_mtime - created.timestamp(), 1)
+    return run.folder.events.stat().st_mtime - created.timestamp()

@@ -1,16 +1,18 @@
 """What a sweep whose runs train alike takes, with and without `--reuse`: BSP on three links.
 
-python tests/bench/reuse.py [updates, default 600]
+    python tests/bench/reuse.py [updates, default 600]
+
+The runs go on one after the other, each on all CPUs, and differ in the links' rate alone.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from datetime import datetime
 
 import testbed
 from testbed import Run
+from testbed.studies.kept import duration_seconds
 
 LINKS = "workers.classes.device.link.up.rate"
 SCENARIO = {
@@ -23,17 +25,9 @@ SCENARIO = {
 }
 
 
-def seconds(run: Run) -> float:
-    """Real seconds from the making of a run's folder to its last event."""
-    created = datetime.fromisoformat(run.state.created).timestamp()
-    return run.folder.events.stat().st_mtime - created
-
-
 def main(updates: int) -> None:
     """Print a line per model and way: the seconds of each run."""
-    print(
-        f"{'model':12} {'parameters':>10} {'reuse':>6} {'first run':>10} {'second':>8} {'third':>8}"
-    )
+    print(f"{'model':12} {'parameters':>10} {'reuse':>6} {'first':>7} {'second':>7} {'third':>7}")
     for model in ("digits-cnn", "vgg-s"):
         for reuse in ("0B", "6GB"):
             study = {
@@ -44,10 +38,10 @@ def main(updates: int) -> None:
             with tempfile.TemporaryDirectory() as runs:
                 swept = testbed.sweep(study, runs=runs, jobs=1, reuse=reuse)
                 made = [Run(swept.found[run].path) for run in swept.study.runs]
-                taken = [seconds(run) for run in made]
+                taken = [duration_seconds(run) for run in made]
                 size = made[0].updates["payload_up_bytes"].iloc[0] // 4
             first, second, third = (f"{one:.1f} s" for one in taken)
-            print(f"{model:12} {size:10} {reuse:>6} {first:>10} {second:>7} {third:>7}")
+            print(f"{model:12} {size:10} {reuse:>6} {first:>7} {second:>7} {third:>7}")
 
 
 if __name__ == "__main__":
