@@ -29,7 +29,6 @@ ROOM_BYTES = 64_000_000
 READY_SECONDS = 60.0
 """A broker answers, and has the topic of a device, within this time, or never."""
 
-LINGER_MILLISECONDS = 5
 BATCH_BYTES = 2**16
 MOST_RECORDS = 2000
 RETRY_SECONDS = 0.1
@@ -150,9 +149,21 @@ class KafkaReceiver(Receiver):
 
 
 def connect_sender(
-    address: str, topics: str, devices: Iterable[int], failed: Callable[[BaseException], object]
+    address: str,
+    topics: str,
+    devices: Iterable[int],
+    *,
+    failed: Callable[[BaseException], object],
+    linger_seconds: float = 0.0,
 ) -> tuple[KafkaSender, KafkaProducer]:
     """The sender for some devices, whose topics are made; and its producer, which is to be closed.
+
+    Args:
+        address: of the broker.
+        topics: what their names begin with.
+        devices: their numbers.
+        failed: see KafkaSender.
+        linger_seconds: how long a record may wait for others that go with it, real.
 
     Raises:
         NodeError: the broker does not answer in time, is of another release, or has topics of
@@ -166,7 +177,7 @@ def connect_sender(
             acks="all",
             delivery_timeout_ms=FOR_EVER_MILLISECONDS,
             metrics_enabled=False,
-            linger_ms=LINGER_MILLISECONDS,
+            linger_ms=round(linger_seconds * 1000),
             batch_size=BATCH_BYTES,
         )
     return KafkaSender(producer, topics, written=written, failed=failed), producer

@@ -20,7 +20,7 @@ from testbed.rpc.shared import SharedSamples, assembled
 from testbed.streams import Receiver, Reception
 
 LINGER_SECONDS = 0.05
-"""While no step waits, records come in batches, at most so late, real."""
+"""While no step waits, records come in batches, at most so late, real or emulated."""
 
 MANY = 1_000_000
 """Records that nobody waits for: a poll for so many takes its whole time."""
@@ -143,11 +143,12 @@ class DeviceStream:
 
     def _follow(self) -> None:
         """Receive for as long as this process lives."""
+        linger = max(LINGER_SECONDS, self.clock.real(LINGER_SECONDS))
         while True:
             try:
                 with self._came:
                     wanted = self._wanted or MANY
-                self._receive(wanted, LINGER_SECONDS)
+                self._receive(wanted, linger)
             except NodeError:
                 continue  # whoever sends may come back; meanwhile the stream is silent
             except TestbedError as error:

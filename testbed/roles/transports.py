@@ -10,6 +10,8 @@ from testbed.experiment import Experiment
 from testbed.roles.arguments import Arguments, limits
 from testbed.roles.direct import DirectReceiver, DirectSender, answering
 from testbed.rpc.client import Connection
+from testbed.scenario import Scenario
+from testbed.scenario.transports import Kafka
 from testbed.streams import Receiver, Sender
 
 CLOSE_SECONDS = 5.0
@@ -38,7 +40,8 @@ async def sending(
             arguments.source,
             arguments.topics,
             devices,
-            lambda error: loop.call_soon_threadsafe(failed, error),
+            failed=lambda error: loop.call_soon_threadsafe(failed, error),
+            linger_seconds=_linger(experiment.scenario),
         )
         try:
             yield through
@@ -48,6 +51,12 @@ async def sending(
     sender = DirectSender(devices)
     async with answering(arguments.source, sender, token=arguments.token, failed=failed):
         yield sender
+
+
+def _linger(scenario: Scenario) -> float:
+    """How long a record may wait for others on its way to the broker, real seconds."""
+    assert scenario.streams is not None and isinstance(scenario.streams.transport, Kafka)
+    return scenario.streams.transport.linger / scenario.time_scale
 
 
 def receiver(experiment: Experiment, arguments: Arguments) -> Receiver:

@@ -21,6 +21,8 @@ LARGEST_RECORD = Size(1_000_000)
 LEAST_HEAP = Size(128 * 2**20)
 """With less it ends before it listens."""
 
+LONGEST_LINGER = Duration(60)
+
 Threads = Annotated[int, Field(ge=1, le=64, strict=True)]
 
 
@@ -31,6 +33,12 @@ def _at_least(least: Size) -> AfterValidator:
         return size
 
     return AfterValidator(check)
+
+
+def _no_longer(linger: Duration) -> Duration:
+    if not 0 <= linger <= LONGEST_LINGER:
+        raise Unfit(str(linger), f"at most {LONGEST_LINGER}, and not less than 0s")
+    return linger
 
 
 class _Member(BaseModel):
@@ -52,6 +60,8 @@ class Kafka(_Member):
         heap: memory of the broker's Java heap; its process takes some 200 MB more.
         network_threads: that read requests from connections, and write replies to them.
         io_threads: that carry requests out.
+        linger: how long a producer keeps a record back, in emulated time, for others that go to the
+            broker with it: what a stream costs is its requests.
         retention: how long a record is kept in its topic, read or not, in emulated time. Only whole
             segments are removed.
         segment: size of a file of a topic's log.
@@ -66,6 +76,7 @@ class Kafka(_Member):
     heap: Annotated[PositiveSize, _at_least(LEAST_HEAP)] = Size(512 * 2**20)
     network_threads: Threads = 8
     io_threads: Threads = 4
+    linger: Annotated[Duration, AfterValidator(_no_longer)] = Duration(0.05)
     retention: PositiveDuration = Duration(24 * 3600)
     segment: Annotated[PositiveSize, _at_least(LEAST_SEGMENT)] = Size(64 * 2**20)
     restart: Annotated[bool, Field(strict=True)] = True

@@ -121,6 +121,7 @@ def test_a_cluster_has_the_identity_of_its_run() -> None:
         ("heap=64MiB", "found 64MiB, expected 128MiB or more"),
         ("segment=100KiB", "found 100KiB, expected 1MiB or more"),
         ("retention=0s", "found 0s, expected a duration above zero"),
+        ("linger=2min", "found 2min, expected at most 1min"),
         ("io_threads=0", "io_threads"),
         ("replicas=3", "replicas"),
     ],

@@ -112,7 +112,7 @@ def read(receiver: KafkaReceiver, count: int) -> list[int]:
 
 def test_a_broker_that_is_killed_loses_nothing(broker: Broker) -> None:
     """It is killed after 200 records of each device, and away while 100 more are sent."""
-    sender, producer = connect_sender(broker.address, "r1", [0, 1], fail)
+    sender, producer = connect_sender(broker.address, "r1", [0, 1], failed=fail)
     receivers = [connect_receiver(broker.address, "r1", device) for device in (0, 1)]
     with closing(producer), closing(receivers[0]), closing(receivers[1]):
         for number in range(MANY):
@@ -130,7 +130,7 @@ def test_a_broker_that_is_killed_loses_nothing(broker: Broker) -> None:
 
 
 def test_who_is_started_again_goes_on_where_the_other_was(broker: Broker) -> None:
-    sender, producer = connect_sender(broker.address, "r1", [2], fail)
+    sender, producer = connect_sender(broker.address, "r1", [2], failed=fail)
     with closing(producer):
         for number in range(5):
             sender.send(2, struct.pack("<q", number))
@@ -139,7 +139,7 @@ def test_who_is_started_again_goes_on_where_the_other_was(broker: Broker) -> Non
     with closing(first):
         assert read(first, 5) == [0, 1, 2, 3, 4]  # and commits
         assert first.poll(0, 0.0) == []  # sends the commit
-    again, producer = connect_sender(broker.address, "r1", [2], fail)
+    again, producer = connect_sender(broker.address, "r1", [2], failed=fail)
     with closing(producer):
         assert again.acknowledged(2) == 5
         again.send(2, struct.pack("<q", 5))
@@ -212,7 +212,7 @@ def aged(broker: Broker) -> Iterator[str]:
 @pytest.mark.parametrize(
     "connect",
     [
-        lambda address: connect_sender(address, "r1", [0], fail),
+        lambda address: connect_sender(address, "r1", [0], failed=fail),
         lambda address: connect_receiver(address, "r1", 0),
     ],
     ids=["producer", "device"],
