@@ -41,7 +41,7 @@ async def sending(
             arguments.topics,
             devices,
             failed=lambda error: loop.call_soon_threadsafe(failed, error),
-            linger_seconds=_linger(experiment.scenario),
+            linger_seconds=linger_seconds(experiment.scenario),
         )
         try:
             yield through
@@ -53,7 +53,7 @@ async def sending(
         yield sender
 
 
-def _linger(scenario: Scenario) -> float:
+def linger_seconds(scenario: Scenario) -> float:
     """How long a record may wait for others on its way to the broker, real seconds."""
     assert scenario.streams is not None and isinstance(scenario.streams.transport, Kafka)
     return scenario.streams.transport.linger / scenario.time_scale

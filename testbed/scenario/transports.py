@@ -36,8 +36,8 @@ def _at_least(least: Size) -> AfterValidator:
 
 
 def _no_longer(linger: Duration) -> Duration:
-    if not 0 <= linger <= LONGEST_LINGER:
-        raise Unfit(str(linger), f"at most {LONGEST_LINGER}, and not less than 0s")
+    if linger > LONGEST_LINGER:
+        raise Unfit(str(linger), f"at most {LONGEST_LINGER}")
     return linger
 
 

@@ -15,6 +15,7 @@ from testbed.nodes.base import Inputs
 from testbed.nodes.broker import BrokerRole
 from testbed.nodes.broker_files import broker_files, cluster_of
 from testbed.plan.make import plan
+from testbed.roles.transports import linger_seconds
 from testbed.scenario import Override, Scenario, load_text
 from testbed.scenario.transports import Kafka
 from testbed.telemetry.folder import RunFolder
@@ -106,6 +107,12 @@ def test_its_properties_are_what_the_scenario_says() -> None:
     assert (
         subprocess.run(["sh", "-n"], input=files["start"], text=True, check=False).returncode == 0
     )
+
+
+def test_records_linger_in_emulated_time() -> None:
+    """50 milliseconds are 200 real ones where a quarter of a second passes in each."""
+    slow = live("time_scale=0.25", "streams.transport.kafka.linger=50ms")
+    assert linger_seconds(slow) == pytest.approx(0.2)
 
 
 def test_a_cluster_has_the_identity_of_its_run() -> None:

@@ -129,6 +129,12 @@ def test_a_broker_that_is_killed_loses_nothing(broker: Broker) -> None:
         assert [sender.acknowledged(device) for device in (0, 1)] == [MANY, MANY]
 
 
+def test_a_producer_lingers_as_long_as_it_is_told(broker: Broker) -> None:
+    made = connect_sender(broker.address, "r1", [3], failed=fail, linger_seconds=0.2)
+    with closing(made[1]) as producer:
+        assert producer.config["linger_ms"] == 200
+
+
 def test_who_is_started_again_goes_on_where_the_other_was(broker: Broker) -> None:
     sender, producer = connect_sender(broker.address, "r1", [2], failed=fail)
     with closing(producer):
