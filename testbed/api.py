@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from testbed.run.simulated import up_simulated
 from testbed.scenario import Override, Scenario, load, load_text
 from testbed.scenario.document import parse_document
 from testbed.scenario.dump import dump_data
+from testbed.scenario.placed import placed
 from testbed.scenario.shipped import find_scenario
 from testbed.studies import Study, load_study, read_study
 from testbed.studies.sweep import Swept
@@ -78,11 +79,12 @@ def up(
     asked = dict(settings or {}) | ({} if runtime is None else {"runtime": runtime})
     request = _request(scenario, asked, name=name, runs=Path(runs))
     caller = _Caller.of(request.scenario)
-    if request.scenario.simulated:
-        with _threads_restored():
-            up_simulated(request, caller)
-    else:
-        carry_out.up(request, caller, keep=keep)
+    with _placed(scenario, asked):
+        if request.scenario.simulated:
+            with _threads_restored():
+                up_simulated(request, caller)
+        else:
+            carry_out.up(request, caller, keep=keep)
     return Run(caller.folders[-1].path)
 
 
@@ -203,7 +205,7 @@ def _request(
 
 
 def _loaded(scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario:
-    overrides = [Override.of(path, value) for path, value in settings.items()]
+    overrides = _overrides(settings)
     if not isinstance(scenario, Mapping):
         return load(scenario, overrides=overrides, has_cuda=has_cuda)
     text = dump_data(scenario, FILE)
@@ -216,6 +218,19 @@ def _loaded(scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any
             own_code=True,
             has_cuda=has_cuda,
         )
+
+
+def _overrides(settings: Mapping[str, Any]) -> list[Override]:
+    return [Override.of(path, value) for path, value in settings.items()]
+
+
+def _placed(
+    scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]
+) -> AbstractContextManager[None]:
+    """Where a problem stands that shows when the scenario is at work, if it stands in a file."""
+    if isinstance(scenario, Mapping):
+        return nullcontext()
+    return placed(scenario, _overrides(settings))
 
 
 def _loaded_study(study: str | Path | Mapping[str, Any], scale: float) -> Study:

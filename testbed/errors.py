@@ -51,6 +51,10 @@ class TestbedError(Exception):
         return f"{self.message} {self.hint}".rstrip()
 
 
+UNPLACED = "scenario"
+"""Stands for the file of a problem until somebody knows it."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing wrong in an input file."""
@@ -79,6 +83,14 @@ class ScenarioError(TestbedError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    @classmethod
+    def at(cls, path: str, found: str, expected: str) -> ScenarioError:
+        """A value that does not fit, refused where nobody knows which file it came from.
+
+        Whoever read the scenario from a file adds its line: see ``testbed.scenario.placed``.
+        """
+        return cls([Problem(UNPLACED, 0, path, found, expected)])
 
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
         """It travels between processes with its problems, not with its text."""

@@ -16,7 +16,7 @@ import numpy as np
 from testbed import algorithms, datasets
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.datasets import Prepared
-from testbed.errors import Problem, ScenarioError
+from testbed.errors import ScenarioError
 from testbed.faults.timeline import Timeline, crashes
 from testbed.frame.evaluation import Schedule
 from testbed.frame.server import Server
@@ -66,7 +66,7 @@ class Experiment:
         algorithm = algorithms.configured(scenario.algorithm, folder)
         if scenario.streams is not None and not algorithm.TAKES_STREAMS:
             expected = "none, or an algorithm whose config says TAKES_STREAMS = True"
-            raise ScenarioError([Problem("scenario", 0, "streams", "streams", expected)])
+            raise ScenarioError.at("streams", "streams", expected)
         prepared = datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
@@ -250,7 +250,7 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
     samples, batch = len(data.train_labels), scenario.workers.batch_size
     if batch > samples:
         expected = f"at most {samples:,}: {scenario.dataset.name} has no more training samples"
-        raise ScenarioError([Problem("scenario", 0, "workers.batch_size", f"{batch:,}", expected)])
+        raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
     return datasets.shards(
         scenario.dataset.partition,
         data.train_labels,
@@ -273,8 +273,7 @@ def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:
     if streams is not None and streams.has_broker and found.record_bytes > LARGEST_RECORD:
         most = LARGEST_RECORD * samples // found.record_bytes
         expected = f"at most {most:,}: a broker takes records of {LARGEST_RECORD}, or smaller ones"
-        path = "streams.samples_per_record"
-        raise ScenarioError([Problem("scenario", 0, path, f"{samples:,}", expected)])
+        raise ScenarioError.at("streams.samples_per_record", f"{samples:,}", expected)
     return found
 
 

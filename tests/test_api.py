@@ -177,6 +177,14 @@ def test_what_is_wrong_is_raised_and_nothing_is_made(
     assert list(folder.iterdir()) == []
 
 
+def test_what_shows_only_when_the_data_are_there_names_the_line_of_the_file(folder: Path) -> None:
+    (folder / "tiny.yaml").write_text(TEXT.replace("count: 2", "count: 5000"))
+    with pytest.raises(ScenarioError, match=r"^tiny.yaml:4: dataset.partition: found \d+ of 5000"):
+        testbed.simulate("tiny.yaml")
+    with pytest.raises(ScenarioError, match=r"^setting workers.batch_size: .*found 1,000,000"):
+        testbed.simulate("tiny.yaml", settings={"workers.batch_size": 10**6})
+
+
 @pytest.mark.slow
 def test_a_study_from_a_mapping_shares_its_runs_with_that_of_a_file(
     folder: Path, capfd: pytest.CaptureFixture[str]

@@ -64,6 +64,7 @@ def command(
     from testbed.cli.live import LiveDisplay, Progress
     from testbed.run.simulated import up_simulated
     from testbed.run.up import up
+    from testbed.scenario.placed import placed
 
     check_name(name)
     side = split() if detach else None
@@ -78,11 +79,12 @@ def command(
             raise click.UsageError(NO_CONTAINERS)
         if scrapes:
             raise click.UsageError(NO_SCRAPES)
-        valid = up_simulated(request, terminal)
+        with placed(scenario, asked):
+            valid = up_simulated(request, terminal)
     else:
         leave = None if side is None else terminal.leaving(side)
         metering = scrapes.metering() if scrapes else None
-        with _explained(scenario, runs):
+        with placed(scenario, asked), _explained(scenario, runs):
             valid = up(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from testbed.errors import Problem, ScenarioError
+from testbed.errors import ScenarioError
 from testbed.values.family import Named
 
 Samples = NDArray[np.int64]
@@ -114,7 +114,7 @@ def shards(
     """
     if not classes and isinstance(partition, ByLabel | Dirichlet):
         expected = "iid, by_size, by_order or shared: samples have numbers to predict, no label"
-        raise _refusal("dataset.partition", partition.name, expected)
+        raise ScenarioError.at("dataset.partition", partition.name, expected)
     kinds = cast(Samples, labels) if classes else np.zeros(len(labels), np.int64)
     chosen = balanced_subset(kinds, fraction, classes=max(1, classes), rng=rng)
     if isinstance(partition, Shared) and len(chosen):
@@ -176,7 +176,7 @@ def _by_label(
 ) -> list[Samples]:
     if each > len(pools):
         expected = f"at most {len(pools)}, the number of labels"
-        raise _refusal("dataset.partition.labels_per_worker", str(each), expected)
+        raise ScenarioError.at("dataset.partition.labels_per_worker", str(each), expected)
     owners: list[list[int]] = [[] for _ in pools]
     for worker in rng.permutation(workers):  # takes the labels with the fewest owners so far
         counts = np.array([len(who) for who in owners])
@@ -224,8 +224,4 @@ def _draw(alpha: float, size: int, left: Samples, *, rng: np.random.Generator) -
 def _too_few(samples: int, workers: int, *, without: int) -> ScenarioError:
     found = f"{without} of {workers} workers without one of the {samples} training samples"
     expected = "at least one each: fewer workers, a larger fraction or another partition"
-    return _refusal("dataset.partition", found, expected)
-
-
-def _refusal(path: str, found: str, expected: str) -> ScenarioError:
-    return ScenarioError([Problem("scenario", 0, path, found, expected)])
+    return ScenarioError.at("dataset.partition", found, expected)

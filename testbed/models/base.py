@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from testbed.errors import Problem, ScenarioError
+from testbed.errors import ScenarioError
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 
@@ -180,7 +180,7 @@ def pooled(image_shape: ImageShape, times: int, *, model: str) -> tuple[int, int
     if not height or not width:
         found = f"{model} on images of {image_shape[1]}x{image_shape[2]} pixels"
         expected = f"at least {1 << times}x{1 << times} pixels, or a model such as mlp"
-        raise ScenarioError([Problem("scenario", 0, "model", found, expected)])
+        raise ScenarioError.at("model", found, expected)
     return height, width
 
 

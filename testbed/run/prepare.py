@@ -14,7 +14,7 @@ from secrets import token_hex
 import testbed
 from testbed import datasets
 from testbed.datasets import CustomDataset, DatasetConfig, user_cache
-from testbed.errors import HostError, Problem, ScenarioError
+from testbed.errors import UNPLACED, HostError, Problem, ScenarioError
 from testbed.experiment import deal, record_format
 from testbed.host.apart import Opened, apart
 from testbed.host.kafka import KafkaFiles, find_kafka
@@ -72,7 +72,7 @@ def prepare_data(request: RunRequest) -> Path:
     folder = _prepared(request.scenario.dataset, request.environment, request.beside)
     data = datasets.load(folder)
     if unfit := list(ill_fitting(request.scenario, data.classes)):
-        raise ScenarioError([Problem("scenario", 0, dotted(path), *told) for path, *told in unfit])
+        raise ScenarioError([Problem(UNPLACED, 0, dotted(path), *told) for path, *told in unfit])
     deal(request.scenario, data)
     record_format(request.scenario, data)
     return folder
@@ -105,7 +105,7 @@ def model_size(request: RunRequest, data: Path) -> int | None:
 
     size = int(apart(count, whose=own.file))
     if not scenario.simulated and (unfit := beyond_wire(size)):
-        raise ScenarioError([Problem("scenario", 0, "model", *unfit)])
+        raise ScenarioError.at("model", *unfit)
     return size
 
 
@@ -303,7 +303,7 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
         file = beside / name
         if copied.setdefault(file.name, file).resolve() != file.resolve():
             expected = f"another name than {copied[file.name]} has: both are copied into one folder"
-            raise ScenarioError([Problem("scenario", 0, path, str(file), expected)])
+            raise ScenarioError.at(path, str(file), expected)
     return tuple(sorted(copied.values()))
 
 

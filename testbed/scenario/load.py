@@ -116,9 +116,7 @@ def load_document(
         line = document.origin(("scenario",)).line
         raise ScenarioError([Problem(file, line, "scenario", "a study", "a scenario", hint)])
     root = Place(Scenario)
-    document = extend(document, root, locate)
-    for override in overrides:
-        document = override.apply(document, root)
+    document = _completed(document, root, locate=locate, overrides=overrides)
     scenario, errors = _validate(document)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:
@@ -139,6 +137,32 @@ def load_document(
     if scenario is None or problems:
         raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario
+
+
+def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
+    """The values in a scenario file and where each came from, whether they are right or not.
+
+    Raises:
+        ScenarioError: the file cannot be read.
+    """
+    path = find_scenario(path)
+    document = parse_document(read_text(path), display_name(path))
+    root, beside = Place(Scenario), path.parent
+    return _completed(document, root, locate=lambda name: beside / name, overrides=overrides)
+
+
+def _completed(
+    document: Document,
+    root: Place,
+    *,
+    locate: Callable[[str], Path] | None,
+    overrides: Sequence[Override],
+) -> Document:
+    """With the values of the files that it extends, and those that replace its own."""
+    document = extend(document, root, locate)
+    for override in overrides:
+        document = override.apply(document, root)
+    return document
 
 
 def _validate(document: Document) -> tuple[Scenario | None, list[ErrorDetails]]:

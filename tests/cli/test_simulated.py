@@ -48,6 +48,17 @@ def test_there_are_no_containers_to_go_on_or_to_keep(bed: Any, name: str, option
     assert "no containers" in done.stderr
 
 
+def test_what_shows_only_when_the_data_are_there_has_its_line(bed: Any) -> None:
+    text = bed.scenario.read_text().replace(
+        "partition: iid", "partition: {by_label: {labels_per_worker: 11}}"
+    )
+    bed.scenario.write_text(text)
+    for runtime in ("simulated", "native"):
+        refused = bed("up", bed.scenario, "--runtime", runtime, status=2)
+        assert f"{bed.scenario}:6: dataset.partition.labels_per_worker: found 11," in refused.stderr
+    assert not list(bed.runs.glob("*"))
+
+
 def test_what_needs_a_node_or_a_link_is_refused(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--runtime", "simulated", "--name", name)
     refused = bed("exec", name, "w0", "--", "true", status=2)
