@@ -22,14 +22,18 @@ def placed(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[Non
         overrides: values that replaced the file's.
 
     Raises:
-        ScenarioError: the one that was raised inside, with its places.
+        ScenarioError: the one that was raised inside, with its places; as it was if the file cannot
+            be read again.
     """
     try:
         yield
     except ScenarioError as error:
         if all(problem.file != UNPLACED for problem in error.problems):
             raise
-        document = read_document(Path(file), overrides)
+        try:
+            document = read_document(Path(file), overrides)
+        except ScenarioError:  # the file has gone, or been changed, since
+            raise error from None
         raise type(error)([place(one, document) for one in error.problems]) from None
 
 

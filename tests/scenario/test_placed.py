@@ -77,6 +77,14 @@ def test_a_value_from_a_base_is_the_bases(file: Path) -> None:
     assert told(ScenarioError.at("workers.count", "8", "4"), above).startswith(f"{above}:2: ")
 
 
+def test_a_file_that_cannot_be_read_again_hides_nothing(file: Path) -> None:
+    error = ScenarioError.at("workers.count", "8", "4")
+    with pytest.raises(ScenarioError) as raised, placed(file):
+        file.unlink()
+        raise error
+    assert raised.value is error
+
+
 def test_whatever_has_a_place_keeps_it_and_every_error_its_class(file: Path) -> None:
     own = UserFileError([Problem("net.py", 7, "", "no class Net", "one")])
     with pytest.raises(UserFileError) as raised, placed(file):
