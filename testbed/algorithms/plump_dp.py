@@ -9,16 +9,16 @@ Symbols, as the paper writes them:
     N                    parameters of the model
     K                    workers that have pushed in the round
     p    local_steps     mini-batches between two pushes
-    δ_k  delta           the sum of a worker's p gradients
+    δ_k  delta           the sum of a worker's p updates, momentum and weight decay included
     η    learning_rate
 
     worker k:   w_k ← pull (N values)      δ_k ← LocalTrain(w_k, D_k, p)      push δ_k (N values)
     server:     wait for all; w ← w - η Σ_k δ_k / K
 
-Deviations: the paper applies updates and writes no 1/K; here workers send gradients, the server has
-the momentum and the weight decay, and ``aggregate`` says whether it takes their mean or their sum
-(parts/data_parallel.py, the same for Quant-DP and Slim-DP). A worker that has left is not waited
-for; one that fell silent is waited for unless the scenario's ``ps.dead_after`` lets it leave.
+Deviations: the paper writes no 1/K; ``aggregate`` says whether the server takes the mean of the δ_k
+or their sum (parts/data_parallel.py, the same for Quant-DP and Slim-DP). A worker that has left is
+not waited for; one that fell silent is waited for unless the scenario's ``ps.dead_after`` lets it
+leave.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ quantisation is that of D. Alistarh et al., "QSGD", NIPS 2017; compress/qsgd.py 
 Symbols, as the papers write them:
 
     w    parameters      the model: the server's, and the copy w_k of it that worker k trains
-    δ_k  delta           the sum of a worker's ``local_steps`` gradients
+    δ_k  delta           the sum of a worker's ``local_steps`` updates, momentum included
     K                    workers that have pushed in the round
     η    learning_rate
     Q    quantise        to levels of a scale A for every bucket; its inverse here is Q'
@@ -19,7 +19,7 @@ Symbols, as the papers write them:
 Deviations: the paper does not say what is quantised on the way down; the time that it saves cannot
 come from the push alone. Here the server quantises its step, takes the same off its own model, and
 sends that: all copies stay equal to the bit. A worker that joins gets the whole model. Momentum,
-weight decay and 1/K are those of parts/data_parallel.py.
+weight decay and 1/K are as in parts/data_parallel.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Symbols, as the paper writes them:
 
     w    parameters      the model: the server's, and the copy w_k of it that worker k trains
     N                    parameters of the model
-    δ_k  delta           the sum of a worker's ``local_steps`` gradients
+    δ_k  delta           the sum of a worker's ``local_steps`` updates, its solver's momentum and
+                         weight decay included
     α    alpha           share of the coordinates that is communicated
     ε    epsilon         share of them that is chosen at random, of N too; at most α
     q    core_rounds     rounds between two selections of a core
@@ -22,9 +23,10 @@ Symbols, as the paper writes them:
                 if t mod q = 0: S ← argtop |w|      R ← random      send w on T_C = S ∪ R to all
 
 Deviations: the paper does not say q; it is 50. Nor what becomes of a worker's own steps where it
-pulls nothing: they stay, or are taken back with ``discard_local``. What is not sent is dropped.
-Momentum, weight decay and 1/K are those of parts/data_parallel.py. With α = 1, ε = 0 it is
-Plump-DP. That keys of a core travel once is no part of this file: payloads/key_cache.py.
+pulls nothing: they stay, or are taken back with ``discard_local``. What is not sent is dropped,
+but for what a worker's momentum keeps of it. The paper writes no 1/K; ``aggregate`` says which, as
+in parts/data_parallel.py. With α = 1, ε = 0 it is Plump-DP. That keys of a core travel once is no
+part of this file: payloads/key_cache.py.
 """
 
 from __future__ import annotations

@@ -108,12 +108,44 @@ def test_sums_go_in_the_order_of_workers(options: dict[str, Any]) -> None:
     assert server.parameters.tolist() == list(BEGIN)
 
 
-def test_momentum_is_the_servers() -> None:
+def test_momentum_of_all_coordinates_is_that_of_sgd() -> None:
     group = Group(configured("plump-dp", learning_rate=1.0, momentum=0.5))
     for _ in range(2):
         group.round(floats(2, 0, 0, 0), floats(2, 0, 0, 0))
     # v is 2, then 1 + 2 = 3: 1 - 2 - 3
     assert group.server.parameters[0] == -4
+
+
+def test_momentum_is_the_workers() -> None:
+    """Section 3.3: a worker accumulates its solver's updates, of those not sent as well."""
+    config = configured(
+        "slim-dp", learning_rate=1.0, momentum=0.5, alpha=0.25, epsilon=0.0, core_rounds=1
+    )
+    group = Group(config)
+    group.round(floats(4, 3, 0, 0), floats(4, 3, 0, 0))
+    sent = group.round(floats(0, 3, 0, 0), floats(0, 0, 0, -2))
+    # v is (4, 3, 0, 0), of which 4 is sent; then (2, 4.5, 0, 0) and (2, 1.5, 0, -2)
+    assert [(one.core.tolist(), one.core_values.tolist()) for one in sent] == [  # type: ignore[attr-defined]
+        ([1], [4.5]),
+        ([0], [2.0]),
+    ]
+    # 1 - 4 - 2 / 2 and -5 - 4.5 / 2: the server adds no momentum of its own
+    assert group.server.parameters.tolist() == [-4, -7.25, 3, 2]
+
+
+def test_a_batch_that_is_not_finite_leaves_no_momentum_behind() -> None:
+    worker = Group(configured("plump-dp", momentum=0.5)).workers[0]
+    refused = worker.step(floats(np.inf, 0, 0, 0), 10, 0.0)
+    assert refused.payload.values.tolist() == [np.inf, 0, 0, 0]
+    assert worker.step(floats(1, 0, 0, 0), 10, 0.0).payload.values.tolist() == [1, 0, 0, 0]
+
+
+def test_weight_decay_is_the_workers() -> None:
+    config = configured("slim-dp", learning_rate=1.0, weight_decay=0.5, alpha=0.25, epsilon=0.0)
+    sent = Group(config).round(floats(0, 0, 0, 0), floats(0, 6, 0, 0))
+    # λ w is (0.5, -2.5, 1.5, 1), and with the gradient (0.5, 3.5, 1.5, 1)
+    values = [(one.core.tolist(), one.core_values.tolist()) for one in sent]  # type: ignore[attr-defined]
+    assert values == [([1], [-2.5]), ([1], [3.5])]
 
 
 def test_the_sum_of_local_steps_is_pushed() -> None:

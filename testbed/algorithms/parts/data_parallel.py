@@ -1,9 +1,11 @@
 """Rounds of the data-parallel methods: what Plump-DP, Quant-DP and Slim-DP have in common.
 
-As the Slim-DP paper writes them, with η, K and the server's momentum as in all three:
+As the Slim-DP paper writes them in section 3.3, where a worker accumulates the updates of its
+solver, momentum and weight decay included:
 
-    worker k:   p times: δ_k ← δ_k + g,  w_k ← w_k - η g          push what of δ_k is sent
-    server:     wait for all; g ← Σ δ_k / K;  v ← m v + g + λ w;  w ← w - η v
+    worker k:   p times: v_k ← m v_k + g + λ w_k,  δ_k ← δ_k + v_k,  w_k ← w_k - η v_k
+                push what of δ_k is sent
+    server:     wait for all; w ← w - η Σ δ_k / K
 
 K is how many have pushed in the round. A worker that has pushed has the model of the round before,
 and may be sent a part or an update of it; one that has joined since then gets the whole model.
@@ -28,8 +30,8 @@ class RoundOptions(AlgorithmConfig):
 
     Attributes:
         learning_rate: η, of the server's step and of a worker's own.
-        momentum: m, at the server.
-        weight_decay: λ, at the server.
+        momentum: m, of each worker's own steps.
+        weight_decay: λ, likewise.
         aggregate: whether the server takes the mean of the δ_k or, as the paper writes, their sum.
         local_steps: p, mini-batches that a worker trains on before it pushes.
     """
@@ -42,27 +44,40 @@ class RoundOptions(AlgorithmConfig):
 
 
 class RoundWorker(WorkerHalf[Any]):
-    """Trains its copy of the model; pushes what ``payload`` makes of the sum of its gradients."""
+    """Trains its copy of the model; pushes what ``payload`` makes of the sum of its updates."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._delta = np.zeros_like(self.parameters)
+        self._velocity = np.zeros_like(self.parameters)
         self._steps = self._samples = 0
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
-        """δ_k ← δ_k + g, w_k ← w_k - η g; after p steps push."""
-        self._delta += gradient
-        self.parameters -= np.float32(self.config.learning_rate) * gradient
+        """v_k ← m v_k + g + λ w_k, δ_k ← δ_k + v_k, w_k ← w_k - η v_k; after p steps push."""
+        with np.errstate(invalid="ignore"):  # the server refuses what is not finite
+            self._accumulate(gradient)
         self._steps += 1
         self._samples += samples
         if self._steps < self.config.local_steps:
             return None
         delta, self._delta = self._delta, np.zeros_like(self._delta)
-        finite = np.isfinite(delta).all()  # what is not, the server must see and refuse
-        payload = self.payload(delta) if finite else Dense(delta)
+        if np.isfinite(delta).all():
+            payload = self.payload(delta)
+        else:
+            payload = Dense(delta)
+            self._velocity[:] = 0  # one bad batch must not spoil all that follow
         update = Update(payload, self.version, self._samples, self._steps)
         self._steps = self._samples = 0
         return update
+
+    def _accumulate(self, gradient: Vector) -> None:
+        options: RoundOptions = self.config
+        self._velocity *= np.float32(options.momentum)
+        self._velocity += gradient
+        if options.weight_decay:
+            self._velocity += np.float32(options.weight_decay) * self.parameters
+        self._delta += self._velocity
+        self.parameters -= np.float32(options.learning_rate) * self._velocity
 
     @abstractmethod
     def payload(self, delta: Vector) -> Payload:
@@ -74,7 +89,6 @@ class RoundServer(AveragingServer[Any]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._velocity = np.zeros_like(self.parameters) if self.config.momentum else None
         self._holders: set[int] = set()  # of the model that the next reply builds on
         self._down: Payload | None = None  # for them; None for the whole model
 
@@ -101,19 +115,13 @@ class RoundServer(AveragingServer[Any]):
         return Reply(self._down, self.version)
 
     def mean(self, round_: Sequence[Update]) -> Vector:
-        """η v, the step of a round; sums go in the order of its workers."""
+        """η Σ δ_k / K, the step of a round; sums go in the order of its workers."""
         options: RoundOptions = self.config
         total = np.zeros_like(self.parameters)
         for update in round_:
             self.add(update.payload, total)
         if options.aggregate == "mean":
             total /= np.float32(len(round_))
-        if options.weight_decay:
-            total += np.float32(options.weight_decay) * self.parameters
-        if self._velocity is not None:
-            self._velocity *= np.float32(options.momentum)
-            self._velocity += total
-            total = self._velocity
         return np.float32(options.learning_rate) * total
 
     @abstractmethod
