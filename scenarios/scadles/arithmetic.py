@@ -88,18 +88,18 @@ BUFFERS = {  # persistence and truncation, of ResNet152 and of VGG19
 
 
 def table4() -> Iterator[Row]:
-    """Rounds after which (t - 1) S T wait, of all devices or one, and truncation's rate.
+    """Rounds after which (t - 1) S T wait, of all devices or one, and what truncation holds.
 
     A round of ScaDLES takes S of the t S samples that come in it. The mean of the law is S of all
-    sixteen devices; the fastest of one has two deviations more. Under truncation there is what came
-    in a round, t S, so that the printed buffer over t is the rate of the device that it is of.
+    sixteen devices; the fastest of one has two deviations more. Truncation holds S at any time, so
+    that the printed buffer is the rate of the device that it is of.
     """
-    yield "set", "network", "persistence", "rounds, of all", "of one", "truncation", "its rate"
+    yield "set", "network", "persistence", "rounds, of all", "of one", "truncation"
     for name, (mean, deviation, *buffers) in BUFFERS.items():
         for (network, seconds), (kept, cut) in zip(STEP_SECONDS.items(), buffers, strict=True):
             rounds = [kept / (seconds - 1) / rate for rate in (16 * mean, mean + 2 * deviation)]
             told = (f"{count:,.0f}" for count in rounds)
-            yield name, network, f"{kept:,.0f}", *told, cut, f"{cut / seconds:.0f}"
+            yield name, network, f"{kept:,.0f}", *told, cut
 
 
 PRINTED = {  # CNC and floats by CR, for delta 0.1 to 0.4
@@ -140,8 +140,8 @@ def fig9() -> Iterator[Row]:
 
 
 def _sent(shape: Shape, ratio: float) -> int:
-    """Values of Top-k: at least one of each tensor."""
-    return sum(quota.count for quota in quotas(shape.layout.sizes, ratio))
+    """Values of Top-k of the whole gradient."""
+    return quotas([shape.layout.size], ratio)[0].count
 
 
 TABLES = {one.__name__: one for one in (fig3, fig4b, table2, table3, table4, table5, fig9)}

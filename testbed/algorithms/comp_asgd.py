@@ -43,7 +43,7 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.damping import applied, damped, divisor
 from testbed.algorithms.parts.options import LearningRate, Ratio
-from testbed.compress.topk import drawn, largest, quotas, sparsify
+from testbed.compress.topk import Scope, drawn, largest, parts_of, quotas, sparsify
 from testbed.payloads import Indices, Sparse, Vector
 
 
@@ -61,7 +61,7 @@ class CompAsgd(AlgorithmConfig):
     learning_rate: LearningRate = 0.1
     ratio: Ratio = 0.01
     select: Literal["largest", "random"] = "largest"
-    scope: Literal["global", "per_tensor"] = "global"
+    scope: Scope = "global"
 
     def halves(self) -> Halves:
         return CompAsgdWorker, CompAsgdServer
@@ -72,9 +72,8 @@ class CompAsgdWorker(WorkerHalf[CompAsgd]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        of_all = self.config.scope == "global"
-        sizes = (self.layout.size,) if of_all else self.layout.sizes
-        self._quotas = quotas(sizes, self.config.ratio)
+        parts = parts_of(self.layout.sizes, self.config.scope)
+        self._quotas = quotas(parts, self.config.ratio)
         self._choose: Callable[[Vector, int], Indices] = (
             largest if self.config.select == "largest" else partial(drawn, rng=self.rng)
         )

@@ -1,27 +1,27 @@
 """ScaDLES: synchronous SGD over data streams; a batch is what a device's stream brings in a second.
 
-S. Tyagi, M. Swany, "ScaDLES: scalable deep learning over streaming data at the edge", IEEE Big Data
-2022.
+S. Tyagi, M. Swany, "ScaDLES: scalable deep learning over streaming data at the edge", BigData 2022.
 
 Symbols, as the paper writes them:
 
     S_i    Stream.rate      samples a second of device i's stream, as it measures them
-    b_i    Update.samples   its batch: S_i within [b_min, b_max], and the samples shared with it
-    g_i    gradient         its mean gradient; ĝ_i its Top-k, max(1, floor(CR size)) of each tensor
-    r_i    weighted         its weight b_i / Σ b_j
+    b_i    own              its own samples, S_i within [b_min, b_max]; r_i = b_i / Σ b_j
+    g_i    gradient         mean gradient of these and of those shared with it
+    ĝ_i    Selection.kept   its Top-k, of the whole gradient; k = max(1, floor(CR N))
     B      base_batch       of each device, times n: the batch that η is meant for
     α, β   alpha, beta      ceil(α D) devices of a round share floor(β b_i) samples each
     CR, δ  ratio, delta     of the compression, and the most that it may lose
-    ρ, s   LossOfNorm       what is lost of |g_i|², and its moving average
+    ρ, s   rho, rho_mean    what is lost of |g_i|², and its moving average
 
     device:   w ← pull        wait until b_i samples are there
               share, if it is to share; append what the others share
-              vote s <= δ; push ĝ_i if max(1, floor(n/2)) or more vote so, else g_i
+              push ĝ_i if s <= δ, else g_i
     server:   g ← Σ r_i g_i; w ← w - η (Σ b_j / B) MOM(g); release all
 
-Deviations: the allreduce is a push and a pull, and so are votes and shared samples. S_i is rounded
-to whole samples. A device whose stream has brought nothing for stream_timeout has weight 0; one
-that has left is not waited for. What Top-k leaves out is dropped.
+Deviations: allreduce and exchange of samples are a push and a pull. S_i is rounded, and r_i has b_i
+for Eq. 4a's S_i. The newest ρ has weight 0.1 in s, of which the paper says nothing. The authors'
+code has ``decide: majority``, by max(1, floor(n/2)) votes, and ``scope: per_tensor``. A device that
+got no sample for stream_timeout has weight 0; one that left is not waited for. No residual is kept.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from testbed.algorithms.base import Halves, Reply, Samples, Stream, Update, WorkerHalf
-from testbed.algorithms.parts.adaptive_compression import CompressionOptions, LossOfNorm
+from testbed.algorithms.parts.adaptive_compression import CompressionOptions, Selection
 from testbed.algorithms.parts.agreement import AgreeingServer, message
 from testbed.algorithms.parts.injection import chosen
 from testbed.algorithms.parts.momentum import MomentumOptions, MomentumSgd
 from testbed.algorithms.parts.options import Count, Portion
-from testbed.algorithms.parts.rounds import silent, weighted
-from testbed.compress.topk import largest, quotas, sparsify
+from testbed.algorithms.parts.rounds import own, silent, weighted
 from testbed.errors import Unfit
 from testbed.payloads import Dense, Vector
 
@@ -85,16 +84,13 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._quotas = quotas(self.layout.sizes, self.config.ratio or 1.0)
-        self._loss = LossOfNorm(self.layout.sizes if self.config.norm == "layer-sum" else None)
+        self._selection = Selection(self.config, self.layout.sizes)
         self._shares, self._own = False, 0
 
     def receive(self, reply: Reply, now: float) -> Update | None:
         """w, or the samples that others share, or whether to compress."""
         if "compress" in reply.note:
-            payload = self._kept if reply.note["compress"] else self._update.payload
-            note = {**self._update.note, "compressed": reply.note["compress"]}
-            return replace(self._update, payload=payload, note=note)
+            return self._chosen(compress=bool(reply.note["compress"]))
         if isinstance(reply.model, Dense):
             self._shares = "shares" in reply.note
             super().receive(reply, now)
@@ -116,15 +112,21 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
         return message(self.version, shared, shares=float(self._shares))
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
-        """Push g_i, or vote first."""
+        """Push ĝ_i or g_i, or vote first."""
         note = {"injected": float(samples - self._own)} if self.config.injects else {}
-        update = Update(Dense(gradient.copy()), self.version, samples, note=note)
+        self._update = Update(Dense(gradient.copy()), self.version, samples, note=note)
         if self.config.ratio is None:
-            return update
-        self._kept = sparsify(gradient, self._quotas, choose=largest)
-        s = self._loss.add(gradient, self._kept)
-        self._update = replace(update, note=note | {"rho": self._loss.rho, "rho_mean": s})
-        return message(self.version, vote=float(s <= self.config.delta))
+            return self._update
+        self._note = note | self._selection.add(gradient)
+        compress = self._note["rho_mean"] <= self.config.delta
+        if self.config.decide == "majority":
+            return message(self.version, vote=float(compress))
+        return self._chosen(compress=compress)
+
+    def _chosen(self, *, compress: bool) -> Update:
+        payload = self._selection.kept if compress else self._update.payload
+        note = self._note | {"compressed": float(compress)}
+        return replace(self._update, payload=payload, note=note)
 
 
 class ScaDlesServer(AgreeingServer[ScaDles]):
@@ -139,7 +141,7 @@ class ScaDlesServer(AgreeingServer[ScaDles]):
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """η (Σ b_j / B) MOM(Σ r_i g_i)."""
-        samples = sum(update.samples for update in round_)
+        samples = sum(own(update) for update in round_)
         scale = samples / (self.config.base_batch * self.workers)
         gradient = weighted(round_, self.layout.size)
         return self._sgd.step(gradient, self.parameters, samples=samples, scale=scale)

@@ -10,10 +10,11 @@ number of entries is kept: the largest by magnitude, or a random choice. Three r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isqrt
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -34,6 +35,15 @@ class Quota:
 
     part: slice
     count: int
+
+
+Scope = Literal["global", "per_tensor"]
+"""Whether entries are selected among those of the whole model, or of each tensor separately."""
+
+
+def parts_of(sizes: Sequence[int], scope: Scope) -> Sequence[int]:
+    """Sizes of the parts that a selection is made of, for tensors of these sizes."""
+    return sizes if scope == "per_tensor" else (sum(sizes),)
 
 
 def quotas(sizes: Iterable[int], ratio: float) -> tuple[Quota, ...]:

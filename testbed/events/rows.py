@@ -183,14 +183,12 @@ class StreamColumns(NamedTuple):
     injected: Annotated[
         int, Column("<i4", "of `samples`, those that other workers have shared", PUSH, "samples")
     ] = 0
-    compressed: Annotated[
-        int, Column("<i4", "1 if the round's vote was to compress it", PUSH, "boolean")
-    ] = 0
+    compressed: Annotated[int, Column("<i4", "1 if it was compressed", PUSH, "boolean")] = 0
     rho: Annotated[
         float, Column("<f4", "share of the squared norm that Top-k loses of it", PUSH, "ratio")
     ] = 0.0
     rho_mean: Annotated[
-        float, Column("<f4", "moving average of it, which the vote is about", PUSH, "ratio")
+        float, Column("<f4", "moving average of it, by which compression is decided", PUSH, "ratio")
     ] = 0.0
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from math import nan, prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from testbed.events.rows import STREAMS
 from testbed.reports.measures import number
 
@@ -26,7 +28,7 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
     """Totals, means over the updates, and the fullest buffer; None without streams or updates.
 
     Counts are those of each worker's last update, added up: produced = used + buffered + truncated
-    + duplicates. CNC is the share of the updates whose round voted to compress.
+    + duplicates. CNC is the share of the updates that were compressed.
     """
     if scenario.streams is None or updates.empty:
         return None
@@ -99,8 +101,11 @@ def _fullest(run: Run) -> float:
         return nan
     updates = run.updates
     gone = updates[["stream_used", "stream_truncated", "stream_duplicates"]].sum(axis=1)
-    before = gone.groupby(updates["worker"]).shift(fill_value=0)
-    return float((updates["stream_produced"] - before).max())
+    workers = updates["worker"]
+    held = updates["stream_produced"] - gone.groupby(workers).shift(fill_value=0)
+    taken = updates["stream_used"] - updates["stream_used"].groupby(workers).shift(fill_value=0)
+    rooms = updates["stream_rate"].map(run.scenario.streams.policy.buffer().most)
+    return float(np.minimum(held, np.maximum(rooms, taken)).max())
 
 
 def _rounds(run: Run) -> int:

@@ -79,4 +79,4 @@ class SimulatedStream:
         )
 
     def _come(self, now: float) -> None:
-        self.buffer.arrive(self.arrivals.count(now))
+        self.buffer.arrive(self.arrivals.count(now), rate=self.arrivals.measured(now))

@@ -9,6 +9,7 @@ needs to know where it begins and ends. At every moment
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,13 +32,17 @@ class Persistence(_Member):
 
 
 class Truncation(_Member):
-    """What a step leaves of the samples that have come since the one before is discarded."""
+    """The newest samples that have come since the last step are kept, a second's at most.
+
+    S. Tyagi, M. Swany, "ScaDLES", IEEE Big Data 2022, section IV: the buffer is bounded by S. What
+    a step leaves is discarded.
+    """
 
     name: Literal["truncation"]
 
     def buffer(self) -> Buffer:
         """An empty one."""
-        return Buffer(keeps_rest=False)
+        return Buffer(keeps_rest=False, seconds=1.0)
 
 
 class Bounded(_Member):
@@ -67,6 +72,7 @@ class Buffer:
     Attributes:
         keeps_rest: whether what a step leaves is kept.
         room: samples that it holds at most; None for no bound.
+        seconds: it holds at most what its stream brings in so long; None for no bound.
         produced: samples that came, repeated ones too.
         used: those that steps have taken.
         truncated: those that were discarded.
@@ -77,6 +83,7 @@ class Buffer:
 
     keeps_rest: bool = True
     room: int | None = None
+    seconds: float | None = None
     produced: int = 0
     used: int = 0
     truncated: int = 0
@@ -89,11 +96,22 @@ class Buffer:
         """How many samples are in it."""
         return self.last + 1 - self.first
 
-    def arrive(self, last: int) -> None:
-        """All samples up to number ``last`` have come, while no step waits for them."""
+    def most(self, rate: float) -> float:
+        """How many samples it holds at most while its stream brings ``rate`` a second."""
+        if self.seconds is not None:
+            return max(1, round(self.seconds * rate))
+        return inf if self.room is None else self.room
+
+    def arrive(self, last: int, *, rate: float) -> None:
+        """All samples up to number ``last`` have come, while no step waits for them.
+
+        Args:
+            last: the newest of them.
+            rate: samples a second of the stream now.
+        """
         self._come(last)
-        if self.room is not None and self.waiting > self.room:
-            self._discard(self.waiting - self.room)
+        if self.waiting > (most := self.most(rate)):
+            self._discard(self.waiting - int(most))
 
     def repeat(self) -> None:
         """A sample came that had come before."""

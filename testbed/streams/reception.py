@@ -126,7 +126,7 @@ class Reception:
         return self.buffer.first + len(self._samples) - 1
 
     def _settle(self) -> None:
-        self.buffer.arrive(self._last)
+        self.buffer.arrive(self._last, rate=self.meter.rate)
         self._discard()
 
     def _discard(self) -> None:

@@ -12,8 +12,10 @@ from testbed.algorithms import Bsp, Ddl, ScaDles
 from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, Stream, Update
 from testbed.algorithms.parts.adaptive_compression import LossOfNorm
 from testbed.algorithms.parts.injection import Injection, chosen
+from testbed.errors import RejectedError
 from testbed.frame.contract import CHECKS, examine
 from testbed.payloads import Dense, Sparse, Vector
+from testbed.payloads.layout import Layout
 
 GroupOf = Any
 """Makes some workers and a server on two parameters that begin at 8 and 16; see conftest.py."""
@@ -167,6 +169,30 @@ def test_with_equal_rates_it_is_ddl(group_of: GroupOf, workers: int) -> None:
 # Data injection
 
 
+def test_shared_samples_enter_neither_weights_nor_rate_nor_epoch(group_of: GroupOf) -> None:
+    """b = 96 and 32 of their own, 64 more shared with the second: r = 3/4 and 1/4 all the same, and
+    Σb = B, so that η stays 0.5, and 128 of the 200 samples of an epoch are through."""
+    config = scadles(alpha=0.5, beta=0.5, epoch=200, milestones=(1,), decay=0.5)
+    group = group_of(config, 2)
+    for index, (gradient, own, shared) in enumerate([((4, 8), 96, 0), ((8, -8), 32, 64)]):
+        group.workers[index].taken(np.arange(own), 0.0)
+        push(group, index, gradient, own + shared)
+    assert group.server.parameters.tolist() == [5.5, 14]
+    for index in range(2):
+        group.pull(index)
+        group.workers[index].taken(np.arange(64), 0.0)
+        push(group, index, (4, 8), 128)
+    assert group.server.parameters.tolist() == [3.5, 10]
+
+
+def test_an_update_of_shared_samples_alone_is_refused(group_of: GroupOf) -> None:
+    group = group_of(scadles(alpha=0.5, beta=0.5), 2)
+    update = Update(Dense(floats(1, 1)), 0, 8, note={"injected": 8.0})
+    with pytest.raises(RejectedError, match="0 samples of its own, expected at least 1"):
+        group.server.push(0, update, 0.0)
+    assert group.server.ready(0)
+
+
 def test_a_share_of_the_devices_shares_a_share_of_its_batch() -> None:
     """ceil(0.25 * 5) = 2 devices; ceil(0.1 * 30) = 3, though floats would make it 4. floor(0.5 * 9)
     = 4 samples, floor(0.29 * 100) = 29, and floor(0.1 * 9) = 0."""
@@ -266,7 +292,9 @@ def test_norms_of_tensors_added_up() -> None:
 @pytest.mark.parametrize(("norm", "compressed"), [("squared", False), ("layer-sum", True)])
 def test_the_norm_decides_who_compresses(group_of: GroupOf, norm: str, compressed: bool) -> None:
     """Of (3, 4) Top-1 loses (25 - 16) / 25 = 0.36 squared and (5 - 4) / 5 = 0.2 not; δ is 0.3."""
-    (update,) = voted(group_of(scadles(ratio=0.5, delta=0.3, norm=norm), 1), [(3, 4)])
+    (update,) = voted(
+        group_of(scadles(ratio=0.5, delta=0.3, norm=norm, decide="majority"), 1), [(3, 4)]
+    )
     assert isinstance(update.payload, Sparse) is compressed
     assert update.note["rho"] == pytest.approx(0.2 if compressed else 0.36)
 
@@ -283,11 +311,35 @@ def voted(group: Any, gradients: Sequence[Sequence[float]]) -> list[Update]:
     return pushed
 
 
+def test_each_device_decides_for_itself(group_of: GroupOf) -> None:
+    """δ 0.3: (3, 4) loses 0.36 and is sent, (1, 8) loses 1/65 and 8 is sent. w = (8, 16) - 0.5 *
+    (1.5, 6)."""
+    group = group_of(scadles(ratio=0.5, delta=0.3), 2)
+    for index, gradient in enumerate([(3, 4), (1, 8)]):
+        update = group.workers[index].step(floats(*gradient), 64, 0.0)
+        assert isinstance(update.payload, (Dense, Sparse)[index])
+        assert update.note["compressed"] == index
+        group.server.push(index, update, 0.0)
+    assert group.server.parameters.tolist() == [7.25, 13]
+
+
+@pytest.mark.parametrize(("scope", "sent"), [("global", [2, 3]), ("per_tensor", [1, 3])])
+def test_the_largest_are_those_of_all_tensors(scope: str, sent: list[int]) -> None:
+    """CR 0.5 of (1, 2) and (3, 4): the two largest of the four, or the largest of each tensor."""
+    layout = Layout(("weight", "bias"), ((2,), (2,)))
+    config = scadles(ratio=0.5, delta=1.0, scope=scope)
+    worker = config.worker(layout, 1, rng=np.random.default_rng(0))
+    update: Any = worker.step(floats(1, 2, 3, 4), 64, 0.0)
+    assert update.payload.indices.tolist() == sent
+    # 30 less 25, or less 20
+    assert update.note["rho"] == pytest.approx(5 / 30 if scope == "global" else 10 / 30)
+
+
 def test_a_majority_compresses(group_of: GroupOf) -> None:
     """CR 0.5 of two entries keeps one. (3, 4) loses 0.36, (0, 4) nothing, (1, 1) half: with δ 0.3
     one of three votes for it, and max(1, floor(3/2)) = 1 is enough. What is pushed: (., 4), (., 4),
     and (1, .), the lower index. g = (1, 8)/3; η 0.5; Σb = B: w = (8 - 1/6, 16 - 8/6)."""
-    group = group_of(scadles(ratio=0.5, delta=0.3), 3)
+    group = group_of(scadles(ratio=0.5, delta=0.3, decide="majority"), 3)
     updates = voted(group, [(3, 4), (0, 4), (1, 1)])
     for update, (index, value) in zip(updates, [(1, 4), (1, 4), (0, 1)], strict=True):
         assert isinstance(update.payload, Sparse)
@@ -303,7 +355,7 @@ def test_a_majority_compresses(group_of: GroupOf) -> None:
 def test_without_votes_all_is_sent(group_of: GroupOf) -> None:
     """δ 0.3: (3, 4) loses 0.36 and (1, 1) half. One vote of two would be needed. w = (8, 16) - 0.5
     (2, 2.5)."""
-    group = group_of(scadles(ratio=0.5, delta=0.3), 2)
+    group = group_of(scadles(ratio=0.5, delta=0.3, decide="majority"), 2)
     updates = voted(group, [(3, 4), (1, 1)])
     for index, update in enumerate(updates):
         assert isinstance(update.payload, Dense)
@@ -326,12 +378,12 @@ def test_a_device_that_is_alone_needs_its_own_vote(
     group_of: GroupOf, gradient: tuple[float, float], delta: float, compressed: bool
 ) -> None:
     """floor(1/2) = 0 votes would always be there: it needs 1."""
-    (update,) = voted(group_of(scadles(ratio=0.5, delta=delta), 1), [gradient])
+    (update,) = voted(group_of(scadles(ratio=0.5, delta=delta, decide="majority"), 1), [gradient])
     assert isinstance(update.payload, Sparse if compressed else Dense)
 
 
 def test_nobody_waits_for_the_vote_of_who_is_silent_or_has_left(group_of: GroupOf) -> None:
-    group = group_of(scadles(ratio=0.5, delta=1.0), 3)
+    group = group_of(scadles(ratio=0.5, delta=1.0, decide="majority"), 3)
     tell(group, 0, group.workers[0].step(floats(1, 1), 64, 0.0))
     assert set(group.server.awaited()) == {1, 2}
     tell(group, 1, group.workers[1].taken(np.empty(0, np.int64), 0.0))
@@ -352,9 +404,11 @@ def test_nobody_waits_for_the_vote_of_who_is_silent_or_has_left(group_of: GroupO
         {},
         {"alpha": 0.5, "beta": 0.5},
         {"ratio": 0.1, "delta": 0.9},
-        {"alpha": 0.5, "beta": 0.5, "ratio": 0.1, "delta": 0.9},
+        {"ratio": 0.1, "delta": 0.9, "scope": "per_tensor"},
+        {"ratio": 0.1, "delta": 0.9, "decide": "majority"},
+        {"alpha": 0.5, "beta": 0.5, "ratio": 0.1, "delta": 0.9, "decide": "majority"},
     ],
-    ids=["plain", "injection", "compression", "three messages a step"],
+    ids=["plain", "injection", "compression", "of tensors", "votes", "three messages a step"],
 )
 def test_it_keeps_what_every_algorithm_promises(options: dict[str, float]) -> None:
     findings = list(examine(scadles(**options)))

@@ -37,7 +37,7 @@ UPDATES = 20
 
 
 def voting(delta: float) -> ScaDles:
-    return ScaDles(name="scadles", ratio=0.1, delta=delta, base_batch=8)
+    return ScaDles(name="scadles", ratio=0.1, delta=delta, base_batch=8, decide="majority")
 
 
 def worker(config: AlgorithmConfig, index: int) -> Worker:

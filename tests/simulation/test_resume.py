@@ -76,7 +76,14 @@ def test_it_goes_on_with_its_streams(
 ) -> None:
     """Amid a round of three messages, with samples that wait; one stream may be silent."""
     config = ScaDles(
-        name="scadles", min_batch=1, base_batch=2, alpha=0.5, beta=0.6, ratio=0.4, delta=0.9
+        name="scadles",
+        min_batch=1,
+        base_batch=2,
+        alpha=0.5,
+        beta=0.6,
+        ratio=0.4,
+        delta=0.9,
+        decide="majority",
     )
     saved: list[tuple[int, PlainState]] = []
 

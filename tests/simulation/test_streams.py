@@ -156,7 +156,7 @@ def test_scadles_takes_what_a_second_brings_and_waits_for_nobody(run_simulation:
 
 
 THREE_MESSAGES = (
-    "algorithm={scadles: {alpha: 0.4, beta: 0.5, ratio: 0.1, delta: 0.5}}",
+    "algorithm={scadles: {alpha: 0.4, beta: 0.5, ratio: 0.1, delta: 0.5, decide: majority}}",
     "streams.policy=truncation",
 )
 

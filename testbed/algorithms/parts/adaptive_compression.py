@@ -1,4 +1,4 @@
-"""Adaptive compression: Top-k of each tensor, when it loses little and most workers say so."""
+"""Adaptive compression: Top-k of a gradient, when it has lately lost little of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import Field
 
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.parts.options import Ratio
+from testbed.compress.topk import Scope, largest, parts_of, quotas, sparsify
 from testbed.payloads import Sparse, Vector
 
 EWMA_WEIGHT = 0.1
@@ -24,12 +25,18 @@ class CompressionOptions(AlgorithmConfig):
     Attributes:
         ratio: CR; without it nothing is compressed.
         delta: δ.
+        scope: Top-k of the whole gradient, as the paper writes it, or of each tensor separately, as
+            the authors' code has it.
+        decide: whether to compress is each device's own decision, as the paper has it; or that of
+            a majority of the round's devices, by which all abide, as in the authors' code.
         norm: of which a part is lost: `squared`, that of the gradient, as the paper has it; or
             `layer-sum`, those of its tensors, not squared and added up, as the authors' code does.
     """
 
     ratio: Ratio | None = None
     delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.3
+    scope: Scope = "global"
+    decide: Literal["device", "majority"] = "device"
     norm: Literal["squared", "layer-sum"] = "squared"
 
 
@@ -62,6 +69,27 @@ class LossOfNorm:
             return _squared(gradient), _squared(kept.values)
         ends = np.cumsum(self.sizes)
         return _sum(gradient, ends), _sum(kept.values, np.searchsorted(kept.indices, ends))
+
+
+class Selection:
+    """A worker's Top-k, and what it loses.
+
+    Attributes:
+        kept: of the newest gradient.
+        loss: of norm.
+    """
+
+    kept: Sparse
+
+    def __init__(self, options: CompressionOptions, sizes: Sequence[int]) -> None:
+        self._quotas = quotas(parts_of(sizes, options.scope), options.ratio or 1.0)
+        self.loss = LossOfNorm(sizes if options.norm == "layer-sum" else None)
+
+    def add(self, gradient: Vector) -> dict[str, float]:
+        """Select of one more gradient; returns ρ and s."""
+        self.kept = sparsify(gradient, self._quotas, choose=largest)
+        s = self.loss.add(gradient, self.kept)
+        return {"rho": self.loss.rho, "rho_mean": s}
 
 
 @dataclass

@@ -8,6 +8,7 @@ import numpy as np
 
 from testbed.algorithms.base import Applied, C, Update, expect
 from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.errors import RejectedError
 from testbed.payloads import Dense, Sparse, Vector
 
 
@@ -38,6 +39,8 @@ class StreamServer(AveragingServer[C]):
             return self._close()
         if not isinstance(update.payload, Sparse):
             expect(Dense, update.payload)
+        if own(update) < 1:
+            raise RejectedError(f"{own(update)} samples of its own, expected at least 1")
         self._pushed[worker] = update
         return self._close()
 
@@ -56,12 +59,17 @@ class StreamServer(AveragingServer[C]):
         return applied
 
 
+def own(update: Update) -> int:
+    """b_i, the samples of the worker's own stream; what others have shared with it is not in it."""
+    return update.samples - int(update.note.get("injected", 0))
+
+
 def weighted(round_: Sequence[Update], size: int) -> Vector:
     """Σ b_i g_i / Σ b_j over a round in the order of its workers, in float32."""
-    total = sum(update.samples for update in round_)
+    total = sum(own(update) for update in round_)
     mean = np.zeros(size, np.float32)
     for update in round_:
-        share, payload = np.float32(update.samples / total), update.payload
+        share, payload = np.float32(own(update) / total), update.payload
         if isinstance(payload, Sparse):
             mean[payload.indices] += share * payload.values
         else:
