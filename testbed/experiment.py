@@ -28,7 +28,7 @@ from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.arrivals import arrivals
 from testbed.scenario.availability import availabilities
 from testbed.scenario.commands import feeders, restarts_feeders
-from testbed.scenario.durations import RandomDuration
+from testbed.scenario.durations import RandomDuration, StepTime
 from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
@@ -169,14 +169,20 @@ class Experiment:
         return Durations(think.law, think.mean, draws)
 
     def step(self, index: int) -> Callable[[], float] | None:
-        """Draws the emulated seconds of worker ``index``'s steps; None for as fast as it goes."""
-        speed = self.device_class(index).speed
-        if speed is None:
-            return None
-        if not isinstance(speed, RandomDuration):
-            return Constant(speed)
-        draws = stream(self.scenario.seed, f"w{index}", "speed")
-        return Durations(speed.law, speed.mean, draws)
+        """Draws the emulated seconds of worker ``index``'s steps; None for as fast as it goes.
+
+        What they take for each sample of their batch is not in it.
+        """
+        match self.device_class(index).speed:
+            case None:
+                return None
+            case StepTime(base=base):
+                return Constant(base)
+            case RandomDuration(law=law, mean=mean):
+                draws = stream(self.scenario.seed, f"w{index}", "speed")
+                return Durations(law, mean, draws)
+            case seconds:
+                return Constant(seconds)
 
     def device_class(self, index: int) -> DeviceClass:
         """The class of worker ``index``."""

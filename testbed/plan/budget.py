@@ -100,11 +100,11 @@ def count_parameters(scenario: Scenario) -> int | None:
 
 def _pace(scenario: Scenario, workers: tuple[NodeSpec, ...]) -> float | None:
     """Updates a second if computing took no longer than `speed` says and links cost no time."""
-    pace = 0.0
+    pace, kinds, batch = 0.0, scenario.workers.classes, scenario.workers.batch_size
     for node in workers:
         think = scenario.workers.think_of(node.device_class)
         thinking = 0.0 if think is None else float(think.mean)
-        cycle = thinking + (scenario.workers.classes[node.device_class].mean_step or 0.0)
+        cycle = thinking + (kinds[node.device_class].mean_step(batch) or 0.0)
         if cycle == 0:
             return None
         pace += scenario.time_scale / cycle

@@ -50,6 +50,7 @@ class Measurements:
     gaps: Mapping[str, float] | None = None  # seconds for which nodes stood still, unplanned
     pace: Pace | None = None  # of the workers; None if nothing paces them
     slept: Pace | None = None  # of thinking alone; asked is what was drawn
+    uneven_batches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by class
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
     latest_class: str = ""  # the one with the largest share of them
     late_requests_ratio: float | None = None  # of the requests that the PS served late

@@ -28,6 +28,7 @@ from testbed.events.kinds import (
 )
 from testbed.reports.measurements import Flow, Pace
 from testbed.reports.verdict import BUSY_LIMIT_RATIO
+from testbed.scenario.durations import RandomDuration, StepTime
 from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 WINDOW = 10
 """Evaluations in a moving average."""
 
+UNEVEN_BATCHES_RATIO = 2.0
+"""The largest batch over the smallest, above which a speed should depend on the batch."""
 
 UNAUTHENTICATED = "UNAUTHENTICATED"
 """What a call without the run's token is answered with."""
@@ -128,17 +131,21 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     """
     classes, of_class = scenario.workers.classes, updates["device_class"].astype(object)
     thinks = {name: scenario.workers.think_of(name) for name in classes}
-    speed = of_class.map({name: kind.mean_step for name, kind in classes.items()}).astype("float64")
+    speed, each = (
+        of_class.map({name: of(kind) for name, kind in classes.items()}).astype("float64")
+        for of in (lambda kind: kind.mean_step(0), lambda kind: kind.each_sample)
+    )
     means = {name: None if think is None else float(think.mean) for name, think in thinks.items()}
     think = of_class.map(means).astype("float64")
     computing = updates["compute_seconds"].where(speed.notna())
     thinking = updates["think_seconds"].where(think.notna())
-    asked = (speed * updates["steps"]).add(think, fill_value=0.0)
+    steps = speed * updates["steps"] + each * updates["samples"]
+    asked = steps.add(think, fill_value=0.0)
     taken = computing.add(thinking, fill_value=0.0)
     paced = asked.notna()
     if (count := int(paced.sum())) < 2 or not asked.sum():
         return None
-    varying = [name for name, kind in classes.items() if not isinstance(kind.speed, float | None)]
+    varying = [name for name, kind in classes.items() if isinstance(kind.speed, RandomDuration)]
     drawn = thinking.add(computing.where(of_class.isin(varying)), fill_value=0.0)[paced].fillna(0.0)
     law = think[paced].fillna(0.0)  # draws vary about the mean of their own law
     error = (drawn - drawn.groupby(law).transform("mean")).std(ddof=0) / count**0.5
@@ -164,6 +171,19 @@ def latest_class(updates: pd.DataFrame, scenario: Scenario) -> str:
     if late.empty:
         return ""
     return str((late["late_seconds"] > 0).groupby(late["device_class"].astype(str)).mean().idxmax())
+
+
+def uneven_batches(updates: pd.DataFrame, scenario: Scenario) -> dict[str, tuple[float, float]]:
+    """Classes whose speed knows no batch, though the largest is over twice the smallest: both."""
+    uneven = {}
+    steps = updates[updates["steps"] > 0]
+    batches = (steps["samples"] / steps["steps"]).groupby(steps["device_class"].astype(str))
+    for name, (least, most) in batches.agg(["min", "max"]).iterrows():
+        kind = scenario.workers.classes.get(str(name))
+        fixed = kind is not None and not isinstance(kind.speed, StepTime | None)
+        if fixed and most > UNEVEN_BATCHES_RATIO * least:
+            uneven[str(name)] = (float(least), float(most))
+    return uneven
 
 
 def _late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:

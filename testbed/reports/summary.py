@@ -197,6 +197,7 @@ def _measurements(
         busy_share_ratio=measures.busyness(run.traffic, seconds)["share_above_limit"],
         pressure_ratio=measures.pressure(run.traffic, seconds),
         gaps=measures.gaps(events, planned=planned) if looked else None,
+        uneven_batches=measures.uneven_batches(run.updates, run.scenario),
         pace=None if run.scenario.simulated else measures.pace(going, run.scenario),
         late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
         latest_class=measures.latest_class(going, run.scenario),

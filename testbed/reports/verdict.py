@@ -47,8 +47,18 @@ class Verdict:
 def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
     reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
-    warnings = () if tuple(_pressure(measured)) else tuple(_busy(measured))
-    return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
+    warnings = [*_uneven(measured), *(() if tuple(_pressure(measured)) else _busy(measured))]
+    return Verdict(not reasons, reasons, tuple(_unchecked(measured)), tuple(warnings))
+
+
+def _uneven(measured: Measurements) -> Iterator[str]:
+    """A step's time grows with its batch on a real device."""
+    for name, (least, most) in measured.uneven_batches.items():
+        yield (
+            f"Batches of {name} had {least:,.0f} to {most:,.0f} samples, and steps took the same "
+            f"time with all of them. Give workers.classes.{name}.speed as "
+            "{base: DURATION, each: DURATION}, the time of any step and that of each sample."
+        )
 
 
 def _end(measured: Measurements) -> Iterator[str]:

@@ -47,6 +47,7 @@ class Device:
         fingerprint: of the model's layout.
         size: number of parameters.
         step: draws the emulated seconds of a step, or None for as fast as it goes.
+        each_sample: what a step takes besides, emulated seconds for each sample of its batch.
         clock: set by the first reply.
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
             which come meanwhile are seen before that; else selection counts as part of the step.
@@ -66,6 +67,7 @@ class Device:
     step: Callable[[], float] | None
     connection: Connection
     clock: EmulatedClock
+    each_sample: float = 0.0
     slow: Callable[[], float] = lambda: 1.0
     paced_first: bool = False
     encoding: Encoding = "raw"
@@ -175,7 +177,8 @@ class Device:
         """
         self._stepping = True
         self._slow = self.slow()
-        self._pace = 0.0 if self.step is None else self.step() * self._slow
+        base = 0.0 if self.step is None else self.step()
+        self._pace = (base + self.each_sample * len(action.samples)) * self._slow
         source = self.stream or self.data
         _, gradient = self.bound.loss_and_gradient(*source.batch(action.samples, action.draw))
         if self.paced_first:

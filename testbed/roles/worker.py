@@ -52,6 +52,7 @@ def _main(arguments: Arguments) -> None:
             fingerprint=layout.fingerprint,
             size=layout.size,
             step=experiment.step(arguments.index),
+            each_sample=experiment.device_class(arguments.index).each_sample,
             connection=connection,
             clock=clock,
             paced_first=follows,

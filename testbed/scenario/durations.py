@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag
 
 from testbed.scenario.fields import PositiveDuration
 from testbed.values.laws import Law
@@ -10,6 +12,20 @@ from testbed.values.units import Duration
 
 LEAST_INTERVAL = Duration(0.001)
 """Between two evaluations, which take no emulated time."""
+
+
+class StepTime(BaseModel):
+    """The time of a training step that grows with its batch: ``base + each * samples``.
+
+    Attributes:
+        base: emulated time that a step takes with any batch.
+        each: emulated time for every sample of its batch.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: PositiveDuration
+    each: PositiveDuration
 
 
 class RandomDuration(BaseModel):
@@ -24,3 +40,19 @@ class RandomDuration(BaseModel):
 
     law: Law = Law("uniform", 0.5, 1.5)
     mean: PositiveDuration
+
+
+def _form(value: Any) -> str:
+    """Which of its forms a speed has, so that errors speak of that one alone."""
+    if isinstance(value, dict):
+        return "StepTime" if {"base", "each"} & value.keys() else "RandomDuration"
+    return type(value).__name__ if isinstance(value, StepTime | RandomDuration) else "Duration"
+
+
+Speed = Annotated[
+    Annotated[PositiveDuration, Tag("Duration")]
+    | Annotated[RandomDuration, Tag("RandomDuration")]
+    | Annotated[StepTime, Tag("StepTime")],
+    Discriminator(_form),
+]
+"""The emulated time of a training step."""

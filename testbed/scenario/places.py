@@ -43,7 +43,8 @@ class Place:
         """The types allowed here; None is left out."""
         bare = self.bare
         if get_origin(bare) in (Union, types.UnionType):
-            return tuple(Place(part) for part in get_args(bare) if part is not type(None))
+            parts = [Place(part) for part in get_args(bare) if part is not type(None)]
+            return tuple(option for part in parts for option in part.options)
         return (self,)
 
     @property
@@ -89,6 +90,11 @@ class Place:
             if part in option.fields:
                 return option.fields[str(part)]
         return None
+
+    def tagged(self, tag: str | int) -> Place | None:
+        """The model of a union that pydantic has chosen by a tag, which is the model's name."""
+        chosen = (one for one in self.options if one.fields and one.bare.__name__ == tag)
+        return next(chosen, None)
 
     @property
     def expected(self) -> str:

@@ -49,6 +49,9 @@ def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
             if part in members:
                 place = members[str(part)]
                 continue
+        if (model := place.tagged(part)) is not None:
+            place = model
+            continue
         inside = place.enter(part)
         last = index == len(parts) - 1
         if inside is None and not (last and error["type"] == "extra_forbidden"):

@@ -26,7 +26,7 @@ from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.codec import Codec
 from testbed.scenario.direction import Link, Recording
-from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration
+from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration, Speed, StepTime
 from testbed.scenario.fields import (
     Count,
     Cpus,
@@ -82,7 +82,8 @@ class DeviceClass(Part):
         share: share of the workers in this class, of those that are not in classes with a `count`;
             the shares of all classes add up to 1. By default 1.
         count: how many workers are in this class, instead of a share.
-        speed: emulated time of one training step, or its law; a shorter real one waits.
+        speed: emulated time of one training step, its law, or what it takes with any batch and for
+            each sample; a shorter real one waits.
         think: a wait between computing and pushing, instead of that of all workers.
         link: link of each of its workers.
         cpu: how much CPU each may use, in CPUs.
@@ -93,7 +94,7 @@ class DeviceClass(Part):
 
     share: Share | None = None
     count: Count | None = None
-    speed: RandomDuration | PositiveDuration | None = None
+    speed: Speed | None = None
     think: RandomDuration | None = None
     link: Link = Link()
     cpu: Cpus | None = None
@@ -108,10 +109,21 @@ class DeviceClass(Part):
         return self
 
     @property
-    def mean_step(self) -> float | None:
-        """Emulated seconds of a training step, on the mean; None for as fast as it goes."""
-        speed = self.speed.mean if isinstance(self.speed, RandomDuration) else self.speed
-        return None if speed is None else float(speed)
+    def each_sample(self) -> float:
+        """Emulated seconds of a training step for each sample of its batch."""
+        return float(self.speed.each) if isinstance(self.speed, StepTime) else 0.0
+
+    def mean_step(self, samples: int) -> float | None:
+        """Emulated seconds of a training step with such a batch, on the mean.
+
+        None for as fast as it goes.
+        """
+        match self.speed:
+            case StepTime(base=base):
+                return base + self.each_sample * samples
+            case RandomDuration(mean=mean):
+                return float(mean)
+        return None if self.speed is None else float(self.speed)
 
 
 class Workers(Part):

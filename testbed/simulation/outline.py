@@ -81,7 +81,8 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     """
     workers = scenario.workers
     counts = workers.class_counts()
-    steps = {name: member.mean_step or 0.0 for name, member in workers.classes.items()}
+    batch = workers.batch_size
+    steps = {name: member.mean_step(batch) or 0.0 for name, member in workers.classes.items()}
     thinks = {name: workers.think_of(name) for name in counts}
     means = {name: 0.0 if one is None else float(one.mean) for name, one in thinks.items()}
     cycles = sum(counts[name] / (steps[name] + means[name]) for name in counts)

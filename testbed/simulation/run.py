@@ -270,7 +270,9 @@ def build(
         anew = partial(experiment.worker, index, shards=shards)
         worker = anew()
         simulated[index] = SimulatedWorker(
-            *(index, worker, _draw_step(experiment, index), anew),
+            *(index, worker, _draw_step(experiment, index)),
+            each_sample=experiment.device_class(index).each_sample,
+            anew=anew,
             stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
             sample_bytes=experiment.sample_bytes,
         )

@@ -114,6 +114,7 @@ class SimulatedWorker:
 
     Attributes:
         draw_step: draws the emulated seconds of a training step, one step ahead.
+        each_sample: what a step takes besides, for each sample of its batch.
         anew: makes the worker as it was at its beginning.
         stream: where its samples come from; None if they are all there. It goes on while the worker
             begins anew.
@@ -123,6 +124,7 @@ class SimulatedWorker:
     index: int
     worker: Worker
     draw_step: Callable[[], float]
+    each_sample: float = 0.0
     anew: Callable[[], Worker] | None = None
     stream: SimulatedStream | None = None
     sample_bytes: int = 0
@@ -226,8 +228,7 @@ class SimulatedWorker:
         action, self._paused = self._paused, None
         if action is None:
             return None
-        factor = 1.0 if isinstance(action, Step) else None
-        return self._go_on(action, learner, horizon, slow, factor=factor)
+        return self._go_on(action, learner, horizon, slow, begun=isinstance(action, Step))
 
     def _hear(self, coming: Sequence[Coming]) -> None:
         for at, standing in coming:
@@ -240,16 +241,16 @@ class SimulatedWorker:
         horizon: float,
         slow: float,
         *,
-        factor: float | None = None,
+        begun: bool = False,
     ) -> Cycle | Paused:
-        """Steps take ``slow`` times as long, the first one ``factor`` times if that is given."""
+        """Steps take ``slow`` times as long, but for one that has ``begun``."""
         assert self._loop is not None
-        think, factor = 0.0, slow if factor is None else factor
+        think = 0.0
         while not isinstance(action, Push):
             match action:
                 case Step():
-                    lasts, factor = self._step * factor, slow
-                    ends = self._now + lasts
+                    lasts = self._step if begun else self._lasts(action) * slow
+                    begun, ends = False, self._now + lasts
                     if ends >= horizon:
                         self._paused, self._step = action, lasts
                         return Paused(self.index, ends)
@@ -273,6 +274,9 @@ class SimulatedWorker:
                 case Pull():
                     raise AssertionError("pulls once, at the beginning")
         return self._pushed(action, think)
+
+    def _lasts(self, step: Step) -> float:
+        return self._step + self.each_sample * len(step.samples)
 
     def _pushed(self, action: Push, think: float) -> Cycle:
         """What it has done until this push."""

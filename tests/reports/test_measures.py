@@ -106,7 +106,7 @@ def updates(**columns: list[Any]) -> pd.DataFrame:
     count = len(next(iter(columns.values())))
     others = ("compute_seconds", "late_seconds", "think_seconds")
     zeros = {name: [0.0] * count for name in others}
-    return pd.DataFrame({"steps": [1] * count, **zeros, **columns})
+    return pd.DataFrame({"steps": [1] * count, "samples": [10] * count, **zeros, **columns})
 
 
 def test_a_cycle_varies_around_its_own_workers_mean() -> None:
@@ -168,6 +168,34 @@ def test_without_thinking_only_classes_with_a_speed_have_a_pace() -> None:
     assert found.error_seconds == 0.0
     assert measures.pace(table, load_text(unthinking.replace(", speed: 100ms", ""))) is None
     assert measures.pace(table.assign(steps=0), load_text(unthinking)) is None  # no time is asked
+
+
+def test_the_pace_of_a_speed_that_grows_with_the_batch() -> None:
+    """Of (60 ms + 2 ms a sample) for 2 steps of 40 samples in all and 1 step of 10: 200 and 80."""
+    table = updates(
+        device_class=["fast", "fast", "free"],
+        compute_seconds=[0.2, 0.1, 9.0],
+        steps=[2, 1, 1],
+        samples=[40, 10, 10],
+    )
+    text = SCENARIO.replace("speed: 100ms", "speed: {base: 60ms, each: 2ms}")
+    found = measures.pace(
+        table, load_text(text.replace("  think: {law: constant, mean: 200ms}\n", ""))
+    )
+    assert found is not None
+    assert (found.asked_seconds, found.measured_seconds) == pytest.approx((0.07, 0.075))
+    assert found.error_seconds == 0.0
+
+
+def test_batches_that_differ_where_the_speed_knows_none() -> None:
+    table = updates(
+        device_class=["fast"] * 3 + ["free"] * 2, steps=[1, 1, 2, 1, 1], samples=[9, 10, 42, 1, 9]
+    )
+    assert measures.uneven_batches(table, load_text(SCENARIO)) == {"fast": (9.0, 21.0)}
+    even = table.assign(samples=[9, 10, 36, 1, 9])  # 18 a step is twice 9
+    assert measures.uneven_batches(even, load_text(SCENARIO)) == {}
+    growing = SCENARIO.replace("speed: 100ms", "speed: {base: 60ms, each: 2ms}")
+    assert measures.uneven_batches(table, load_text(growing)) == {}
 
 
 def test_the_class_with_most_late_steps() -> None:

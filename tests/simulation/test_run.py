@@ -106,6 +106,17 @@ def test_a_cycle_adds_up(run_simulation: Simulate) -> None:
     assert updates["think_seconds"].between(0.05, 0.15).all()
 
 
+def test_a_step_takes_longer_with_a_larger_batch(run_simulation: Simulate) -> None:
+    """10 ms, and 2 ms for each of 16 samples: 42 ms, whatever the number of processes."""
+    settings = ("workers.batch_size=16", "workers.classes.fast.speed={base: 10ms, each: 2ms}")
+    runs = [run_simulation(f"p{count}", *settings, processes=count) for count in (1, 2)]
+    assert records(runs[0]) == records(runs[1])
+    updates = runs[0].updates
+    fast = updates.loc[updates["device_class"] == "fast", "compute_seconds"]
+    assert np.allclose(fast, 0.042)
+    assert len(fast) > 10
+
+
 def test_requests_queue_at_the_server_by_hand(run_simulation: Simulate) -> None:
     """Five equal workers 10 ms a step, nothing on the links, and 30 ms for a request."""
     run = run_simulation(
