@@ -131,15 +131,14 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     """
     classes, of_class = scenario.workers.classes, updates["device_class"].astype(object)
     thinks = {name: scenario.workers.think_of(name) for name in classes}
-    speed, each = (
-        of_class.map({name: of(kind) for name, kind in classes.items()}).astype("float64")
-        for of in (lambda kind: kind.mean_step(0), lambda kind: kind.each_sample)
-    )
+    bases = {name: kind.mean_step(0) for name, kind in classes.items()}
+    speed = of_class.map(bases).astype("float64")
+    each = of_class.map({name: kind.each_sample for name, kind in classes.items()})
     means = {name: None if think is None else float(think.mean) for name, think in thinks.items()}
     think = of_class.map(means).astype("float64")
     computing = updates["compute_seconds"].where(speed.notna())
     thinking = updates["think_seconds"].where(think.notna())
-    steps = speed * updates["steps"] + each * updates["samples"]
+    steps = speed * updates["steps"] + each.astype("float64") * updates["samples"]
     asked = steps.add(think, fill_value=0.0)
     taken = computing.add(thinking, fill_value=0.0)
     paced = asked.notna()
