@@ -109,7 +109,7 @@ def test_a_run_is_known_by_its_scenario_whatever_that_is_called(write_study: Wri
     first, second = study.runs[0], study.runs[1]
     assert first.identity != second.identity
     renamed = first.scenario.model_copy(update={"name": "other"})
-    assert identity(renamed, ()) == first.identity
+    assert identity(renamed, {}) == first.identity
 
 
 def test_a_run_is_known_by_the_users_own_files_too(write_study: WriteStudy, tmp_path: Path) -> None:
