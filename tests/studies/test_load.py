@@ -226,6 +226,11 @@ BAD = {
         f"{RATES}expects:\n  it: {{measure: updates, source: x, value: 3, where: {{rate: 0.1}}}}",
         "study.yaml:5: expects.it: found a value without a tolerance, expected a tolerance",
     ),
+    "a share of zero": (
+        f"{RATES}expects:\n"
+        "  it: {measure: waiting, source: x, value: 0, tolerance: 0.1, where: {rate: 0.1}}",
+        "study.yaml:5: expects.it: found a tolerance of 10 % of 0, which is 0, expected `at_most`",
+    ),
     "a limit with a tolerance": (
         f"{RATES}expects:\n"
         "  it: {measure: updates, source: x, at_most: 3, tolerance: 0.1, where: {rate: 0.1}}",
