@@ -9,6 +9,7 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.scenario import load
+from testbed.seeds import stream
 from testbed.studies import is_study, load_study
 from testbed.studies.study import identity
 
@@ -121,6 +122,23 @@ def test_a_run_is_known_by_the_users_own_files_too(write_study: WriteStudy, tmp_
     assert load_study(file).runs[0].identity == before
     net.write_text("Net = 2")
     assert load_study(file).runs[0].identity != before
+
+
+def test_every_seed_is_checked(write_study: WriteStudy) -> None:
+    """One of two workers is drawn to freeze; w1 leaves, which only the other may freeze for."""
+    faults = (
+        "faults=[{freeze: {at: {time: 1s}, count: 1}}, {leave: {at: {time: 2s}, workers: [w1]}}]"
+    )
+    text = f'name: drawn\nscenario: base.yaml\nvary: {{a: {{b: ["{faults}"]}}}}\nseeds: %s\n'
+    draws = {seed: int(stream(seed, "faults", "0").choice([0, 1], 1)[0]) for seed in range(20)}
+    fits, unfit = ([seed for seed in draws if draws[seed] == worker] for worker in (0, 1))
+    assert len(load_study(write_study(text=text % fits)).runs) == len(fits) > 1
+    with pytest.raises(ScenarioError) as error:
+        load_study(write_study(text=text % [*fits, *unfit]))
+    (problem,) = error.value.problems
+    assert problem.found == f"leave of w1, which stands still, with seed {unfit[0]}"
+    with pytest.raises(ScenarioError, match=r"leave of w1, which stands still, expected"):
+        load_study(write_study(text=text % unfit))  # whatever the seed
 
 
 def test_a_part_of_a_study(write_study: WriteStudy) -> None:
