@@ -174,7 +174,9 @@ class FaultApplied(Event):
         int | None, "its place in `faults`, from 0 on; null of one by hand, or of a recording"
     ] = None
     passed_over: Annotated[
-        tuple[str, ...], "whom it did not strike, as they had crashed, or were away by a recording"
+        tuple[str, ...],
+        "whom it did not strike, as they had crashed, or were away by a recording; of a fault that "
+        "draws whom it strikes, also who was gone, or held by another fault",
     ] = ()
     recorded: Annotated[bool, "whether the recording of `workers.availability` has it"] = False
 

@@ -135,6 +135,11 @@ class FaultConfig(Part, ABC):
         return self
 
     @property
+    def is_drawn(self) -> bool:
+        """Whether the seed decides whom it strikes; then it passes over who cannot be struck."""
+        return self.count is not None or self.share is not None
+
+    @property
     def strikes_workers(self) -> bool:
         """Whether it strikes workers, and not the nodes that feed their streams."""
         return True

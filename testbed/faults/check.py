@@ -7,7 +7,8 @@ from itertools import islice
 
 from testbed.faults import Crash, Fault, Join
 from testbed.faults.base import PassingFault, TimedFault
-from testbed.faults.timeline import Contradiction, Timeline
+from testbed.faults.population import Contradiction
+from testbed.faults.timeline import Timeline
 
 MOST_DEEDS = 10_000
 """So far ahead is looked; a fault may recur every millisecond of a year."""
@@ -55,10 +56,10 @@ def _second_crashes(timeline: Timeline) -> Iterator[tuple[int, str]]:
         if not isinstance(fault, Crash):
             continue
         twice = [worker for worker in workers if worker in crashing]
-        if twice:
+        if twice and not fault.is_drawn:
             first = f"after faults.{crashing[twice[0]]}"
             yield place, f"a second probability of a crash for w{twice[0]}, {first}"
-        crashing.update(dict.fromkeys(workers, place))
+        crashing = dict.fromkeys(workers, place) | crashing
 
 
 def rejoining(

@@ -13,9 +13,10 @@ from math import inf
 
 from testbed.errors import NodeError
 from testbed.events.kinds import FaultApplied
-from testbed.faults import Crash, Crashes, Fault, Freeze, Join, Kill, Leave, Slow
+from testbed.faults import Crash, Crashes, Fault, Join, Kill, Leave, Slow
 from testbed.faults.availability import Availability
 from testbed.faults.base import Actuator, Moment, PassingFault, TimedFault
+from testbed.faults.population import Contradiction, Population
 
 Due = tuple[float, bool, int]
 """When, in emulated seconds; whether it begins (then it comes after what ends at that moment); the
@@ -24,87 +25,6 @@ fault's place in the list, behind which stand the recordings of availability."""
 
 BY_HAND = -1
 """Stands for the place of a fault that is not in the scenario's list."""
-
-
-class Contradiction(NodeError):  # noqa: N818 - says what the faults are to one another
-    """A fault that cannot be, after those before it.
-
-    Attributes:
-        place: the fault's, in the scenario's list.
-        found: what it asks for.
-    """
-
-    def __init__(self, place: int, found: str) -> None:
-        super().__init__(f"faults.{place} cannot be applied: {found}.")
-        self.place, self.found = place, found
-
-
-@dataclass
-class Population:
-    """What became of the workers, and of the nodes that are numbered behind them.
-
-    A crash is final: nothing else happens to who has crashed.
-
-    Attributes:
-        absent: those that have not joined yet, or are gone.
-        held: by kind of fault, those that one holds which can be undone, and its place.
-        restarted: those that are started again at once when they have been killed.
-    """
-
-    absent: set[int] = field(default_factory=set)
-    held: dict[str, dict[int, int]] = field(default_factory=dict)
-    crashed: set[int] = field(default_factory=set)
-    restarted: Collection[int] = ()
-
-    def held_by(self, kind: str) -> dict[int, int]:
-        """The workers that a fault of this kind holds, and the place of that fault."""
-        return self.held.setdefault(kind, {})
-
-    def take(self, worker: int, fault: TimedFault, place: int, *, node: str) -> None:
-        """A fault strikes a worker, or another ``node``.
-
-        Raises:
-            Contradiction: it cannot be.
-        """
-        here = worker not in self.absent and worker not in self.held_by("kill")
-        if isinstance(fault, Join):
-            if here:
-                raise Contradiction(place, f"{node} joins, which is there already")
-            self.absent.discard(worker)
-            return
-        if not here:
-            raise Contradiction(place, f"{fault.kind} of {node}, which is not there")
-        if worker in self.held_by("freeze") and isinstance(fault, Freeze | Leave):
-            raise Contradiction(place, f"{fault.kind} of {node}, which stands still")
-        if isinstance(fault, Kill | Leave):
-            self.ended(worker)
-            if isinstance(fault, Kill) and fault.duration is not None:
-                self.held_by("kill")[worker] = place
-            elif worker not in self.restarted:
-                self.absent.add(worker)
-        elif worker in self.held_by(fault.kind):
-            found = f"a second {fault.kind} of {node} before the first is over"
-            raise Contradiction(place, found)
-        else:
-            self.held_by(fault.kind)[worker] = place
-
-    def undo(self, worker: int, kind: str, place: int) -> bool:
-        """A fault's time is over; returns whether the worker was still struck by it."""
-        if self.held_by(kind).get(worker) != place:
-            return False
-        del self.held_by(kind)[worker]
-        return True
-
-    def gone(self, worker: int) -> None:
-        """A worker has ended, planned or not."""
-        self.absent.add(worker)
-        self.ended(worker)
-
-    def ended(self, worker: int) -> None:
-        """A process has ended: nothing holds it up any more, but a fault that has killed it."""
-        for kind, held in self.held.items():
-            if kind != "kill":
-                held.pop(worker, None)
 
 
 @dataclass(frozen=True)
@@ -271,16 +191,29 @@ class Timeline:
     def _take_fault(self, place: int, planned: float, begins: bool) -> Deed | None:
         """A fault comes, or its time is over."""
         fault, population = self._timed(place), self.population
-        over = tuple(one for one in self.struck[place] if self._is_passed_over(one))
+        over = [one for one in self.struck[place] if self._is_passed_over(one)]
         others = [one for one in self.struck[place] if one not in over]
         if begins:
-            workers = tuple(others)
-            for worker in workers:
-                population.take(worker, fault, place, node=self.names[worker])
+            workers = tuple(one for one in others if self._takes(one, fault, place))
+            over += [one for one in others if one not in workers]
             self._plan_next(fault, place, planned)
         else:
             workers = tuple(one for one in others if population.undo(one, fault.kind, place))
-        return Deed(place, begins, planned, workers, over) if workers or begins else None
+        return Deed(place, begins, planned, workers, tuple(over)) if workers or begins else None
+
+    def _takes(self, worker: int, fault: TimedFault, place: int) -> bool:
+        """Whether a fault strikes a worker; one that was drawn passes over who cannot be struck.
+
+        Raises:
+            Contradiction: the scenario names the worker, which cannot be struck.
+        """
+        try:
+            self.population.take(worker, fault, place, node=self.names[worker])
+        except Contradiction:
+            if not fault.is_drawn:
+                raise
+            return False
+        return True
 
     def _take_change(self, place: int, planned: float, comes: bool) -> Deed | None:
         """A recording has its worker come or go; None where it is so already, or has crashed."""
@@ -387,12 +320,8 @@ def latecomers(faults: Sequence[Fault], struck: Sequence[tuple[int, ...]]) -> se
 
 def crashes(timeline: Timeline, *, seed: int) -> Crashes:
     """What draws the crashes that a timeline's faults plan."""
-    return Crashes(
-        seed,
-        {
-            worker: fault.after_push
-            for fault, workers in zip(timeline.faults, timeline.struck, strict=True)
-            if isinstance(fault, Crash)
-            for worker in workers
-        },
-    )
+    after_push: dict[int, float] = {}
+    for fault, workers in zip(timeline.faults, timeline.struck, strict=True):
+        if isinstance(fault, Crash):  # of two that were drawn, the first counts
+            after_push = dict.fromkeys(workers, fault.after_push) | after_push
+    return Crashes(seed, after_push)

@@ -65,6 +65,8 @@ def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, f
     """Faults that came, or were undone, too late, and by how many real seconds."""
     late = []
     for event in only(events, FaultApplied):
+        if event.passed_over and not event.nodes:
+            continue  # nothing was done
         seconds = (event.actual_seconds - event.planned_seconds) / time_scale
         if seconds > LATE_FAULT_LIMIT_SECONDS:
             what = event.kind if event.begins else f"the end of {event.kind}"

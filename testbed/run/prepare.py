@@ -293,18 +293,23 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
         ScenarioError: two of them have the same name.
     """
     copied: dict[str, Path] = {}
+    for path, name in own_names(scenario).items():
+        file = beside / name
+        if copied.setdefault(file.name, file).resolve() != file.resolve():
+            expected = f"another name than {copied[file.name]} has: both are copied into one folder"
+            raise ScenarioError.at(path, str(file), expected)
+    return tuple(sorted(copied.values()))
+
+
+def own_names(scenario: Scenario) -> dict[str, str]:
+    """The user's own files as a scenario names them, code and recordings, by their path in it."""
     named = {f"{family}.file": member.file for family, member in own_code(scenario).items()}
     named |= {dotted(one.path): one.recording.trace for one in places(scenario)}
     if scenario.workers.availability is not None:
         named["workers.availability"] = scenario.workers.availability.trace
     if (rates := recording(scenario)) is not None:
         named["streams.over_time.file"] = rates.trace
-    for path, name in named.items():
-        file = beside / name
-        if copied.setdefault(file.name, file).resolve() != file.resolve():
-            expected = f"another name than {copied[file.name]} has: both are copied into one folder"
-            raise ScenarioError.at(path, str(file), expected)
-    return tuple(sorted(copied.values()))
+    return named
 
 
 def run_name(scenario: str, *, now: float, taken: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -34,6 +35,7 @@ def load(
     overrides: Sequence[Override] = (),
     custom_files: Path | None = None,
     has_cuda: HasCuda | None = None,
+    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Read a scenario file.
 
@@ -46,6 +48,7 @@ def load(
         custom_files: folder with copies of the user's own files, as a run has one; by default they
             are looked for where the scenario says, relative to its own folder.
         has_cuda: asked where a simulation is to compute on a GPU, before a run; else nobody asks.
+        seeds: those that it is checked with, if not with its own.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
@@ -62,6 +65,7 @@ def load(
         overrides=overrides,
         own_code=custom_files is None,
         has_cuda=has_cuda,
+        seeds=seeds,
     )
 
 
@@ -73,6 +77,7 @@ def load_text(
     overrides: Sequence[Override] = (),
     own_code: bool = False,
     has_cuda: HasCuda | None = None,
+    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Read a scenario from YAML text.
 
@@ -83,7 +88,7 @@ def load_text(
             own; without it none is looked for, and it can extend none.
         overrides: values that replace the text's.
         own_code: whether the user's own files, which ``locate`` finds, check their options.
-        has_cuda: see ``load``.
+        has_cuda, seeds: see ``load``.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
@@ -95,6 +100,7 @@ def load_text(
         overrides=overrides,
         own_code=own_code,
         has_cuda=has_cuda,
+        seeds=seeds,
     )
 
 
@@ -106,10 +112,11 @@ def load_document(
     overrides: Sequence[Override] = (),
     own_code: bool = False,
     has_cuda: HasCuda | None = None,
+    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Check a scenario that was read already, also one that stands inside another document.
 
-    Args and errors are those of ``load_text``.
+    Args and errors are those of ``load_text``, and of ``load``.
     """
     if isinstance(document.data, dict) and "scenario" in document.data:
         hint = f"A study is run by `testbed sweep {file}`"
@@ -128,7 +135,7 @@ def load_document(
         problems += check_availability(scenario, document, locate)
         problems += check_recorded_rates(scenario, document, locate)
     if scenario is not None and not problems:
-        problems += check_whole(scenario, document)
+        problems += _check_seeds(scenario, document, seeds)
         if own_code and locate is not None:
             scenario, unfit = apply_own_code(scenario, document, locate)
             problems += unfit
@@ -163,6 +170,23 @@ def _completed(
     for override in overrides:
         document = override.apply(document, root)
     return document
+
+
+def _check_seeds(scenario: Scenario, document: Document, seeds: Sequence[int]) -> list[Problem]:
+    """What is wrong with it as a whole; what is wrong with some seeds only names the first."""
+    by_seed = {
+        seed: list(check_whole(scenario.model_copy(update={"seed": seed}), document))
+        for seed in seeds or (scenario.seed,)
+    }
+    first = next(iter(by_seed.values()))
+    always = [one for one in first if all(one in found for found in by_seed.values())]
+    sometimes: dict[tuple[str, int, str], Problem] = {}
+    for seed, found in by_seed.items():
+        for one in found:
+            if one not in always:
+                told = replace(one, found=f"{one.found}, with seed {seed}")
+                sometimes.setdefault((one.file, one.line, one.path), told)
+    return [*always, *sometimes.values()]
 
 
 def _validate(document: Document) -> tuple[Scenario | None, list[ErrorDetails]]:

@@ -173,6 +173,10 @@ class Expectation(Part):
                 raise Unfit("a value without a tolerance", "a tolerance, such as 0.1 for 10 %")
             if self.order is None:
                 raise Unfit(f"a tolerance of {given[0]}", "a tolerance only of a value or an order")
+        if self.value == 0 and self.tolerance:
+            found = f"a tolerance of {100 * self.tolerance:g} % of 0, which is 0"
+            expected = "`at_most` in place of the value, or `tolerance: 0` for exactly 0"
+            raise Unfit(found, expected)
         return self
 
 

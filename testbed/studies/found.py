@@ -10,14 +10,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.errors import HostError, Problem, ScenarioError, TestbedError
 from testbed.reports.frames import Run
 from testbed.scenario import load
+from testbed.scenario.traces import own_copy
 from testbed.studies.kept import ENDING, FOLDER, kept_runs
-from testbed.studies.study import Study, StudyRun, identity
+from testbed.studies.study import Study, StudyRun, identity, own_digests
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -91,7 +93,7 @@ def _kept_beside(study: Study) -> Iterator[tuple[str, FoundRun]]:
     """What was kept of runs, by identity; a scenario that is none any more is no run of ours."""
     for kept in kept_runs(study.file.parent / FOLDER):
         with suppress(ScenarioError):
-            yield identity(kept.scenario, ()), _ended(kept.path, kept.content)
+            yield identity(kept.scenario, {}), _ended(kept.path, kept.content)
 
 
 def _ended(path: Path, told: Mapping[str, Any]) -> FoundRun:
@@ -103,8 +105,8 @@ def _ended(path: Path, told: Mapping[str, Any]) -> FoundRun:
 
 
 def _identity_of(path: Path) -> str:
-    own = [file for file in (path / "custom").glob("*.py") if file.is_file()]
-    return identity(load(path / "scenario.yaml", custom_files=path / "custom"), own)
+    scenario = load(path / "scenario.yaml", custom_files=path / "custom")
+    return identity(scenario, own_digests(scenario, partial(own_copy, path)))
 
 
 def examine(path: Path) -> FoundRun:
@@ -155,7 +157,7 @@ def begin_anew(run: StudyRun, runs: Path, registry: Registry) -> str:
 def _was_broken_off(path: Path, run: StudyRun) -> bool:
     try:
         return _identity_of(path) in run.identities and examine(path).condition == "broken off"
-    except TestbedError:  # no run, or one that nobody can read
+    except (TestbedError, OSError):  # not a run, or damaged
         return False
 
 

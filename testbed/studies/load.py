@@ -271,7 +271,7 @@ class _Reading:
         for case in cases:
             settings = [one for factor, level in case.levels for one in levels[factor][level]]
             try:
-                scenario = self._resolve(model.scenario, settings)
+                scenario = self._resolve(model.scenario, settings, seeds=model.seeds or ())
             except ScenarioError as error:
                 self.problems += error.problems
                 continue
@@ -287,7 +287,9 @@ class _Reading:
                 names.add(name)
                 yield StudyRun(case, seed, made, self._beside(model.scenario), name)
 
-    def _resolve(self, scenario: str | dict[str, Any], settings: Sequence[Override]) -> Scenario:
+    def _resolve(
+        self, scenario: str | dict[str, Any], settings: Sequence[Override], seeds: Sequence[int]
+    ) -> Scenario:
         if isinstance(scenario, str):
             file = self.path.parent / scenario
             if not file.is_file():
@@ -297,7 +299,7 @@ class _Reading:
                 raise ScenarioError(
                     [Problem(origin.file, origin.line, "scenario", found, expected)]
                 )
-            return load(file, overrides=settings, has_cuda=self.has_cuda)
+            return load(file, overrides=settings, has_cuda=self.has_cuda, seeds=seeds)
         return load_document(
             _inside(self.document, "scenario"),
             file=display_name(self.path),
@@ -305,6 +307,7 @@ class _Reading:
             overrides=settings,
             own_code=True,
             has_cuda=self.has_cuda,
+            seeds=seeds,
         )
 
     def _beside(self, scenario: str | dict[str, Any]) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -17,6 +17,7 @@ from testbed.reports.run_measure import Measure
 from testbed.runtimes import Auto, Docker, Native
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
+from testbed.scenario.traces import Locate
 from testbed.studies.document import Selection, StudyDocument
 
 LONGEST_NAME = 60
@@ -97,9 +98,7 @@ class StudyRun:
     @cached_property
     def identities(self) -> tuple[str, ...]:
         """What it may be known by: with ``runtime: auto``, any runtime may have been taken."""
-        from testbed.run.prepare import custom_files
-
-        own = custom_files(self.scenario, self.beside)
+        own = own_digests(self.scenario, lambda name: self.beside / name)
         settled = [self.scenario]
         if isinstance(self.scenario.runtime, Auto):
             settled = [
@@ -112,15 +111,34 @@ class StudyRun:
         return hash((self.case, self.seed))
 
 
-def identity(scenario: Scenario, own_files: Iterable[Path]) -> str:
-    """What a run is known by: its resolved scenario but for the name, and the user's own files."""
+def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
+    """The SHA-256 of every file of the user's own that a scenario names, by the file's name.
+
+    Args:
+        scenario: resolved.
+        locate: where a file lies: beside the scenario, or as a copy in a run's folder.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    from testbed.run.prepare import own_names
+
+    files = {Path(name).name: locate(name) for name in own_names(scenario).values()}
+    return {
+        name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in sorted(files.items())
+    }
+
+
+def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
+    """What a run is known by: its resolved scenario but for the name, and the user's own files.
+
+    Args:
+        scenario: resolved.
+        own: see ``own_digests``.
+    """
     data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
     del data["name"]
-    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode())
-    for file in sorted(own_files, key=lambda file: file.name):
-        digest.update(f"\n{file.name}\n".encode())
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
+    return hashlib.sha256(json.dumps([data, own], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isnan, nan
+from math import inf, isinf, isnan, nan
 from typing import Literal
 
 from testbed.studies.document import Expectation, Selection
@@ -124,11 +124,15 @@ def _ahead(columns: Sequence[Sequence[float]], tolerance: float | None) -> Itera
         if any(isnan(value) for value in (*first, *second)):
             yield "not resolved"
             continue
-        holds = [
-            one > other or (tolerance is not None and one >= other - tolerance * abs(other))
-            for one, other in zip(first, second, strict=True)
-        ]
+        holds = [_in_order(*pair, tolerance) for pair in zip(first, second, strict=True)]
         yield "reproduced" if all(holds) else "not resolved" if any(holds) else "not reproduced"
+
+
+def _in_order(one: float, other: float, tolerance: float | None) -> bool:
+    """Whether one value may stand before the other; a share of infinity is none."""
+    if tolerance is None:
+        return one > other
+    return one >= (other if isinf(other) else other - tolerance * abs(other))
 
 
 def _over(one: float, other: float) -> float:

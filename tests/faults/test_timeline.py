@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 from testbed.errors import NodeError
 from testbed.faults import Fault
 from testbed.faults.check import contradictions
-from testbed.faults.timeline import Contradiction, Timeline, crashes
+from testbed.faults.population import Contradiction
+from testbed.faults.timeline import Timeline, crashes
 from testbed.seeds import stream
 
 FAULTS = TypeAdapter(tuple[Fault, ...])
@@ -220,6 +221,37 @@ def test_faults_that_do_not() -> None:
         {"leave": {"at": {"version": 9}, "workers": ("w3",)}},
     ]
     assert list(contradictions(FAULTS.validate_python(faults), CLASSES, seed=0)) == []
+
+
+def test_what_is_drawn_passes_over_who_cannot_be_struck() -> None:
+    """Of ten workers nine are frozen, so that one leaves, and that one alone can join again."""
+    freezes = {"freeze": {"at": {"time": "1s"}, "count": 9}}
+    leaves = {"leave": {"at": {"time": "2s"}, "share": 1.0}}
+    subject = timeline(freezes, leaves, {"join": {"at": {"time": "3s"}, "count": 10}})
+    frozen = subject.struck[0]
+    (alone,) = set(range(10)) - set(frozen)
+    first, second, third = subject.due(9.0)
+    assert (first.workers, first.passed_over) == (frozen, ())
+    assert (second.workers, second.passed_over) == ((alone,), frozen)
+    assert (third.workers, third.passed_over) == ((alone,), frozen)
+
+
+def test_what_is_drawn_contradicts_nothing_whatever_the_seed() -> None:
+    drawn = [
+        {"freeze": {"at": {"time": "1s"}, "share": 0.5, "for": "1s", "every": "3s"}},
+        *({kind: {"at": {"time": "2s"}, "share": 0.5}} for kind in ("kill", "leave", "freeze")),
+        {"join": {"at": {"time": "5s"}, "count": 2}},
+        *({"crash": {"after_push": one, "share": 0.5}} for one in (0.1, 0.2)),
+    ]
+    faults = FAULTS.validate_python(drawn)
+    for seed in range(50):
+        assert list(contradictions(faults, CLASSES, seed=seed)) == []
+
+
+def test_a_worker_that_is_drawn_for_two_crashes_has_the_first() -> None:
+    subject = timeline(*({"crash": {"after_push": one, "count": 10}} for one in (1.0, 0.0)))
+    draw = crashes(subject, seed=0)
+    assert [draw(worker) for worker in range(10)] == [True] * 10
 
 
 def test_the_next_change_of_pace_is_the_next_that_is_known() -> None:

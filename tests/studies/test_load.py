@@ -9,6 +9,7 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.scenario import load
+from testbed.seeds import stream
 from testbed.studies import is_study, load_study
 from testbed.studies.study import identity
 
@@ -109,7 +110,7 @@ def test_a_run_is_known_by_its_scenario_whatever_that_is_called(write_study: Wri
     first, second = study.runs[0], study.runs[1]
     assert first.identity != second.identity
     renamed = first.scenario.model_copy(update={"name": "other"})
-    assert identity(renamed, ()) == first.identity
+    assert identity(renamed, {}) == first.identity
 
 
 def test_a_run_is_known_by_the_users_own_files_too(write_study: WriteStudy, tmp_path: Path) -> None:
@@ -121,6 +122,23 @@ def test_a_run_is_known_by_the_users_own_files_too(write_study: WriteStudy, tmp_
     assert load_study(file).runs[0].identity == before
     net.write_text("Net = 2")
     assert load_study(file).runs[0].identity != before
+
+
+def test_every_seed_is_checked(write_study: WriteStudy) -> None:
+    """One of two workers is drawn to freeze; w1 leaves, which only the other may freeze for."""
+    faults = (
+        "faults=[{freeze: {at: {time: 1s}, count: 1}}, {leave: {at: {time: 2s}, workers: [w1]}}]"
+    )
+    text = f'name: drawn\nscenario: base.yaml\nvary: {{a: {{b: ["{faults}"]}}}}\nseeds: %s\n'
+    draws = {seed: int(stream(seed, "faults", "0").choice([0, 1], 1)[0]) for seed in range(20)}
+    fits, unfit = ([seed for seed in draws if draws[seed] == worker] for worker in (0, 1))
+    assert len(load_study(write_study(text=text % fits)).runs) == len(fits) > 1
+    with pytest.raises(ScenarioError) as error:
+        load_study(write_study(text=text % [*fits, *unfit]))
+    (problem,) = error.value.problems
+    assert problem.found == f"leave of w1, which stands still, with seed {unfit[0]}"
+    with pytest.raises(ScenarioError, match=r"leave of w1, which stands still, expected"):
+        load_study(write_study(text=text % unfit))  # whatever the seed
 
 
 def test_a_part_of_a_study(write_study: WriteStudy) -> None:
@@ -225,6 +243,11 @@ BAD = {
     "a value without a tolerance": (
         f"{RATES}expects:\n  it: {{measure: updates, source: x, value: 3, where: {{rate: 0.1}}}}",
         "study.yaml:5: expects.it: found a value without a tolerance, expected a tolerance",
+    ),
+    "a share of zero": (
+        f"{RATES}expects:\n"
+        "  it: {measure: waiting, source: x, value: 0, tolerance: 0.1, where: {rate: 0.1}}",
+        "study.yaml:5: expects.it: found a tolerance of 10 % of 0, which is 0, expected `at_most`",
     ),
     "a limit with a tolerance": (
         f"{RATES}expects:\n"

@@ -115,6 +115,37 @@ def two_rates(name: str, updates: int) -> str:
     )
 
 
+def test_a_run_with_recordings_and_code_of_the_users_own_is_found_again(
+    sweeps: Sweeps, write_study: Any
+) -> None:
+    """A run is another once a recording has changed, and has a folder of its own then."""
+    traces = sweeps.folder / "traces"
+    traces.mkdir()
+    (traces / "rate.csv").write_text("time_seconds,bits_per_second\n0,1234567\n1,3e6\n2,0\n")
+    (traces / "days.csv").write_text("time_seconds,available\n0,1\n100,0\n200,1\n")
+    (sweeps.folder / "net.py").write_text(
+        "from torch import nn\n\nclass Net(nn.Sequential):\n"
+        "    def __init__(self, shape, classes):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    settings = [
+        "workers.availability.trace=traces/days.csv",
+        "workers.classes.fast.link.up.rate={trace: traces/rate.csv}",
+        "model={custom: {file: net.py, class: Net}}",
+    ]
+    write_study(
+        text="name: own\nscenario: base.yaml\nseeds: [1, 2]\n"
+        f"vary: {{files: {{mine: {json.dumps(settings)}}}}}\n"
+    )
+    assert "2 of 2 runs are there" in sweeps("sweep", "study.yaml")
+    before = sweeps.begun()
+    assert "own: 2 runs, 2 there already" in sweeps("sweep", "study.yaml")
+    assert sweeps.begun() == before
+    (traces / "days.csv").write_text("time_seconds,available\n0,1\n100,0\n300,1\n")
+    assert "own: 2 runs, 0 there already" in sweeps("sweep", "study.yaml")
+    assert len(sweeps.begun()) == 4
+
+
 def test_a_sweep_runs_what_is_not_there_and_two_studies_share(
     sweeps: Sweeps, write_study: Any
 ) -> None:

@@ -103,6 +103,25 @@ def test_never_is_later_than_any_time(judged: Callable[..., Judged]) -> None:
     assert judged(ORDER, slow, measure="updates_to(0.6)").verdict == "reproduced"
 
 
+NEVER_LAST = f"{ORDER}    tolerance: 0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ([0.7, 0.5], [0.5, 0.5], "reproduced"),  # never > 20, never = never
+        ([0.5, 0.5], [0.5, 0.7], "not resolved"),  # never = never, but 20 < never
+        ([0.5, 0.5], [0.7, 0.7], "not reproduced"),
+    ],
+)
+def test_with_a_tolerance_never_is_as_late_as_never(
+    judged: Callable[..., Judged], first: list[float], second: list[float], verdict: str
+) -> None:
+    """An accuracy of 0.6 is reached after 20 updates or never; at 0.2 it should take longer."""
+    found = judged(NEVER_LAST, both(first, second), measure="updates_to(0.6)")
+    assert found.verdict == verdict
+
+
 def test_two_that_never_come_there_have_no_ratio(judged: Callable[..., Judged]) -> None:
     neither = both([0.4, 0.4], [0.4, 0.4])
     assert judged(RATIO, neither, measure="updates_to(0.6)").verdict == "not resolved"
