@@ -29,9 +29,15 @@ from testbed.frame.trial import (
     worker_half,
 )
 from testbed.user_code import own_failures
+from testbed.values.state import PlainState
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What our own code may raise over something that a half returned."""
+
+
+SAVED_AFTER, LOST = range(6, 12), (1, 4)
+"""Pushes before a checkpoint, and after it until the server dies: at any point of a round of three
+workers, and within one round or beyond it."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ def check_restored(config: AlgorithmConfig) -> None:
     whole.run()
     for renew in (Trial.renew_server, Trial.renew_workers):
         trial = Trial.of(config)
-        trial.run(renew)
+        trial.run(_once(renew, updates=UPDATES // 2))
         of_server = renew is Trial.renew_server
         half: WorkerHalf[Any] | ServerHalf[Any] = trial.server.half
         if not of_server:
@@ -191,6 +197,18 @@ def check_restored(config: AlgorithmConfig) -> None:
         if not same:
             lacks = "restored from its state, it went on otherwise than the half that had it"
             raise breach(half, "state", lacks)
+
+
+def check_succession(config: AlgorithmConfig) -> None:
+    """A server restored from a checkpoint takes over from one that has died since."""
+    for saved in SAVED_AFTER:
+        for lost in LOST:
+            trial = Trial.of(config)
+            trial.run(_Death(saved, lost))
+            server = trial.server
+            if server.stalled:
+                stalled = f"once another server had taken over, it {server.finished}"
+                raise breach(server.half, "join", stalled)
 
 
 CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
@@ -203,7 +221,38 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
     check_waits,
     check_streams,
     check_restored,
+    check_succession,
 )
+
+
+def _once(deed: Callable[[Trial], None], *, updates: int) -> Callable[[Trial], None]:
+    """Call it after the turn with which so many updates are in the model."""
+    done = False
+
+    def after_turn(trial: Trial) -> None:
+        nonlocal done
+        if not done and trial.server.version >= updates:
+            done = True
+            deed(trial)
+
+    return after_turn
+
+
+@dataclass
+class _Death:
+    """A checkpoint after some pushes, and the server's death after some more, which are lost."""
+
+    saved: int
+    lost: int
+    state: PlainState | None = None
+    done: bool = False
+
+    def __call__(self, trial: Trial) -> None:
+        if self.state is None and trial.pushes >= self.saved:
+            self.state = trial.server.state()
+        if self.state is not None and not self.done and trial.pushes >= self.saved + self.lost:
+            self.done = True
+            trial.take_over(self.state)
 
 
 def _first_update(config: AlgorithmConfig, index: int) -> Update:

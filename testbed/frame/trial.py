@@ -45,20 +45,22 @@ class Trial:
         server: the frame's loop, around the algorithm's server half.
         workers: the frame's loops around its worker halves.
         now: emulated seconds.
+        pushes: how many were made, messages included.
     """
 
     server: Server
     workers: list[Worker]
     config: AlgorithmConfig
     now: float = 0.0
+    pushes: int = 0
     _arrived: dict[int, Arrived] = field(default_factory=dict)
+    _asked: dict[int, Push] = field(default_factory=dict)  # every worker's last push
     _applied: int = 0
     _steps: int = 0
 
     @classmethod
     def of(cls, config: AlgorithmConfig) -> Trial:
         """One that ends after so many updates."""
-        server = Server(server_half(config), StopRule(updates=UPDATES))
         workers = [
             Worker(
                 worker_half(config, index),
@@ -68,10 +70,10 @@ class Trial:
             )
             for index in range(WORKERS)
         ]
-        return cls(server, workers, config)
+        return cls(new_server(config), workers, config)
 
-    def run(self, renew: Callable[[Trial], None] | None = None) -> None:
-        """Train until the server has finished; ``renew`` is called when half of it is done.
+    def run(self, after_turn: Callable[[Trial], None] = lambda trial: None) -> None:
+        """Train until the server has finished; ``after_turn`` is called after every turn.
 
         Raises:
             AlgorithmError: a half broke the contract, or nothing came of very many steps.
@@ -91,9 +93,7 @@ class Trial:
                 while isinstance(action, Step):
                     action = loops[index].send(self._computed())
                 self._push(index, action)
-            if renew is not None and 2 * self.server.version >= UPDATES:
-                renew(self)
-                renew = None
+            after_turn(self)
 
     def renew_server(self) -> None:
         """Put a new server half in the place of the one there is, with its state."""
@@ -107,6 +107,22 @@ class Trial:
             fresh = worker_half(self.config, index)
             restore_half(fresh, as_written(pack_half(worker.half)))
             worker.half = fresh
+
+    def take_over(self, state: PlainState) -> None:
+        """Put a server with this state in the place of the one there is, which has died.
+
+        Workers keep the replies that they have; a call that has none yet is repeated.
+        """
+        self.server = new_server(self.config)
+        self.server.restore(as_written(state))
+        self.server.succeed()
+        self._applied = self.server.version
+        for index, worker in enumerate(self.workers):
+            worker.order(self.server.standing(index), self.now)
+            if index not in self._arrived and index in self._asked:
+                self._push(index, self._asked[index])
+            elif index not in self._arrived:
+                self._take(self.server.pull(index, self.now))
 
     def _pass_time(self) -> None:
         """To the next tick, if nobody could do anything before it."""
@@ -130,6 +146,8 @@ class Trial:
 
     def _push(self, index: int, action: Action) -> None:
         assert isinstance(action, Push), "a shard has samples at once, and nobody thinks"
+        self._asked[index] = action
+        self.pushes += 1
         try:
             effects = self.server.push(index, action.sequence, update=action.update, now=self.now)
         except RejectedError as error:
@@ -163,6 +181,11 @@ class Trial:
 def as_written(state: PlainState) -> PlainState:
     """A state as a checkpoint gives it back."""
     return PlainState(json.loads(json.dumps(state.tree)), state.arrays)
+
+
+def new_server(config: AlgorithmConfig) -> Server:
+    """The frame's loop around a server half; it ends after so many updates."""
+    return Server(server_half(config), StopRule(updates=UPDATES))
 
 
 def server_half(config: AlgorithmConfig) -> ServerHalf[Any]:

@@ -4,18 +4,23 @@ import pkgutil
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
 from testbed import algorithms
 from testbed.algorithms import Algorithm, CustomAlgorithm
 from testbed.algorithms.base import AlgorithmConfig
+from testbed.errors import RejectedError
 from testbed.frame.contract import CHECKS, examine
-from testbed.frame.trial import WORKERS, next_update, server_half, worker_half
+from testbed.frame.trial import LAYOUT, WORKERS, next_update, server_half, worker_half
+from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
+from testbed.payloads.keyed import signature_of
 
 MEMBERS: tuple[type[AlgorithmConfig], ...] = tuple(
     member for member in get_args(get_args(Algorithm)[0]) if member is not CustomAlgorithm
@@ -123,6 +128,54 @@ def test_who_is_ready_is_awaited_by_nobody(member: type[AlgorithmConfig]) -> Non
     for index in (1, 2):
         server.leave(index, 0.0)
     assert server.ready(0)
+
+
+TAKEN: dict[str, set[type[Payload]]] = {
+    "comp-asgd": {Sparse},
+    "adacomp": {Sparse},
+    "scadles": {Dense, Sparse},
+    "quant-dp": {Quantized},
+    "slim-dp": {Keyed},
+}
+"""Kinds of payload that a push may be; of the others, Dense."""
+
+FORGED: tuple[Payload, ...] = (
+    Dense(np.ones(LAYOUT.size, np.float32)),
+    Sparse(np.array([3], np.int32), np.ones(1, np.float32)),
+    Keyed(
+        signature_of(np.array([3], np.int32)),
+        *(np.array([3], np.int32), np.ones(1, np.float32)),
+        *(np.array([5], np.int32), np.ones(1, np.float32)),
+    ),
+    Quantized(np.ones(2, np.float32), np.ones(LAYOUT.size, np.int8)),  # a bucket for each tensor
+)
+
+
+@every_member
+def test_a_payload_of_another_kind_is_refused_when_it_comes(member: type[AlgorithmConfig]) -> None:
+    """And nothing of it is there when the others push: their round is as if it had never come."""
+    config, taken = configured(member), set()
+    for payload in FORGED:
+        server = server_half(config)
+        halves = [worker_half(config, index) for index in range(WORKERS)]
+        for index in range(WORKERS):
+            server.join(index)
+        updates = []
+        for index, half in enumerate(halves):
+            half.receive(server.pull(index, 0.0), 0.0)
+            updates.append(next_update(half, seed=index))
+        forged = replace(updates[0], payload=payload)
+        try:
+            server.push(0, forged, 0.0)
+        except RejectedError as error:
+            assert type(payload).__name__ in error.message
+            server.push(0, updates[0], 0.0)
+        else:
+            taken.add(type(payload))
+        for index in (1, 2):
+            server.push(index, updates[index], 0.0)
+        assert np.isfinite(server.parameters).all()
+    assert taken == TAKEN.get(name_of(member), {Dense})
 
 
 def test_reading_a_scenario_does_not_import_torch() -> None:

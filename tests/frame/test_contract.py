@@ -148,6 +148,14 @@ def test_a_sound_one_keeps_all(tmp_path: Path) -> None:
             13,
             "a second time it sent another update",
         ),
+        (
+            "super().receive(reply, now)",
+            "newest = max(self.version, reply.version); "
+            "super().receive(reply, now); self.version = newest",
+            "check_succession",
+            13,
+            "is from the future, the model is at",
+        ),
     ],
 )
 def test_a_broken_promise_is_found(
