@@ -278,7 +278,7 @@ def first_ready(server: ServerHalf[Any], wanted: int = 0) -> int:
     Raises:
         AlgorithmError: there is none.
     """
-    for index in (wanted, *range(WORKERS)):
-        if server.ready(index):
-            return index
-    raise breach(server, "ready", f"{WORKERS} workers have joined, and none is ready to begin")
+    ready = [index for index in range(WORKERS) if server.ready(index)]
+    if not ready:
+        raise breach(server, "ready", f"{WORKERS} workers have joined, and none is ready to begin")
+    return wanted if wanted in ready else ready[0]
