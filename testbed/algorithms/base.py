@@ -348,6 +348,13 @@ class AlgorithmConfig(BaseModel, ABC):
     def halves(self) -> Halves:
         """The classes of its worker half and its server half."""
 
+    def most_shared(self, batch_size: int) -> int:
+        """How many samples a worker shares at once at the most, in a scenario of this batch size.
+
+        A live message that is longer than these and the model need is refused.
+        """
+        return 0
+
     def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf[Any]:
         """The worker half, for one of ``workers`` workers."""
         return self.halves()[0](self, layout, workers, rng)

@@ -50,8 +50,7 @@ class ScaDles(CompressionOptions, MomentumOptions):
         min_batch: b_min.
         max_batch: b_max.
         base_batch: B / n.
-        alpha: α; 0 shares nothing.
-        beta: β; likewise.
+        alpha, beta: α and β; nothing is shared where one of them is 0.
     """
 
     THINKS: ClassVar[bool] = False
@@ -74,6 +73,9 @@ class ScaDles(CompressionOptions, MomentumOptions):
     @property
     def injects(self) -> bool:
         return self.alpha > 0 and self.beta > 0
+
+    def most_shared(self, batch_size: int) -> int:
+        return round(self.beta * max(self.max_batch, batch_size)) if self.injects else 0
 
     def halves(self) -> Halves:
         return ScaDlesWorker, ScaDlesServer

@@ -86,8 +86,9 @@ class SspServer(ServerHalf[Ssp]):
         self._pulling: dict[int, bool] = {}  # whether the reply to its last push is a pull's
 
     def join(self, worker: int) -> None:
-        """One that joins later begins with the steps of the slowest."""
+        """It pulls before its next step; one that joins later starts at the slowest's steps."""
         self._steps.setdefault(worker, self._least())
+        self._pulling.pop(worker, None)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
         """Its steps are not counted any more."""

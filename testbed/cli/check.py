@@ -91,8 +91,12 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
 
 def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened) -> Iterator[Told]:
     """Try a data set of the user's own, and a model on it, or else on noise."""
+    from dataclasses import replace
+
     from testbed.datasets import CustomDataset, load
+    from testbed.datasets.custom import OwnTransform
     from testbed.frame.contract import outcomes
+    from testbed.user_code import UserCode
 
     data: list[Prepared] = []
     dataset = scenario.dataset
@@ -100,7 +104,12 @@ def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened
 
         def check(own: CustomDataset) -> None:
             """It gives images and labels that fit, and its transform repeats."""
-            data.append(load(own.prepare_own(folder, folder=beside, opened=opened)))
+            prepared = load(own.prepare_own(folder, folder=beside, opened=opened))
+            transform = None
+            if own.transform is not None:
+                code = UserCode(beside / own.file, own.class_name, "dataset")
+                transform = OwnTransform.of(code, own.transform)
+            data.append(replace(prepared, transform=transform))
 
         yield _told(f"{dataset.class_name} in {dataset.file}", outcomes((check,), dataset))
     yield from _try_model(scenario, beside, data, opened)
@@ -111,7 +120,7 @@ def _try_model(
 ) -> Iterator[Told]:
     import torch
 
-    from testbed.frame.own_model import Tried, examine_model, noise
+    from testbed.frame.own_model import Tried, examine_model, noise, some_of
     from testbed.models import CustomModel
     from testbed.user_code import UserCode
 
@@ -122,7 +131,7 @@ def _try_model(
     opened()
     torch.set_num_threads(1)
     own, code = model, UserCode(beside / model.file, model.class_name, "model")
-    images, targets = noise(*shape)
+    images, targets = some_of(data[0]) if data else noise(*shape)
     tried = Tried(code.name, lambda: own.build_of(code, *shape), images, targets)
     yield _told(f"{model.class_name} in {model.file}", examine_model(tried))
 

@@ -1,4 +1,4 @@
-"""The crash of AdaComp's evaluation (Hardy, Le Merrer, Sericola, NCA 2017, section IV).
+"""The crash of AdaComp's evaluation (Hardy, Le Merrer, Sericola, NCA 2017, section V-D).
 
 After each push a worker crashes with probability p: it stands still for ever, its share of the data
 is lost, and nobody is told. The push itself counts; its reply is never released.

@@ -23,15 +23,22 @@ from testbed.frame.trial import (
     UPDATES,
     WORKERS,
     Trial,
+    first_ready,
     next_update,
     pulled,
     server_half,
     worker_half,
 )
 from testbed.user_code import own_failures
+from testbed.values.state import PlainState
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What our own code may raise over something that a half returned."""
+
+
+SAVED_AFTER, LOST = range(6, 12), (1, 4)
+"""Pushes before a checkpoint, and after it until the server dies: at any point of a round of three
+workers, and within one round or beyond it."""
 
 
 @dataclass(frozen=True)
@@ -94,15 +101,15 @@ def check_training(config: AlgorithmConfig) -> None:
 
 def check_aliases(config: AlgorithmConfig) -> None:
     """An update does not alias the gradient, which is only lent."""
-    server, half = pulled(config)
-    update = next_update(half, seed=0, server=server)
+    server, half, index = pulled(config)
+    update = next_update(half, seed=0, server=server, index=index)
     if not update.payload.finite:
         raise breach(half, "step", "what it sends changes with the gradient: copy it")
 
 
 def check_copy(config: AlgorithmConfig) -> None:
     """A worker keeps a copy of the model, which is only lent."""
-    server, half = pulled(config)
+    server, half, _ = pulled(config)
     kept = half.parameters.copy()
     server.parameters[:] = 0
     if not np.array_equal(half.parameters, kept):
@@ -112,8 +119,9 @@ def check_copy(config: AlgorithmConfig) -> None:
 def check_not_finite(config: AlgorithmConfig) -> None:
     """A gradient that is not finite reaches the server, which ends a training that diverged."""
     for bad in (np.nan, np.inf, -np.inf):
-        server, half = pulled(config)
-        if next_update(half, seed=0, bad=bad, server=server).payload.finite:
+        server, half, index = pulled(config)
+        update = next_update(half, seed=0, bad=bad, server=server, index=index)
+        if update.payload.finite:
             raise breach(half, "step", f"the gradient held {bad}, and what it sends is finite")
 
 
@@ -123,15 +131,16 @@ def check_presence(config: AlgorithmConfig) -> None:
     for index in range(WORKERS):
         server.join(index)
         server.join(index)
+    for index in filter(server.ready, range(WORKERS)):
         server.pull(index, 0.0)
     for index in (1, 1, 99):
         server.leave(index, 0.0)
     server.join(1)
-    server.pull(1, 0.0)
     server.join(1)
-    half = worker_half(config, 1)
-    half.receive(server.pull(1, 0.0), 0.0)
-    applied = server.push(1, next_update(half, seed=0), 0.0)
+    index = first_ready(server, 1)
+    half = worker_half(config, index)
+    half.receive(server.pull(index, 0.0), 0.0)
+    applied = server.push(index, next_update(half, seed=0), 0.0)
     if server.version != len(applied):
         found = f"version {server.version} after {len(applied)} applied updates"
         raise breach(server, "push", found)
@@ -139,33 +148,41 @@ def check_presence(config: AlgorithmConfig) -> None:
 
 def check_repeats(config: AlgorithmConfig) -> None:
     """A pull that is repeated brings the same: its first answer may have been lost."""
-    server, half = pulled(config)
+    server, half, index = pulled(config)
     for sequence in range(3):
-        first = server.pull(0, 0.0)
+        first = server.pull(index, 0.0)
         arrays = [array.copy() for array in first.model.arrays]
-        again = server.pull(0, 0.0)
+        again = server.pull(index, 0.0)
         rest = [(one.version, one.orders, one.note) for one in (first, again)]
         if rest[0] != rest[1] or not _equal(arrays, again.model.arrays):
             raise breach(server, "pull", "asked again, it gave another reply")
         half.receive(again, 0.0)
-        server.push(0, next_update(half, seed=sequence, server=server), 0.0)
+        server.push(index, next_update(half, seed=sequence, server=server, index=index), 0.0)
 
 
 def check_waits(config: AlgorithmConfig) -> None:
     """Who is not ready waits for somebody or something, and for nobody that has left."""
-    server, half = pulled(config)
-    for index in range(1, WORKERS):
+    server = server_half(config)
+    for index in range(WORKERS):
         server.join(index)
-        if not server.ready(index):
-            raise breach(server, "ready", "not ready before the first push")
-        server.pull(index, 0.0)
-    server.push(0, next_update(half, seed=0), 0.0)
-    if not (server.ready(0) or _hopes(server) or server.awaited()):
-        raise breach(server, "awaited", "w0 is not ready, and waits for nobody")
-    for index in range(1, WORKERS):
-        server.leave(index, 0.0)
-    if not (server.ready(0) or _hopes(server)):
-        raise breach(server, "leave", "w0 still waits for workers that have left")
+    first = first_ready(server)
+    half = worker_half(config, first)
+    half.receive(server.pull(first, 0.0), 0.0)
+    _check_waiting(server)
+    server.push(first, next_update(half, seed=0), 0.0)
+    _check_waiting(server)
+    for index in range(WORKERS):
+        if index != first:
+            server.leave(index, 0.0)
+    if not (server.ready(first) or _hopes(server)):
+        raise breach(server, "leave", f"w{first} still waits for workers that have left")
+
+
+def _check_waiting(server: ServerHalf[Any]) -> None:
+    """Whoever waits does so for somebody or something."""
+    for index in range(WORKERS):
+        if not (server.ready(index) or _hopes(server) or server.awaited()):
+            raise breach(server, "awaited", f"w{index} is not ready, and waits for nobody")
 
 
 def check_streams(config: AlgorithmConfig) -> None:
@@ -182,7 +199,7 @@ def check_restored(config: AlgorithmConfig) -> None:
     whole.run()
     for renew in (Trial.renew_server, Trial.renew_workers):
         trial = Trial.of(config)
-        trial.run(renew)
+        trial.run(_once(renew, updates=UPDATES // 2))
         of_server = renew is Trial.renew_server
         half: WorkerHalf[Any] | ServerHalf[Any] = trial.server.half
         if not of_server:
@@ -191,6 +208,18 @@ def check_restored(config: AlgorithmConfig) -> None:
         if not same:
             lacks = "restored from its state, it went on otherwise than the half that had it"
             raise breach(half, "state", lacks)
+
+
+def check_succession(config: AlgorithmConfig) -> None:
+    """A server restored from a checkpoint takes over from one that has died since."""
+    for saved in SAVED_AFTER:
+        for lost in LOST:
+            trial = Trial.of(config, updates=2 * (saved + lost))
+            trial.run(_Death(saved, lost))
+            server = trial.server
+            if server.stalled:
+                stalled = f"once another server had taken over, it {server.finished}"
+                raise breach(server.half, "join", stalled)
 
 
 CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
@@ -203,12 +232,43 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
     check_waits,
     check_streams,
     check_restored,
+    check_succession,
 )
+
+
+def _once(deed: Callable[[Trial], None], *, updates: int) -> Callable[[Trial], None]:
+    """Call it after the turn with which so many updates are in the model."""
+    done = False
+
+    def after_turn(trial: Trial) -> None:
+        nonlocal done
+        if not done and trial.server.version >= updates:
+            done = True
+            deed(trial)
+
+    return after_turn
+
+
+@dataclass
+class _Death:
+    """A checkpoint after some pushes, and the server's death after some more, which are lost."""
+
+    saved: int
+    lost: int
+    state: PlainState | None = None
+    done: bool = False
+
+    def __call__(self, trial: Trial) -> None:
+        if self.state is None and trial.pushes >= self.saved:
+            self.state = trial.server.state()
+        if self.state is not None and not self.done and trial.pushes >= self.saved + self.lost:
+            self.done = True
+            trial.take_over(self.state)
 
 
 def _first_update(config: AlgorithmConfig, index: int) -> Update:
     """What a worker that is alone pushes first."""
-    server, half = pulled(config, index)
+    server, half, index = pulled(config, index)
     return next_update(half, seed=4, server=server, index=index)
 
 

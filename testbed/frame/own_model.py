@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testbed.datasets import Prepared
 from testbed.errors import UserCodeError
 from testbed.frame.contract import Outcome, outcomes
 from testbed.models import Bound, ImageShape, Network
@@ -49,6 +50,11 @@ def noise(image_shape: ImageShape, classes: int) -> tuple[Images, Targets]:
     if classes:
         return images, rng.integers(0, classes, IMAGES)
     return images, rng.standard_normal(IMAGES).astype(np.float32)
+
+
+def some_of(data: Prepared) -> tuple[Images, Targets]:
+    """Images of the training set from its beginning to its end, ready, and their targets."""
+    return data.batch(np.linspace(0, len(data.train_labels) - 1, IMAGES).astype(np.int64))
 
 
 def examine_model(tried: Tried) -> Iterator[Outcome]:

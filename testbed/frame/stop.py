@@ -8,6 +8,7 @@ from math import isfinite
 
 from testbed.algorithms.base import Measured
 
+NOBODY_LEFT = "nobody is left who could push"
 NAMED = 3
 """So many workers are named one by one in a sentence."""
 
@@ -62,7 +63,7 @@ def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
     if waiting:
         verb = "worker waits" if waiting == 1 else "workers wait"
         return f"stalled: {waiting} {verb} for {_names(awaited)}"
-    return f"stalled: nobody is left who could push ({silent} silent, the others have left)"
+    return f"stalled: {NOBODY_LEFT} ({silent} silent, the others have left)"
 
 
 def unheard(seconds: float) -> str:

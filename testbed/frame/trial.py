@@ -24,7 +24,7 @@ from testbed.frame.breach import breach
 from testbed.frame.effects import Effects
 from testbed.frame.server import Server
 from testbed.frame.stop import StopRule
-from testbed.frame.worker import Action, Arrived, Computed, Push, Shard, Step, Worker
+from testbed.frame.worker import Arrived, Computed, Push, Shard, Step, Worker
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.values.state import PlainState
@@ -33,8 +33,10 @@ LAYOUT = Layout(("weight", "bias"), ((30, 4), (4,)))
 WORKERS = 3
 UPDATES = 60
 STREAM = Stream(batch_size=10, own=10)
+LEAST_UPDATES = 2 * WORKERS
 MOST_STEPS = 10_000
-"""Of all workers together, until the updates are there; or local steps, until one pushes."""
+"""Of all workers together: a training of so many that has led to LEAST_UPDATES is long enough. Or
+local steps, until one pushes."""
 
 
 @dataclass
@@ -45,20 +47,23 @@ class Trial:
         server: the frame's loop, around the algorithm's server half.
         workers: the frame's loops around its worker halves.
         now: emulated seconds.
+        pushes: how many were made, messages included.
     """
 
     server: Server
     workers: list[Worker]
     config: AlgorithmConfig
     now: float = 0.0
+    pushes: int = 0
     _arrived: dict[int, Arrived] = field(default_factory=dict)
+    _asked: dict[int, Push] = field(default_factory=dict)  # every worker's last push
     _applied: int = 0
     _steps: int = 0
 
     @classmethod
-    def of(cls, config: AlgorithmConfig) -> Trial:
+    def of(cls, config: AlgorithmConfig, *, updates: int = UPDATES) -> Trial:
         """One that ends after so many updates."""
-        server = Server(server_half(config), StopRule(updates=UPDATES))
+        server = Server(server_half(config), StopRule(updates=updates))
         workers = [
             Worker(
                 worker_half(config, index),
@@ -70,8 +75,10 @@ class Trial:
         ]
         return cls(server, workers, config)
 
-    def run(self, renew: Callable[[Trial], None] | None = None) -> None:
-        """Train until the server has finished; ``renew`` is called when half of it is done.
+    def run(self, after_turn: Callable[[Trial], None] = lambda trial: None) -> None:
+        """Train until the server has finished, or for very many steps.
+
+        ``after_turn`` is called after every turn.
 
         Raises:
             AlgorithmError: a half broke the contract, or nothing came of very many steps.
@@ -83,17 +90,16 @@ class Trial:
         self.server.begin(self.now)
         for index in range(WORKERS):
             self._take(self.server.pull(index, self.now))
-        while not self.server.finished:
+        while not self.server.finished and self._steps < MOST_STEPS:
             self._pass_time()
             if self._arrived:
                 index = next(iter(self._arrived))
                 action = loops[index].send(self._arrived.pop(index))
-                while isinstance(action, Step):
+                while isinstance(action, Step) and self._steps < MOST_STEPS:
                     action = loops[index].send(self._computed())
-                self._push(index, action)
-            if renew is not None and 2 * self.server.version >= UPDATES:
-                renew(self)
-                renew = None
+                if isinstance(action, Push):  # a shard has samples at once, and nobody thinks
+                    self._push(index, action)
+            after_turn(self)
 
     def renew_server(self) -> None:
         """Put a new server half in the place of the one there is, with its state."""
@@ -107,6 +113,22 @@ class Trial:
             fresh = worker_half(self.config, index)
             restore_half(fresh, as_written(pack_half(worker.half)))
             worker.half = fresh
+
+    def take_over(self, state: PlainState) -> None:
+        """Put a server with this state in the place of the one there is, which has died.
+
+        Workers keep the replies that they have; a call that has none yet is repeated.
+        """
+        self.server = Server(server_half(self.config), self.server.stop)
+        self.server.restore(as_written(state))
+        self.server.succeed()
+        self._applied = self.server.version
+        for index, worker in enumerate(self.workers):
+            worker.order(self.server.standing(index), self.now)
+            if index not in self._arrived and index in self._asked:
+                self._push(index, self._asked[index])
+            elif index not in self._arrived:
+                self._take(self.server.pull(index, self.now))
 
     def _pass_time(self) -> None:
         """To the next tick, if nobody could do anything before it."""
@@ -124,12 +146,13 @@ class Trial:
 
     def _count(self) -> None:
         self._steps += 1
-        if self._steps > MOST_STEPS:
-            nothing = f"{MOST_STEPS:,} steps and ticks, and no {UPDATES} updates"
+        if self._steps >= MOST_STEPS and self.server.version < LEAST_UPDATES:
+            nothing = f"{MOST_STEPS:,} steps and ticks, and no {LEAST_UPDATES} updates"
             raise breach(self.server.half, "push", nothing)
 
-    def _push(self, index: int, action: Action) -> None:
-        assert isinstance(action, Push), "a shard has samples at once, and nobody thinks"
+    def _push(self, index: int, action: Push) -> None:
+        self._asked[index] = action
+        self.pushes += 1
         try:
             effects = self.server.push(index, action.sequence, update=action.update, now=self.now)
         except RejectedError as error:
@@ -231,9 +254,31 @@ def _answered(
     return half.receive(server.pull(index, 0.0), 0.0)
 
 
-def pulled(config: AlgorithmConfig, index: int = 0) -> tuple[ServerHalf[Any], WorkerHalf[Any]]:
-    """A server half that a worker has joined, and that worker's half after its first pull."""
-    server, half = server_half(config), worker_half(config, index)
-    server.join(index)
-    half.receive(server.pull(index, 0.0), 0.0)
-    return server, half
+def pulled(config: AlgorithmConfig, index: int = 0) -> tuple[ServerHalf[Any], WorkerHalf[Any], int]:
+    """A server half that one worker has joined, that worker's half after its first pull, and which.
+
+    It is ``index``, or the first that is ready where that one is not: rounds may be made with some
+    of the workers, whom the server half draws.
+    """
+    server = server_half(config)
+    for each in range(WORKERS):
+        server.join(each)
+    chosen = first_ready(server, index)
+    for each in range(WORKERS):
+        if each != chosen:
+            server.leave(each, 0.0)
+    half = worker_half(config, chosen)
+    half.receive(server.pull(chosen, 0.0), 0.0)
+    return server, half, chosen
+
+
+def first_ready(server: ServerHalf[Any], wanted: int = 0) -> int:
+    """A worker that may have its reply: the one that is wanted, if it may.
+
+    Raises:
+        AlgorithmError: there is none.
+    """
+    ready = [index for index in range(WORKERS) if server.ready(index)]
+    if not ready:
+        raise breach(server, "ready", f"{WORKERS} workers have joined, and none is ready to begin")
+    return wanted if wanted in ready else ready[0]

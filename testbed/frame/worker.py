@@ -252,6 +252,10 @@ class Worker:
         if not update.steps and not self.half.config.SENDS_MESSAGES:
             what = "it sends an update without a step, which its config does not announce"
             raise breach(self.half, method, what)
+        most = self.half.config.most_shared(self.stream.batch_size)
+        if update.shared is not None and len(update.shared) > most:
+            what = f"it shares {len(update.shared)} samples, its config's most_shared says {most}"
+            raise breach(self.half, method, what)
         self._sequence += 1
         payload, saturated = as_sent(update.payload, self.encoding)
         if payload is not update.payload:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from testbed.frame.stop import NOBODY_LEFT
 from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO
 from testbed.reports.measurements import Flow, Measurements
 
@@ -81,10 +82,14 @@ def _end(measured: Measurements) -> Iterator[str]:
     elif measured.updates == 0:
         yield f"No update was applied{why}. A later `stop` or a smaller learning rate mends that."
     if measured.stalled:
-        yield (
-            f"The training {measured.stalled}. An algorithm that waits for everybody needs "
-            "everybody to go on."
-        )
+        alone = NOBODY_LEFT in measured.stalled
+        yield f"The training {measured.stalled}. {_ALL_GONE if alone else _SOME_AWAITED}"
+
+
+_ALL_GONE = "Let fewer workers crash or leave, or give `stop` less to reach."
+_SOME_AWAITED = (
+    "This algorithm waits for workers that neither push nor leave; `ps.dead_after` removes such."
+)
 
 
 def _nodes(measured: Measurements) -> Iterator[str]:

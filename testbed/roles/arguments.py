@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 
 from testbed import faults
-from testbed.algorithms import ScaDles
 from testbed.errors import NodeError
 from testbed.experiment import Experiment
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
@@ -131,10 +129,7 @@ def limits(experiment: Experiment) -> MessageLimits:
 
 def _shared_bytes(experiment: Experiment) -> int:
     """What the samples take that a worker shares at once, at the most."""
-    algorithm = experiment.algorithm
-    if not isinstance(algorithm, ScaDles) or not algorithm.injects:
-        return 0
-    most = ceil(algorithm.beta * max(algorithm.max_batch, experiment.scenario.workers.batch_size))
+    most = experiment.algorithm.most_shared(experiment.scenario.workers.batch_size)
     return most * (experiment.sample_bytes + 2 * LABEL_BYTES)
 
 

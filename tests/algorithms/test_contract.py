@@ -4,18 +4,26 @@ import pkgutil
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+import numpy as np
 import pytest
+from annotated_types import Ge, Le, Lt
 from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 
 from testbed import algorithms
 from testbed.algorithms import Algorithm, CustomAlgorithm
 from testbed.algorithms.base import AlgorithmConfig
+from testbed.errors import RejectedError
 from testbed.frame.contract import CHECKS, examine
-from testbed.frame.trial import WORKERS, next_update, server_half, worker_half
+from testbed.frame.trial import LAYOUT, WORKERS, next_update, server_half, worker_half
+from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
+from testbed.payloads.keyed import signature_of
+from testbed.values.units import Duration
 
 MEMBERS: tuple[type[AlgorithmConfig], ...] = tuple(
     member for member in get_args(get_args(Algorithm)[0]) if member is not CustomAlgorithm
@@ -99,6 +107,75 @@ def test_options_have_defaults_and_unknown_ones_are_refused(member: type[Algorit
         adapter.validate_python({"name": name_of(member), "learning_rat": 0.1})
 
 
+ENDS: dict[str, tuple[object, ...]] = {
+    "alpha": (0.05, 1.0),
+    "check_period": ("1s", "2min"),
+    "commit_rate": (None, 0.5, 100.0),
+    "milestones": ((), (1, 2)),
+    "min_commit_interval": (None, "1s", "2min"),
+}
+"""Of options whose ends are not those of their type, or are too far off to be reached in small."""
+
+TOGETHER: dict[str, dict[str, object]] = {
+    "alpha": {"beta": 0.5, "epsilon": 0.0},
+    "beta": {"alpha": 0.5},
+    "check_period": {"epoch": "100h"},
+    "delta": {"ratio": 0.1},
+    "epoch": {"check_period": "500ms"},
+    "epsilon": {"alpha": 1.0},
+    "max_batch": {"min_batch": 1},
+    "milestones": {"epoch": 100},
+    "min_batch": {"max_batch": 100},
+    "norm": {"ratio": 0.1},
+}
+"""What an option needs, or is without effect without; of the algorithms that have it too."""
+
+
+def ends(name: str, field: FieldInfo) -> tuple[object, ...]:
+    """Both ends of an option: of a number those allowed, up to 30; else all that there is."""
+    if name in ENDS:
+        return ENDS[name]
+    kind, metadata = field.annotation, list(field.metadata)
+    if type(None) in get_args(kind):  # of an Annotated, with bounds of its own
+        inner = next(one for one in get_args(kind) if one is not type(None))
+        metadata = list(get_args(inner)[1:])
+        metadata = [bound for one in metadata for bound in getattr(one, "metadata", [one])]
+        return (None, *numbers(get_args(inner)[0], metadata))
+    if kind is bool:
+        return (False, True)
+    return get_args(kind) or numbers(kind, metadata)
+
+
+def numbers(kind: object, metadata: list[Any]) -> tuple[object, ...]:
+    if kind is Duration:
+        return ("1s", "1h")
+    least = next((one.ge for one in metadata if isinstance(one, Ge)), 1e-6)
+    below = any(isinstance(one, Lt) for one in metadata)
+    most = next((one.le for one in metadata if isinstance(one, Le)), 0.99 if below else 1.0)
+    return (least, min(most, 30))
+
+
+EXTREMES = [
+    pytest.param(member, {**together, name: end}, id=f"{member.__name__}-{name}-{end}")
+    for member in MEMBERS
+    for name, field in member.model_fields.items()
+    if name != "name"
+    for end in ends(name, field)
+    for together in [
+        {key: v for key, v in TOGETHER.get(name, {}).items() if key in member.model_fields}
+    ]
+]
+
+
+@pytest.mark.parametrize(("member", "options"), EXTREMES)
+def test_it_does_so_with_options_at_either_end(
+    member: type[AlgorithmConfig], options: dict[str, object]
+) -> None:
+    adapter = TypeAdapter[AlgorithmConfig](Algorithm)
+    config = adapter.validate_python({"name": name_of(member), **options})
+    assert [one for one in examine(config) if one.problem] == []
+
+
 @every_member
 def test_it_keeps_what_every_algorithm_promises(member: type[AlgorithmConfig]) -> None:
     findings = list(examine(configured(member)))
@@ -123,6 +200,54 @@ def test_who_is_ready_is_awaited_by_nobody(member: type[AlgorithmConfig]) -> Non
     for index in (1, 2):
         server.leave(index, 0.0)
     assert server.ready(0)
+
+
+TAKEN: dict[str, set[type[Payload]]] = {
+    "comp-asgd": {Sparse},
+    "adacomp": {Sparse},
+    "scadles": {Dense, Sparse},
+    "quant-dp": {Quantized},
+    "slim-dp": {Keyed},
+}
+"""Kinds of payload that a push may be; of the others, Dense."""
+
+FORGED: tuple[Payload, ...] = (
+    Dense(np.ones(LAYOUT.size, np.float32)),
+    Sparse(np.array([3], np.int32), np.ones(1, np.float32)),
+    Keyed(
+        signature_of(np.array([3], np.int32)),
+        *(np.array([3], np.int32), np.ones(1, np.float32)),
+        *(np.array([5], np.int32), np.ones(1, np.float32)),
+    ),
+    Quantized(np.ones(2, np.float32), np.ones(LAYOUT.size, np.int8)),  # a bucket for each tensor
+)
+
+
+@every_member
+def test_a_payload_of_another_kind_is_refused_when_it_comes(member: type[AlgorithmConfig]) -> None:
+    """And nothing of it is there when the others push: their round is as if it had never come."""
+    config, taken = configured(member), set()
+    for payload in FORGED:
+        server = server_half(config)
+        halves = [worker_half(config, index) for index in range(WORKERS)]
+        for index in range(WORKERS):
+            server.join(index)
+        updates = []
+        for index, half in enumerate(halves):
+            half.receive(server.pull(index, 0.0), 0.0)
+            updates.append(next_update(half, seed=index))
+        forged = replace(updates[0], payload=payload)
+        try:
+            server.push(0, forged, 0.0)
+        except RejectedError as error:
+            assert type(payload).__name__ in error.message
+            server.push(0, updates[0], 0.0)
+        else:
+            taken.add(type(payload))
+        for index in (1, 2):
+            server.push(index, updates[index], 0.0)
+        assert np.isfinite(server.parameters).all()
+    assert taken == TAKEN.get(name_of(member), {Dense})
 
 
 def test_reading_a_scenario_does_not_import_torch() -> None:

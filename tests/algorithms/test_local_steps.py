@@ -108,6 +108,19 @@ def test_an_ssp_pull_that_was_lost_is_answered_by_the_model_again(group_of: Grou
     assert (again.version, list(again.note)) == (first.version, list(first.note))
 
 
+def test_an_ssp_worker_that_joins_again_pulls(group_of: GroupOf) -> None:
+    """One worker, slack 3, learning rate 1/2: after a step without a pull its copy is (7, 16). The
+    server's model is then another one, (6, 16), which the worker has once it has joined again."""
+    group = group_of(Ssp(name="ssp", learning_rate=0.5, slack=3), 1)
+    group.push(0, 2, 0)
+    assert group.pull(0).model.entries == 0
+    group.server.parameters[0] = 6
+    group.server.join(0)
+    assert group.pull(0).version == 1
+    assert group.workers[0].parameters.tolist() == [6, 16]
+    assert group.workers[0].version == 1
+
+
 def test_nobody_waits_for_an_ssp_worker_that_has_left(group_of: GroupOf) -> None:
     group = group_of(Ssp(name="ssp", slack=1), 2)
     group.push(0, 1, 1)

@@ -62,6 +62,18 @@ def test_ddl_averages_a_round(group_of: GroupOf) -> None:
     assert group.server.ready(0)
 
 
+def test_some_entries_are_no_gradient_of_ddl(group_of: GroupOf) -> None:
+    """Its sender is told, and the other's round is the mean of (2, 4) and (6, -4)."""
+    group = group_of(ddl(), 2)
+    entries = Sparse(np.array([0], np.int32), floats(9))
+    with pytest.raises(RejectedError, match="a Sparse payload, expected a Dense one"):
+        group.server.push(0, Update(entries, 0, 64), 0.0)
+    assert group.server.awaited() == {0, 1}
+    push(group, 0, (2, 4), 64)
+    push(group, 1, (6, -4), 64)
+    assert group.server.parameters.tolist() == [6, 16]
+
+
 def test_momentum_and_weight_decay_are_the_servers(group_of: GroupOf) -> None:
     """m 0.5, λ 0.25, η 0.5. v = (2, 4) + 0.25 (8, 16) = (4, 8): w = (6, 12);
     then v = (2, 4) + (2, 4) + 0.25 (6, 12) = (5.5, 11): w = (3.25, 6.5)."""
@@ -362,6 +374,21 @@ def test_without_votes_all_is_sent(group_of: GroupOf) -> None:
         assert update.note["compressed"] == 0
         group.server.push(index, update, 0.0)
     assert group.server.parameters.tolist() == [7, 14.75]
+
+
+def test_a_gradient_is_no_vote_whatever_its_note_says(group_of: GroupOf) -> None:
+    """w0 votes, w1 pushes at once and has no say. The mean of (2, 4) and (6, 4): 8 - 2 and 16 - 2.
+    A note of ``shares`` on a gradient likewise."""
+    for note in ({"vote": 1.0}, {"shares": 1.0}):
+        group = group_of(scadles(ratio=0.5, delta=0.0), 2)
+        tell(group, 0, group.workers[0].step(floats(2, 4), 64, 0.0))
+        assert group.server.awaited() == {1}
+        forged = Update(Dense(floats(6, 4)), 0, 64, note=note)
+        assert group.server.push(1, forged, 0.0) == ()
+        update = group.workers[0].receive(group.server.pull(0, 0.0), 0.0)
+        applied = group.server.push(0, update, 0.0)
+        assert [one.worker for one in applied] == [0, 1]
+        assert group.server.parameters.tolist() == [6, 14]
 
 
 @pytest.mark.parametrize(

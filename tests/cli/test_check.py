@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from textwrap import dedent, indent
 
 import pytest
 
 from testbed.cli import main
+from testbed.datasets import custom as custom_dataset
+from testbed.models import custom as custom_model
 
+DOCS = Path(__file__).parents[2] / "docs" / "own-code.md"
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
 
 
@@ -133,6 +138,65 @@ def test_a_model_and_a_data_set_of_ones_own(
     for promise, reason in broken.items():
         assert promise in found[0]
         assert reason in "\n".join(lines)
+
+
+TEXTS = """
+import numpy as np
+
+def load():
+    words = np.arange(24).reshape(6, 1, 1, 4) % 10
+    return words, np.arange(6) % 2, words, np.arange(6) % 2
+"""
+READER = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, image_shape, classes):
+        super().__init__()
+        self.words, self.score = nn.Embedding(10, 3), nn.Linear(3, classes)
+
+    def forward(self, images):
+        return self.score(self.words(images.long().flatten(1)).mean(1))
+"""
+
+
+def test_a_model_of_texts_is_tried_on_the_scenarios_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its ten words are all that it knows: noise would be none of them."""
+    scenario = OWN.replace(", transform: noisy", "")
+    for name, text in (("net.py", READER), ("data.py", TEXTS), ("own.yaml", scenario)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert main(["check", str(tmp_path / "own.yaml")]) == 0
+    assert "kept    Its gradient is finite" in capsys.readouterr().out
+
+
+def test_the_algorithm_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source,) = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    assert main(["check", str(tmp_path / "mine.py")]) == 0
+    assert "Mine (learning_rate=0.1)" in capsys.readouterr().out
+
+
+def test_the_model_and_the_transform_of_the_docstrings(tmp_path: Path) -> None:
+    """With its loss and without; the data set of the other docstring is read from a file."""
+    model, objective = examples(custom_model.__doc__)
+    _, transform = examples(custom_dataset.__doc__)
+    data = DATA.replace("def noisy", "def unused") + "\n" + transform
+    network = "import torch\n\n" + model
+    scenario = OWN.replace("transform: noisy", "transform: distorted")
+    scenario = scenario.replace("class: Net", "class: Net, width: 8")
+    (tmp_path / "data.py").write_text(data.replace("linspace(0, 1, 5)", "arange(5)"), "utf-8")
+    (tmp_path / "own.yaml").write_text(scenario, encoding="utf-8")
+    for source in (network, network + indent(objective, "    ").replace("huber_", "multi_margin_")):
+        (tmp_path / "net.py").write_text(source, encoding="utf-8")
+        assert main(["check", str(tmp_path / "own.yaml")]) == 0
+
+
+def examples(doc: str | None) -> tuple[str, ...]:
+    """The blocks of Python in a docstring."""
+    blocks = re.findall(r"^    (?:class|def) .*?(?=^\S)", doc or "", re.M | re.S)
+    return tuple(dedent(block) for block in blocks)
 
 
 def test_a_scenario_that_comes_with_testbed(

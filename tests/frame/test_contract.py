@@ -57,6 +57,50 @@ def test_a_sound_one_keeps_all(tmp_path: Path) -> None:
     assert problems(tmp_path, SOUND) == {}
 
 
+SAMPLING = """\
+
+    def __post_init__(self):
+        self.members, self.chosen = set(), {2}
+
+    def join(self, worker):
+        self.members.add(worker)
+
+    def awaited(self):
+        return self.chosen & self.members
+"""
+"""A round is one worker, the third at first; then the one after it that is there."""
+
+
+def test_rounds_of_some_workers_are_sound(tmp_path: Path) -> None:
+    source = SOUND + SAMPLING
+    source = source.replace("return True", "return worker in self.chosen")
+    source = source.replace(
+        "return ()",
+        "self.members.discard(worker)\n"
+        "        self.chosen &= self.members\n"
+        "        self.chosen |= set(sorted(self.members)[: not self.chosen])\n"
+        "        return ()",
+    )
+    source = source.replace(
+        "self.version += 1",
+        "self.version += 1\n"
+        "        order = sorted(self.members, key=lambda one: (one <= worker, one))\n"
+        "        self.chosen = set(order[:1])",
+    )
+    assert problems(tmp_path, source) == {}
+
+
+def test_rare_pushes_are_sound(tmp_path: Path) -> None:
+    """One of 500 steps: 10,000 steps lead to 20 updates, which is enough."""
+    source = SOUND.replace(
+        "        return Update(",
+        "        self.steps = getattr(self, 'steps', 0) + 1\n"
+        "        if self.steps % 500: return None\n"
+        "        return Update(",
+    )
+    assert problems(tmp_path, source) == {}
+
+
 @pytest.mark.parametrize(
     ("was", "becomes", "check", "line", "words"),
     [
@@ -111,7 +155,7 @@ def test_a_sound_one_keeps_all(tmp_path: Path) -> None:
             "return None",
             "check_training",
             17,
-            "10,000 steps and ticks, and no 60 updates",
+            "10,000 steps and ticks, and no 6 updates",
         ),
         (
             "return ()",
@@ -147,6 +191,14 @@ def test_a_sound_one_keeps_all(tmp_path: Path) -> None:
             "check_streams",
             13,
             "a second time it sent another update",
+        ),
+        (
+            "super().receive(reply, now)",
+            "newest = max(self.version, reply.version); "
+            "super().receive(reply, now); self.version = newest",
+            "check_succession",
+            13,
+            "is from the future, the model is at",
         ),
     ],
 )

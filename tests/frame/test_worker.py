@@ -249,6 +249,37 @@ class Voter(EveryNth):
         return None
 
 
+class Sharing(Bsp):
+    """One whose workers share a batch at the most."""
+
+    def most_shared(self, batch_size: int) -> int:
+        return batch_size
+
+
+class Shares(EveryNth):
+    """Shares some samples with every update."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.config, self.count = Sharing(name="bsp"), count
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        return Update(Dense(gradient.copy()), self.version, samples, shared=np.arange(self.count))
+
+
+def test_as_many_samples_are_shared_as_were_announced() -> None:
+    """A batch is of two."""
+    for count in (2, 3):
+        loop = worker(Shares(count)).loop()
+        next(loop)
+        loop.send(Arrived(0.0, reply()))
+        if count == 2:
+            assert isinstance(loop.send(Computed(0.0, GRADIENT)), Push)
+            continue
+        with pytest.raises(AlgorithmError, match="shares 3 samples, its config's most_shared says"):
+            loop.send(Computed(0.0, GRADIENT))
+
+
 def test_a_message_that_was_not_announced_breaks_the_contract() -> None:
     half = Voter()
     half.config = Bsp(name="bsp")

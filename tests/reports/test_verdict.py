@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from testbed.events.kinds import RateMeasured, RoundTripMeasured
+from testbed.frame.stop import stall
 from testbed.reports.measurements import Flow, Measurements, Pace
 from testbed.reports.verdict import judge
 
@@ -180,8 +181,16 @@ def test_round_trips() -> None:
 
 def test_a_training_that_could_not_go_on() -> None:
     assert reasons(stalled="stalled: 11 workers wait for w3") == (
-        "The training stalled: 11 workers wait for w3. An algorithm that waits for everybody "
-        "needs everybody to go on.",
+        "The training stalled: 11 workers wait for w3. This algorithm waits for workers that "
+        "neither push nor leave; `ps.dead_after` removes such.",
+    )
+
+
+def test_a_training_without_workers_does_not_blame_a_barrier() -> None:
+    """Asynchronous SGD, of which every worker has crashed: it waited for no one."""
+    assert reasons(stalled=stall(0, (), silent=200)) == (
+        "The training stalled: nobody is left who could push (200 silent, the others have left). "
+        "Let fewer workers crash or leave, or give `stop` less to reach.",
     )
 
 

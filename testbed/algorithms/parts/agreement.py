@@ -9,7 +9,7 @@ from testbed.algorithms.base import Applied, C, Reply, Samples, Update
 from testbed.algorithms.parts.adaptive_compression import Ballot
 from testbed.algorithms.parts.injection import Injection
 from testbed.algorithms.parts.rounds import StreamServer
-from testbed.payloads import Sparse
+from testbed.payloads import Payload, Sparse
 
 Question = Literal["samples", "verdict"]
 
@@ -42,24 +42,36 @@ class AgreeingServer(StreamServer[C]):
         self._ballot = Ballot()
         self._asked: dict[int, Question] = {}
 
+    def join(self, worker: int) -> None:
+        """It begins with the model, whatever it asked before."""
+        super().join(worker)
+        self._asked.pop(worker, None)
+
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
         """One less to wait for; what it has shared and voted stays."""
         self._asked.pop(worker, None)
         return super().leave(worker, now)
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Hear what a worker has to say, or take its gradient."""
-        if "shares" in update.note:
+        """Hear what a worker has to say, or take its gradient, whose note is for the record."""
+        note = {} if update.steps else update.note
+        if "shares" in note:
             self._asked[worker] = "samples"
-            if update.note["shares"] and update.shared is not None:
+            if note["shares"] and update.shared is not None:
                 self._injection.shared[worker] = update.shared
-        elif "vote" in update.note:
+        elif "vote" in note:
             self._asked[worker] = "verdict"
-            self._ballot.votes[worker] = update.note["vote"] > 0
+            self._ballot.votes[worker] = note["vote"] > 0
         else:
+            applied = super().push(worker, update, now)
             self._asked.pop(worker, None)
-            return super().push(worker, update, now)
+            return applied
         return self._close()
+
+    def check(self, payload: Payload) -> None:
+        """Refuse what is neither all of a gradient nor some of its entries."""
+        if not isinstance(payload, Sparse):
+            super().check(payload)
 
     def ready(self, worker: int) -> bool:
         """Once what it has asked for is there."""
@@ -93,9 +105,10 @@ class AgreeingServer(StreamServer[C]):
         return reply
 
     def _to_share(self) -> Collection[int]:
-        return self._injection.missing(self._members - self._silent)
+        return self._injection.missing(self._to_vote())
 
     def _to_vote(self) -> Collection[int]:
+        """Also those that are to share: a vote or a gradient without a share says there is none."""
         return self._members - self._silent - self._ballot.votes.keys() - self._pushed.keys()
 
     def _close(self) -> Sequence[Applied]:

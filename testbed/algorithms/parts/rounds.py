@@ -33,16 +33,13 @@ class StreamServer(AveragingServer[C]):
         return super().leave(worker, now)
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Take a gradient, all of it or some entries, or hear that there is none."""
+        """Take a gradient, or hear that there is none."""
         if not update.steps:
             self._silent.add(worker)
             return self._close()
-        if not isinstance(update.payload, Sparse):
-            expect(Dense, update.payload)
         if own(update) < 1:
             raise RejectedError(f"{own(update)} samples of its own, expected at least 1")
-        self._pushed[worker] = update
-        return self._close()
+        return super().push(worker, update, now)
 
     def ready(self, worker: int) -> bool:
         """Once its round is complete."""
