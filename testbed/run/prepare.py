@@ -38,7 +38,7 @@ from testbed.scenario.targets import ill_fitting
 from testbed.scenario.traces import places
 from testbed.scenario.transports import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
-from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder import RunFolder, open_to_nodes
 from testbed.telemetry.registry import Registry
 from testbed.topology import Plan
 from testbed.user_code import UserCode
@@ -235,7 +235,8 @@ def _fill(
     if own:
         folder.custom.mkdir()
         for file in own:
-            shutil.copy(file, folder.custom / file.name)
+            open_to_nodes(Path(shutil.copyfile(file, folder.custom / file.name)))
+        open_to_nodes(folder.custom)
     circumstances = Circumstances(
         argv=argv,
         time_scale=scenario.time_scale,
@@ -261,6 +262,7 @@ def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> No
             )
             for name, text in files.items():
                 (folder.broker / name).write_text(text, encoding="utf-8")
+                open_to_nodes(folder.broker / name)
 
 
 def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:
