@@ -23,6 +23,7 @@ from testbed.models import CustomModel
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.nodes.broker import BrokerRole
 from testbed.nodes.broker_files import broker_files
+from testbed.plan.hosts import hosts_text
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
@@ -215,6 +216,8 @@ def _make_folder(
         registry.add(folder.path)
         _fill(folder, scenario, own, uid_mode=uid_mode, left_out=left_out, argv=request.argv)
         _write_broker_files(folder, scenario, made)
+        if not scenario.simulated:
+            write_hosts(folder, made)
     except BaseException:  # nothing has been started: no run is left that never was one
         registry.remove(folder.path)
         shutil.rmtree(folder.path, ignore_errors=True)
@@ -263,6 +266,12 @@ def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> No
             for name, text in files.items():
                 (folder.broker / name).write_text(text, encoding="utf-8")
                 open_to_nodes(folder.broker / name)
+
+
+def write_hosts(folder: RunFolder, made: Plan) -> None:
+    """What the nodes have as /etc/hosts."""
+    folder.hosts.write_text(hosts_text(made), encoding="utf-8")
+    open_to_nodes(folder.hosts)
 
 
 def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:

@@ -79,6 +79,7 @@ class RunFolder:
 
     run_file = Inside("run.json")  # the state
     scenario = Inside("scenario.yaml")  # resolved
+    hosts = Inside("hosts")  # names and addresses of the nodes, their /etc/hosts
     plan = Inside("plan.json")  # the nodes, links, hosts and the runtime
     environment = Inside("environment.json")  # host, versions, command line
     events = Inside("events.jsonl")  # what happened, one JSON object a line
