@@ -34,6 +34,9 @@ Distribution = Literal["normal", "uniform", "pareto", "paretonormal"]
 
 THIS_HOST = "localhost"
 
+SCRATCH = Size(16 * 2**20)
+"""Of a node whose scenario does not say how much it may write."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -85,6 +88,7 @@ class NodeSpec:
     end: Ending = "fatal"
     command: tuple[str, ...] = ()  # what it executes, where its role has no entry point of ours
     image: Image = "nodes"
+    scratch: Size = SCRATCH  # what fits into its /tmp, and as much again into its /dev/shm
     takes: Size | None = None  # memory it will need, where its role alone cannot tell
 
 

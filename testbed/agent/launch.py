@@ -16,10 +16,13 @@ from testbed.topology import LaunchMode, NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")
 
+HOSTS = Path("/etc/hosts")
+"""The one file elsewhere that a node may have instead of the host's."""
+
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the host that a node sees as ``target``, below /run/testbed."""
+    """What a node sees of the host as ``target``, which is below /run/testbed or /etc/hosts."""
 
     source: Path
     target: Path
@@ -59,7 +62,7 @@ class LaunchSpec:
         Raises:
             NodeError: a target lies elsewhere than below /run/testbed, or in another target.
         """
-        targets = [mount.target for mount in self.mounts]
+        targets = [mount.target for mount in self.mounts if mount.target != HOSTS or mount.writable]
         for target in targets:
             if ".." in target.parts or MOUNT_ROOT not in target.parents:
                 raise NodeError(

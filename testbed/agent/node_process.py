@@ -51,9 +51,10 @@ def become_node(request: SpawnRequest) -> int:
         if role:
             report(request.report, pid=role)
             return 0
-        _prepare(request, first)
         command = launch.node.command
-        program = _find_program(command[0], environment) if command else ""
+        there = bool(command) and _is_there(command[0], environment)
+        _prepare(request, first)
+        program = _find_program(command[0], environment, hidden=there) if command else ""
         report(request.report, prepared=True)
     os.close(request.report)
     # The agent connects the link meanwhile. The end of the file: it gave the node up, or has ended.
@@ -125,7 +126,11 @@ def _prepare(request: SpawnRequest, first: int) -> None:
         syscalls.bring_loopback_up()
         _allow_ping(launch.node.uid)
         make_view(
-            launch.mounts, launch.node.uid, run_folder=request.run_folder, private=request.private
+            launch.mounts,
+            launch.node.uid,
+            run_folder=request.run_folder,
+            private=request.private,
+            scratch=launch.node.scratch,
         )
     os.nice(request.placement.nice)
     confine(launch.node.uid, processes=request.processes)
@@ -179,11 +184,25 @@ def _execute(launch: LaunchSpec, environment: Mapping[str, str]) -> None:
     os.execve(sys.executable, command, environment)
 
 
-def _find_program(name: str, environment: Mapping[str, str]) -> str:
-    """Where a program is, as this process sees the file system by now."""
+def _is_there(name: str, environment: Mapping[str, str]) -> bool:
+    """Whether there is such a program as this process sees the file system."""
+    return shutil.which(name, path=environment.get("PATH", os.defpath)) is not None
+
+
+def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) -> str:
+    """Where a program is, as this process sees the file system by now.
+
+    ``hidden``: it was there before this process saw the file system as a node does.
+    """
     found = shutil.which(name, path=environment.get("PATH", os.defpath))
     if found is not None:
         return found
+    if hidden and not os.path.lexists(name):
+        raise NodeError(
+            f"{name}: hidden in the node. Nodes have a /tmp and /dev/shm of their own, and see no "
+            "run folder and no folder that is closed to other users, such as a home.",
+            hint="Move it, and what it needs, to a folder that all users can read: /opt/NAME.",
+        )
     lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
     raise NodeError(
         f"{name}: {lack} in the node.",

@@ -27,6 +27,7 @@ def main() -> int:
 
     Command line: descriptor of the socket that requests arrive on, and the Template as JSON.
     """
+    os.umask(0o022)  # the caller's may hide what a node mounts from the node's own uid
     channel = socket.socket(fileno=int(sys.argv[1]))
     ready = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a module prints on import is no report

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from math import ceil
 from pathlib import Path
 
 from testbed.agent.interpreter import Cover, find_covers, find_needs
-from testbed.agent.launch import MOUNT_ROOT, Mount
+from testbed.agent.launch import HOSTS, MOUNT_ROOT, Mount
 from testbed.host import syscalls
+from testbed.topology import SCRATCH as DEFAULT_SCRATCH
+from testbed.values.units import Size
 
 SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 """Where a node may write, into memory of its own."""
 
-SCRATCH_OPTIONS = "size=16m,mode=1777"
 COVER_OPTIONS = "size=1m,mode=755"
 TERMINALS = Path("/dev/pts")
 TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
@@ -21,15 +23,21 @@ TERMINAL_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NOEXEC
 
 
 def make_view(
-    mounts: Sequence[Mount], uid: int, *, run_folder: Path, private: Sequence[Path] = ()
+    mounts: Sequence[Mount],
+    uid: int,
+    *,
+    run_folder: Path,
+    private: Sequence[Path] = (),
+    scratch: Size = DEFAULT_SCRATCH,
 ) -> None:
     """Change what this process's mount namespace shows; nothing in it may propagate to another.
 
     Args:
-        mounts: what is shown below /run/testbed.
+        mounts: what is shown below /run/testbed, and as /etc/hosts where the host has one.
         uid: the role's; decides what of the interpreter would be closed to it.
         run_folder: hidden: it holds what other nodes wrote.
         private: folders that are covered too, but for what the interpreter needs of them.
+        scratch: how much fits into each of SCRATCH.
 
     Raises:
         HostError: the interpreter is closed to the uid, or the kernel is too old.
@@ -39,14 +47,15 @@ def make_view(
     hidden = (folder for folder in private if folder.is_dir())
     covers = find_covers((*SCRATCH, MOUNT_ROOT.parent, *hidden), uid, must=must, may=may)
     # Opened before anything is covered: from then on only these descriptors lead there.
-    sources = _open(mount.source for mount in mounts)
+    shown = [mount for mount in mounts if mount.target != HOSTS or HOSTS.is_file()]
+    sources = _open(mount.source for mount in shown)
     trees = _open(tree for cover in covers for tree in cover.trees)
     syscalls.mount("proc", "/proc", "proc", flags=syscalls.PROC_FLAGS)
     # A mount of its own, so that it stays read-only: its network settings belong to uid 0 in here.
     syscalls.mount("/proc/sys", "/proc/sys", flags=syscalls.MS_BIND)
     for cover in covers:
-        _put_up(cover, trees)
-    for mount in mounts:
+        _put_up(cover, trees, scratch)
+    for mount in shown:
         _bind(sources[mount.source], mount.target)
     if TERMINALS.is_dir():
         # With the user's uid, a node could open the user's own terminals.
@@ -65,8 +74,8 @@ def _open(paths: Iterable[Path]) -> dict[Path, int]:
     return {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths}
 
 
-def _put_up(cover: Cover, trees: dict[Path, int]) -> None:
-    options = SCRATCH_OPTIONS if cover.folder in SCRATCH else COVER_OPTIONS
+def _put_up(cover: Cover, trees: dict[Path, int], scratch: Size) -> None:
+    options = f"size={ceil(scratch)},mode=1777" if cover.folder in SCRATCH else COVER_OPTIONS
     syscalls.mount("tmpfs", str(cover.folder), "tmpfs", flags=TMPFS_FLAGS, data=options)
     for link, target in cover.links:
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +89,7 @@ def _bind(descriptor: int, target: Path) -> None:
     source = f"/proc/self/fd/{descriptor}"
     if Path(source).is_dir():
         target.mkdir(parents=True, exist_ok=True)
-    else:
+    elif not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
     syscalls.mount(source, str(target), flags=syscalls.MS_BIND | syscalls.MS_REC)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from testbed.nodes.base import FIRST_WORKER_UID, Role, address_of, link_at
 from testbed.scenario.commands import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
-from testbed.topology import NodeSpec, Plan
+from testbed.topology import SCRATCH, NodeSpec, Plan
 
 
 class ProgramRole(Role):
@@ -32,6 +32,7 @@ class ProgramRole(Role):
                 cpu=program.cpu,
                 cpuset=program.cpuset,
                 memory=program.memory,
+                scratch=program.scratch or SCRATCH,
                 cpu_weight=self.cpu_weight,
                 uid=FIRST_WORKER_UID + scenario.workers.count + index,
                 end=program.end,

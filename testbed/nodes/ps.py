@@ -8,7 +8,7 @@ from testbed.agent.launch import Mount
 from testbed.events.kinds import Listening
 from testbed.nodes.base import INSIDE, PS_UID, SERVICE_WEIGHT, Inputs, Role, link_at
 from testbed.scenario.schema import Scenario
-from testbed.topology import NodeSpec, Plan
+from testbed.topology import SCRATCH, NodeSpec, Plan
 
 PORT = 5000
 
@@ -34,6 +34,7 @@ class ParameterServerRole(Role):
             cpu=scenario.ps.cpu,
             cpuset=scenario.ps.cpuset,
             memory=scenario.ps.memory,
+            scratch=scenario.ps.scratch or SCRATCH,
             cpu_weight=self.cpu_weight,
             uid=PS_UID,
             part=self.part,

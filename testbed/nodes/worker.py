@@ -11,7 +11,7 @@ from testbed.nodes.broker import source_of
 from testbed.nodes.producer import PORT, ProducerRole
 from testbed.rpc.tokens import token_of
 from testbed.scenario.schema import Scenario
-from testbed.topology import NodeSpec, Plan
+from testbed.topology import SCRATCH, NodeSpec, Plan
 
 
 class WorkerRole(Role):
@@ -56,6 +56,7 @@ class WorkerRole(Role):
                 cpu=device.cpu,
                 cpuset=device.cpuset,
                 memory=device.memory,
+                scratch=device.scratch or SCRATCH,
                 cpu_weight=self.cpu_weight,
                 uid=FIRST_WORKER_UID + index,
                 gpus=device.gpus,

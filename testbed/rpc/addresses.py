@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from testbed.host.sockets import short_path
 
@@ -16,9 +17,10 @@ _LONGEST_UNIX_PATH = 107  # bytes, of sockaddr_un
 def unix_address(path: Path) -> Iterator[str]:
     """The address of a unix socket, usable while the context is open.
 
-    A path too long for the kernel is reached through a descriptor of its folder.
+    A path too long for the kernel is reached through a descriptor of its folder. So is one in which
+    gRPC would find more than a path: it splits at ``,``, cuts at ``?`` and ``#``, decodes ``%20``.
     """
-    if len(os.fsencode(path)) <= _LONGEST_UNIX_PATH:
+    if len(os.fsencode(path)) <= _LONGEST_UNIX_PATH and quote(str(path)) == str(path):
         yield f"unix:{path}"
         return
     with short_path(path) as name:

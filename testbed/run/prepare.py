@@ -23,6 +23,7 @@ from testbed.models import CustomModel
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.nodes.broker import BrokerRole
 from testbed.nodes.broker_files import broker_files
+from testbed.plan.hosts import hosts_text
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
@@ -38,7 +39,7 @@ from testbed.scenario.targets import ill_fitting
 from testbed.scenario.traces import places
 from testbed.scenario.transports import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
-from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder import RunFolder, open_to_nodes
 from testbed.telemetry.registry import Registry
 from testbed.topology import Plan
 from testbed.user_code import UserCode
@@ -215,6 +216,8 @@ def _make_folder(
         registry.add(folder.path)
         _fill(folder, scenario, own, uid_mode=uid_mode, left_out=left_out, argv=request.argv)
         _write_broker_files(folder, scenario, made)
+        if not scenario.simulated:
+            write_hosts(folder, made)
     except BaseException:  # nothing has been started: no run is left that never was one
         registry.remove(folder.path)
         shutil.rmtree(folder.path, ignore_errors=True)
@@ -235,7 +238,8 @@ def _fill(
     if own:
         folder.custom.mkdir()
         for file in own:
-            shutil.copy(file, folder.custom / file.name)
+            open_to_nodes(Path(shutil.copyfile(file, folder.custom / file.name)))
+        open_to_nodes(folder.custom)
     circumstances = Circumstances(
         argv=argv,
         time_scale=scenario.time_scale,
@@ -261,6 +265,13 @@ def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> No
             )
             for name, text in files.items():
                 (folder.broker / name).write_text(text, encoding="utf-8")
+                open_to_nodes(folder.broker / name)
+
+
+def write_hosts(folder: RunFolder, made: Plan) -> None:
+    """What the nodes have as /etc/hosts."""
+    folder.hosts.write_text(hosts_text(made), encoding="utf-8")
+    open_to_nodes(folder.hosts)
 
 
 def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:

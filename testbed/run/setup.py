@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.agent.launch import LAUNCH, LaunchSpec
+from testbed.agent.launch import HOSTS, LAUNCH, LaunchSpec, Mount
 from testbed.agent.settings import Template
 from testbed.host.kafka import KafkaFiles
 from testbed.host.users import Users
@@ -43,8 +43,7 @@ class Setup:
 
     def container(self, node: NodeSpec) -> ContainerSpec:
         """What a node's container has to have."""
-        mounts = role_of(node).mounts(self._inputs)
-        return ContainerSpec(node, mounts, self.folder.log(node.name))
+        return ContainerSpec(node, self._mounts(node), self.folder.log(node.name))
 
     def launch(self, node: NodeSpec) -> LaunchSpec:
         """How the agent is to start a node."""
@@ -64,7 +63,7 @@ class Setup:
             network=network_for(node, self.plan),
             entry=role.entry,
             arguments=arguments if role.entry else {},
-            mounts=role.mounts(self._inputs),
+            mounts=self._mounts(node),
             log=self.folder.log(node.name),
             mode=self.plan.launch,
             neighbours=tuple(
@@ -84,6 +83,10 @@ class Setup:
                 for node, launch in zip(nodes, launches, strict=True)
             ),
         )
+
+    def _mounts(self, node: NodeSpec) -> tuple[Mount, ...]:
+        """What its role needs, and the names of all nodes."""
+        return (*role_of(node).mounts(self._inputs), Mount(self.folder.hosts, HOSTS))
 
     @property
     def _inputs(self) -> Inputs:

@@ -211,7 +211,7 @@ def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:
 def _check_unlimited(
     limited: DeviceClass | PsSettings, path: Keys, document: Document
 ) -> Iterator[Problem]:
-    for field in ("cpu", "cpuset", "memory"):
+    for field in ("cpu", "cpuset", "memory", "scratch"):
         value = getattr(limited, field)
         if value is not None:
             expected = f"no {field} limit: a simulation models time by the class's speed alone"

@@ -65,6 +65,8 @@ class PsSettings(Part):
         cpu: how much CPU it may use, in CPUs.
         cpuset: which CPUs of the host it may use.
         memory: memory it may use.
+        scratch: what fits into its /tmp, and as much again into its /dev/shm; both count as memory
+            that it uses. 16MiB by default.
     """
 
     link: Link = Link()
@@ -73,6 +75,7 @@ class PsSettings(Part):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    scratch: PositiveSize | None = None
 
 
 class DeviceClass(Part):
@@ -89,6 +92,8 @@ class DeviceClass(Part):
         cpu: how much CPU each may use, in CPUs.
         cpuset: which CPUs of the host they may use.
         memory: memory each may use.
+        scratch: what fits into the /tmp of each, and as much again into its /dev/shm; both count as
+            memory that it uses. 16MiB by default.
         gpus: GPUs that each of them sees; needs Docker with an nvidia runtime.
     """
 
@@ -100,6 +105,7 @@ class DeviceClass(Part):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    scratch: PositiveSize | None = None
     gpus: Gpus = 0
 
     @model_validator(mode="after")
@@ -253,6 +259,8 @@ class ProgramSettings(Part):
         cpu: how much CPU it may use, in CPUs.
         cpuset: which CPUs of the host it may use.
         memory: memory it may use.
+        scratch: what fits into its /tmp, and as much again into its /dev/shm; both count as memory
+            that it uses. 16MiB by default.
         end: what it means when it ends before the training has: `fatal`, the run fails; `noticed`,
             that is told, and the run goes on; `expected`, as `noticed`, and an exit status of 0 is
             not worth telling.
@@ -263,6 +271,7 @@ class ProgramSettings(Part):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    scratch: PositiveSize | None = None
     end: End = "fatal"
 
 

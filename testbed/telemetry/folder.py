@@ -36,6 +36,14 @@ def is_gone(path: Path) -> bool:
     return False
 
 
+def open_to_nodes(path: Path) -> None:
+    """Let nodes, which have uids of their own, read a part of a run folder whatever the umask.
+
+    The run folder itself keeps the mode that the umask gave it, which decides about other users.
+    """
+    path.chmod(0o755 if path.is_dir() else 0o644)
+
+
 @dataclass(frozen=True)
 class RunState:
     """What ``run.json`` holds; times are UTC in ISO 8601, ``classes`` those of workers by index."""
@@ -71,6 +79,7 @@ class RunFolder:
 
     run_file = Inside("run.json")  # the state
     scenario = Inside("scenario.yaml")  # resolved
+    hosts = Inside("hosts")  # names and addresses of the nodes, their /etc/hosts
     plan = Inside("plan.json")  # the nodes, links, hosts and the runtime
     environment = Inside("environment.json")  # host, versions, command line
     events = Inside("events.jsonl")  # what happened, one JSON object a line
@@ -135,8 +144,9 @@ class RunFolder:
             part.mkdir()
         folder.sockets.chmod(0o700)
         folder.ps_sockets.mkdir()
-        folder.slow.chmod(0o755)  # workers have uids of their own
         write_atomically(folder.scenario, text)
+        for part in (folder.ps_sockets, folder.slow, folder.scenario):
+            open_to_nodes(part)
         if plan:
             write_atomically(folder.plan, plan)
         folder._write(
@@ -250,12 +260,15 @@ class RunFolder:
 
     def alive(self) -> bool:
         """Whether a process of the run's control still lives: whether the lock is held."""
-        with self.locked() as mine:
-            return not mine
+        with self.locked(shared=True) as free:
+            return not free
 
     @contextmanager
-    def locked(self) -> Iterator[bool]:
+    def locked(self, *, shared: bool = False) -> Iterator[bool]:
         """Hold the run's lock if nobody else does; yields whether we hold it now.
+
+        A ``shared`` lock only asks: several readers can hold it, and none of them takes another
+        for the run's control.
 
         A run without a lock file has nobody who could hold it. One whose lock is not ours to open
         is somebody else's business, and counts as held.
@@ -268,15 +281,15 @@ class RunFolder:
         except PermissionError:
             yield False
             return
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
-        finally:
-            os.close(handle)
+        with _flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX) as held:
+            yield held
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Keep other readers from completing the record; yields whether none is doing so now."""
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with _flock(handle, fcntl.LOCK_EX) as held:
+            yield held
 
     def _not_yours(self) -> HostError:
         return HostError(
@@ -286,3 +299,17 @@ class RunFolder:
 
     def _write(self, state: RunState) -> None:
         write_atomically(self.run_file, json.dumps(asdict(state), indent=2) + "\n")
+
+
+@contextmanager
+def _flock(handle: int, kind: int) -> Iterator[bool]:
+    """Lock an open file, or yield False if somebody else has it; closes it in the end."""
+    try:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)

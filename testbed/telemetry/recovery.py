@@ -41,8 +41,8 @@ def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
     Raises:
         TestbedError: a file of the folder is damaged; names it.
     """
-    with folder.locked() as mine:
-        if not mine:
+    with folder.locked(shared=True) as free, folder.alone() as alone:
+        if not free or not alone:
             return Recovered()
         for half_written in folder.updates.glob(".part-*.tmp"):
             half_written.unlink()

@@ -149,3 +149,33 @@ def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
     ended = run(bed, runtime, command=greedy, memory="48MiB", end="fatal")
     assert ended.done.status == NODE_FAILED
     assert "aside ran out of memory: the kernel killed it at its limit of 48MiB" in ended.done.err
+
+
+NAMES = """\
+import json, os, socket
+names = [socket.gethostname(), "ps", "w1", "evaluator"]
+sizes = [os.statvfs(path) for path in ("/tmp", "/dev/shm")]
+print(json.dumps([socket.gethostbyname(name) for name in names]))
+print(json.dumps([found.f_blocks * found.f_frsize for found in sizes]))
+"""
+
+
+def test_a_node_knows_all_names_and_has_the_scratch_it_is_given(bed: Any, runtime: str) -> None:
+    program = {"command": ["python3", "-c", NAMES], "scratch": "64MiB", "end": "expected"}
+    ended = run(bed, runtime, **program)
+    names, sizes = map(json.loads, ended.log.splitlines())
+    assert names == ["10.77.0.4", "10.77.0.1", "10.77.0.3", "127.0.0.1"]
+    assert sizes == [64 * 2**20] * 2
+
+
+@pytest.mark.root
+def test_a_program_that_is_hidden_in_nodes_is_told_as_such(bed: Any) -> None:
+    tool = bed.path / "tool"  # below /tmp
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    done = run(bed, "native", command=[str(tool)]).done
+    assert done.status == NODE_FAILED
+    assert f"aside: {tool}: hidden in the node. Nodes have a /tmp" in done.err
+    assert "Move it" in done.err
+    tool.unlink()
+    assert "tool: no such program in the node." in run(bed, "native", command=[str(tool)]).done.err

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
+import stat
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from testbed.experiment import load_model
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+SHIPPED = Path(__file__).parents[2] / "scenarios"
 
 PARAMETERS = 160 + 16_448 + 650
 """Of digits-cnn: 16 filters of 3 x 3 with biases, 256 to 64, 64 to 10."""
@@ -285,3 +289,21 @@ def test_adacomp_sends_a_hundredth_of_the_cnn(bed: Any) -> None:
     assert (run.updates["payload_down_bytes"] == 4 * 211_690).all()
     assert run.evaluations["images"].iloc[-1] == 10_000
     assert abs(run.summary["ingress"]["reconciliation"]["difference_ratio"]) < 0.01
+
+
+@pytest.mark.parametrize("umask", [0o027, 0o077])
+def test_neither_the_umask_nor_the_name_of_a_folder_matters(bed: Any, umask: int) -> None:
+    """Links are measured, a file of the user's own is read, and sockets lie in that folder."""
+    shutil.copytree(SHIPPED / "custom", bed.path / "own")
+    (bed.path / "own" / "dc_asgd.py").chmod(0o600)
+    settings = ("--set", "stop.updates=20", "--set", "paced=false")
+    callers = os.umask(umask)
+    try:
+        runs = str(bed.path / "ratio=0.1,seeds=[1,2]#%20?")
+        up = bed.up("--runs", runs, *settings, file="own/dc-asgd.yaml")
+    finally:
+        os.umask(callers)
+    done = up.end()
+    assert (done.status, done.err) == (0, "")
+    assert len(testbed.Run(up.folder.path).updates) == 20
+    assert stat.S_IMODE(up.folder.path.stat().st_mode) == 0o777 & ~umask

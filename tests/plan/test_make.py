@@ -22,7 +22,8 @@ workers:
   count: 10
   classes:
     fast:
-      {share: 0.3, cpu: 0.5, cpuset: '0', memory: 64MiB, link: {up: {rate: 10mbit, queue: 200ms}}}
+      {share: 0.3, cpu: 0.5, cpuset: '0', memory: 64MiB, scratch: 1MB,
+       link: {up: {rate: 10mbit, queue: 200ms}}}
     medium: {share: 0.4}
     slow: {share: 0.3, link: {up: {rate: 1mbit}, down: {delay: 40ms, jitter: 4ms, loss: 0.01}}}
 network: {missing: warn, offload: "off"}
@@ -59,6 +60,7 @@ def test_limits_weights_and_uids(scenario: Scenario) -> None:
     assert (ps.cpuset, evaluator.cpuset) == ("0-2", None)
     assert (fast.cpuset, medium.cpuset) == ("0", None)
     assert (medium.cpu, medium.memory, medium.uid) == (None, None, 20013)
+    assert (fast.scratch, medium.scratch, ps.scratch) == (Size(10**6), Size(2**24), Size(2**24))
 
 
 def link(made: Plan, name: str) -> LinkSpec:

@@ -45,6 +45,14 @@ def test_every_kind_of_payload_is_in_the_contract_with_its_arrays() -> None:
         assert numbers == list(range(1, len(kind.TYPES) + 1))
 
 
+def test_the_committed_classes_do_not_ask_for_the_protobuf_that_wrote_them() -> None:
+    """Or a package that holds protobuf back, as flwr does, would break every command."""
+    for file in (ROOT / "testbed/rpc/_pb").glob("*_pb2.py"):
+        text = file.read_text()
+        assert "runtime_version" not in text
+        assert "_builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)" in text
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("grpc_tools") is None, reason="needs grpcio-tools: make setup"
 )

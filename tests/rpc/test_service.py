@@ -267,6 +267,19 @@ def test_a_port_that_is_taken_is_an_error(start: Start, capfd: pytest.CaptureFix
     capfd.readouterr()
 
 
+@pytest.mark.parametrize("name", ["a,b", "a#b", "a?b", "a%20b", "ratio=0.1,seeds=[1,2]"])
+def test_a_unix_socket_may_lie_in_a_folder_of_any_name(
+    start: Start, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name / "ps.sock"
+    path.parent.mkdir()
+    with unix_address(path) as listening, unix_address(path) as address:
+        start({METHOD: echo}, listening)
+        assert path.is_socket()
+        with Connection(address, token=TOKEN, limits=MessageLimits(1000)) as connection:
+            assert connection.call(METHOD, b"hello") == b"hello"
+
+
 @pytest.mark.parametrize("length", [60, 150])
 def test_a_unix_socket_may_have_a_long_path(start: Start, tmp_path: Path, length: int) -> None:
     folder = tmp_path / ("d" * max(1, length - len(str(tmp_path)) - len("//ps.sock")))

@@ -25,7 +25,11 @@ def targets(small: Any, node: str) -> dict[str, bool]:
 
 
 def test_ps_and_evaluator_may_write_and_workers_do_not_see_their_folders(small: Any) -> None:
-    everybody = {"/run/testbed/scenario.yaml": False, "/run/testbed/data": False}
+    everybody = {
+        "/run/testbed/scenario.yaml": False,
+        "/run/testbed/data": False,
+        "/etc/hosts": False,
+    }
     assert targets(small, "ps") == everybody | {
         "/run/testbed/sockets": True,
         "/run/testbed/ps": True,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -88,6 +89,30 @@ def test_a_run_lives_while_its_lock_is_held(tmp_path: Path) -> None:
         with folder.locked() as mine:
             assert not mine
     assert not folder.alive()
+
+
+def test_readers_do_not_take_one_another_for_the_run(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    folder.lock.touch()
+    with folder.locked(shared=True) as first, folder.locked(shared=True) as second:
+        assert (first, second) == (True, True)
+        assert not folder.alive()
+        with folder.locked() as mine:
+            assert not mine
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_nodes_read_their_parts_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    callers = os.umask(umask)
+    try:
+        folder = make(tmp_path / "runs")
+    finally:
+        os.umask(callers)
+    parts = {part: stat.S_IMODE(part.stat().st_mode) for part in (folder.scenario, folder.slow)}
+    assert parts == {folder.scenario: 0o644, folder.slow: 0o755}
+    assert stat.S_IMODE(folder.ps_sockets.stat().st_mode) == 0o755
+    assert stat.S_IMODE(folder.sockets.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o777 & ~umask
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:

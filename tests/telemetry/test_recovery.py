@@ -70,6 +70,18 @@ def killed(tmp_path: Path) -> RunFolder:
     return folder
 
 
+def test_a_reader_does_not_keep_it_from_being_completed(killed: RunFolder) -> None:
+    killed.lock.touch()
+    with killed.locked(shared=True):
+        assert recover(killed, time_scale=2.0).updates == 3
+
+
+def test_one_reader_completes_it_at_a_time(killed: RunFolder) -> None:
+    with killed.alone():
+        assert recover(killed, time_scale=2.0) == Recovered()
+    assert recover(killed, time_scale=2.0).updates == 3
+
+
 def test_everything_is_completed(killed: RunFolder) -> None:
     assert recover(killed, time_scale=2.0) == Recovered(updates=3, evaluations=2, events=2)
     assert list(read_rows(killed.updates)["version_applied"]) == list(range(7))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ LOG = "/run/testbed.log"
 SHOW_LOG = ("tail", "-n", "+1", "-F", LOG)
 FIRST_PROCESS = ("/usr/bin/tini", "-s", "--")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-SCRATCH = {"/tmp": "rw,nosuid,nodev,size=16m,mode=1777"}
 AGENT_SCRATCH = {"/tmp": "rw,nosuid,nodev,mode=1777", "/run": "rw,nosuid,nodev,mode=755"}
 
 CAPABILITIES = (
@@ -81,6 +81,7 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
     first = FIRST_PROCESS if node.image == "nodes" else SHOW_LOG  # there may be no tini
     mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
     gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
+    scratch = ceil(node.scratch)
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
     body = {
         "Image": image,
@@ -94,7 +95,8 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
         "HostConfig": {
             **_HOST,
             **_limits(Limits.of(node)),
-            "Tmpfs": SCRATCH,
+            "Tmpfs": {"/tmp": f"rw,nosuid,nodev,size={scratch},mode=1777"},
+            "ShmSize": scratch,
             "Sysctls": {PING_GROUPS: f"{node.uid} {node.uid}"},
             "Mounts": [_bind(mount) for mount in mounts],
             "DeviceRequests": [gpus] if node.gpus else [],

@@ -1,0 +1,19 @@
+"""The names of a run's nodes with their addresses, as every node has them in /etc/hosts. Pure."""
+
+from __future__ import annotations
+
+from testbed.topology import Plan
+
+LOOPBACK = "127.0.0.1"
+
+
+def hosts_text(plan: Plan) -> str:
+    """The content of /etc/hosts, the same for all nodes.
+
+    A node without a link is reachable by itself alone, so its name means the loopback.
+    """
+    linked = (
+        f"{LOOPBACK if node.link is None else node.link.address} {node.name}\n"
+        for node in plan.nodes
+    )
+    return f"{LOOPBACK} localhost\n::1 localhost\n{''.join(linked)}"
