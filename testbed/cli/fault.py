@@ -34,7 +34,7 @@ def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path
     nodes = selected(folder, selector)
     seconds = None if duration is None else duration_of(duration)
     ask(folder, "freeze", nodes, seconds=seconds)
-    until = "until they are thawed" if duration is None else f"for {duration}"
+    until = "until they are thawed" if duration is None else f"for {duration} of emulated time"
     click.echo(f"{', '.join(nodes)}: stand still {until}")
 
 
@@ -69,7 +69,7 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
     folder = find(run, runs)
     nodes = selected(folder, selector)
     ask(folder, "partition", nodes, seconds=partition_of(duration, folder))
-    click.echo(f"{', '.join(nodes)}: cut off for {duration}")
+    click.echo(f"{', '.join(nodes)}: cut off for {duration} of emulated time")
 
 
 @command.command("slow")
@@ -92,7 +92,9 @@ def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs
     folder = find(run, runs)
     nodes = selected(folder, selector)
     ask(folder, "slow", nodes, seconds=duration_of(duration), factor=factor)
-    click.echo(f"{', '.join(nodes)}: steps take {factor:g} times as long for {duration}")
+    click.echo(
+        f"{', '.join(nodes)}: steps take {factor:g} times as long for {duration} of emulated time"
+    )
 
 
 @command.command("list")

@@ -172,7 +172,11 @@ ACCURACY = Metric(
     ("top",),
 )
 LOSS = Metric(
-    "testbed_loss", "gauge", "nats", "Mean cross-entropy at the last evaluation.", "evaluated"
+    "testbed_loss",
+    "gauge",
+    "1",
+    "Mean loss at the last evaluation: cross-entropy in nats, or what the model's objective is.",
+    "evaluated",
 )
 RATE_CONFIGURED = Metric(
     "testbed_link_configured_bytes_per_second",

@@ -14,6 +14,7 @@ from testbed.events.kinds import (
     Joined,
     Left,
     Load,
+    Started,
 )
 from testbed.metrics import declared
 from testbed.metrics.outline import Outline
@@ -53,6 +54,9 @@ class Population:
                 self._strike(event)
             case _ if self._over:  # whoever goes now goes as planned
                 return
+            case Started() if set(self._states.values()) == {"absent"}:
+                # Simulations that an older testbed recorded have no joins.
+                self._states = dict.fromkeys(self._states, "running")
             case Joined(node):
                 self._states[node] = "running"
             case Left(node) if self._states.get(node) in ("running", "frozen"):
@@ -75,8 +79,10 @@ class Population:
                     self._states[node] = "frozen"
                 case "freeze", False if self._states[node] == "frozen":
                     self._states[node] = "running"
-                case "kill", True:
+                case (("kill" | "leave"), True):
                     self._states[node] = "left"
+                case "join", True:
+                    self._states[node] = "running"
 
     def samples(self, *, per_worker: bool) -> Iterator[Sample]:
         """What is known now."""

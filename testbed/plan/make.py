@@ -19,11 +19,14 @@ def plan(scenario: Scenario, run: str) -> Plan:
     Raises:
         ScenarioError: more workers than a switch has ports.
     """
-    count = len(linked_nodes(scenario)) - 1
+    workers, count = scenario.workers.count, len(linked_nodes(scenario)) - 1
     if count > MOST_WORKERS and not scenario.simulated:
-        expected = f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's"
+        others = count - workers
+        kinds = "programs, producers or their broker"
+        found = f"{workers:,} and {others:,} {kinds}" if others else f"{workers:,}"
+        expected = f"at most {MOST_WORKERS:,} in all: a switch has one port more, the PS's"
         where = f"scenario {scenario.name}"
-        raise ScenarioError([Problem(where, 0, "workers.count", f"{count:,}", expected)])
+        raise ScenarioError([Problem(where, 0, "workers.count", found, expected)])
     offload = scenario.network.offload
     if offload == "auto" and any(needs_packets(link) for *_, link in changed_links(scenario)):
         offload = "off"  # from the beginning: no link can do without them later

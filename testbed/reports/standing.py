@@ -304,7 +304,7 @@ def worker_states(entries: Sequence[Entry], count: int) -> list[str]:
     """What every worker is doing, up to the end of the training."""
     joins = any(
         isinstance(entry.event, Joined) for entry in entries
-    )  # none are told in simulations
+    )  # simulations of older versions tell none
     states = dict.fromkeys(
         (f"w{index}" for index in range(count)), "absent" if joins else "running"
     )

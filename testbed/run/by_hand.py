@@ -6,6 +6,7 @@ the controller carries out, undoes and writes down all faults, and whoever asked
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -120,13 +121,13 @@ def selected(folder: RunFolder, selectors: Sequence[str]) -> tuple[str, ...]:
 
 
 def duration_of(text: str) -> float:
-    """Emulated seconds.
+    """The emulated seconds of a ``--for``: a duration of a scenario, or ``2m`` for two minutes.
 
     Raises:
         ScenarioError: it is no duration, or none above zero.
     """
     try:
-        seconds = float(Duration.parse(text.strip()))
+        seconds = float(Duration.parse(re.sub(r"(?<=\d)\s*m$", "min", text.strip())))
     except Unfit as error:
         raise ScenarioError([Problem("--for", 0, "", error.found, error.expected)]) from None
     if not seconds > 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,10 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from testbed.agent.client import AgentClient
-from testbed.errors import NodeError, Problem, ScenarioError, Unfit
+from testbed.errors import NodeError, Problem, ScenarioError
 from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
+from testbed.run.by_hand import duration_of
 from testbed.run.probe import ClassProbe, Prober, shaped_links
 from testbed.run.runtime import driver_for
 from testbed.runtimes.base import RuntimeDriver
@@ -24,7 +24,6 @@ from testbed.scenario.direction import Direction
 from testbed.scenario.links import direction_of, shape_of
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import LinkSpec, Plan, Shape
-from testbed.values.units import Duration
 
 CONNECT_SECONDS = 2.0
 NUMBERS = ("loss", "loss_correlation")
@@ -71,11 +70,11 @@ class Links:
         for node in self._linked(selectors):
             shapes = (self._shape(node, "up", up), self._shape(node, "down", down))
             alike[shapes].append(node)
-        seconds = None if duration is None else _duration(duration) / self.plan.time_scale
+        seconds = None if duration is None else duration_of(duration) / self.plan.time_scale
         changed = 0
         for (to_ps, back), nodes in alike.items():
             changed += len(self.agent.reshape(nodes, up=to_ps, down=back, seconds=seconds).nodes)
-        until = "until it is reset" if seconds is None else f"for {seconds:g} s"
+        until = "until it is reset" if duration is None else f"for {duration} of emulated time"
         return f"changed {changed} links {until}"
 
     def reset(self, selectors: Sequence[str]) -> str:
@@ -161,14 +160,6 @@ def _fields(text: str) -> dict[str, Any]:
         name, _, value = (word.strip() for word in part.partition("="))
         fields[name] = float(value) if name in NUMBERS else value
     return fields
-
-
-def _duration(text: str) -> float:
-    """A duration of a scenario, and ``2m`` for two minutes."""
-    try:
-        return float(Duration.parse(re.sub(r"(?<=\d)\s*m$", "min", text.strip())))
-    except Unfit as error:
-        raise ScenarioError([Problem("--for", 0, "", error.found, error.expected)]) from None
 
 
 def _as_data(found: ClassProbe) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from testbed.events.kinds import Joined
 from testbed.faults.link import Change
 from testbed.faults.timeline import Timeline
 from testbed.simulation.agenda import Happening, Planned
@@ -83,6 +84,7 @@ class Faults:
         """See Actuator."""
         self.engine.devices[worker].begin(self.engine.agenda.now)
         self.engine.server.join(worker)
+        self.engine.recorder.event(Joined(f"w{worker}"))
         self.engine.call(worker)
 
     def partition(self, worker: int) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from testbed.errors import RunNotFound, TestbedError
-from testbed.events.kinds import Finished, Resumed, Started, State, StateChanged
+from testbed.events.kinds import Finished, Joined, Resumed, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
 from testbed.faults import ChangedLink, Partition
@@ -200,6 +200,8 @@ def simulate(
         engine.save = Saver.into(folder, writer).save
         with own_failures("ps"):
             if checkpoint is None:
+                for worker in engine.timeline.population.present(scenario.workers.count):
+                    recorder.event(Joined(f"w{worker}"))
                 recorder.event(Started())
                 engine.begin()
             else:

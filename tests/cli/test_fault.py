@@ -38,7 +38,9 @@ def test_workers_are_frozen_by_hand_and_no_killed_controller_leaves_them_so(
     options = ("--detach", "--name", name, "--set", "stop.updates=1000000", "--set", planned)
     bed("up", bed.scenario, *options)
     frozen = fault(bed, "freeze", name, "w0", "--for", "1h")
-    assert (frozen.returncode, frozen.stdout) == (0, "w0: stand still for 1h\n"), frozen.stderr
+    assert (frozen.returncode, frozen.stdout) == (0, "w0: stand still for 1h of emulated time\n"), (
+        frozen.stderr
+    )
     assert condition(bed, name, "w0") == "frozen"
     again = fault(bed, "freeze", name, "w0")
     assert (again.returncode, "w0 stands still already" in again.stderr) == (5, True)
@@ -50,8 +52,10 @@ def test_workers_are_frozen_by_hand_and_no_killed_controller_leaves_them_so(
     assert (first["kind"], first["nodes"], first["planned"]) == ("freeze", ["w0"], "by hand")
     assert (second["begins"], second["nodes"]) == (False, ["w0"])
     assert (third["planned"], third["actual_seconds"]) == ("version 900000", None)
-    slowed = fault(bed, "slow", name, "w1", "--factor", "3", "--for", "1h")
-    assert slowed.stdout == "w1: steps take 3 times as long for 1h\n", slowed.stderr
+    slowed = fault(bed, "slow", name, "w1", "--factor", "3", "--for", "60m")
+    assert slowed.stdout == "w1: steps take 3 times as long for 60m of emulated time\n", (
+        slowed.stderr
+    )
     assert (
         "w1 is slowed down already"
         in fault(*(bed, "slow", name, "w1", "--factor", "2", "--for", "1h")).stderr
@@ -59,7 +63,7 @@ def test_workers_are_frozen_by_hand_and_no_killed_controller_leaves_them_so(
     long = fault(bed, "partition", name, "w0", "--for", "1h")
     assert (long.returncode, "expected at most 10s" in long.stderr) == (2, True)
     cut = fault(bed, "partition", name, "w0", "--for", "1s")
-    assert cut.stdout == "w0: cut off for 1s\n", cut.stderr
+    assert cut.stdout == "w0: cut off for 1s of emulated time\n", cut.stderr
     assert fault(bed, "freeze", name, "w*", "--for", "1h").returncode == 0
     os.kill(bed.controller(name), signal.SIGKILL)
     for node in ("w0", "w1"):

@@ -98,7 +98,7 @@ def test_a_change_is_made_ends_by_itself_and_is_written_down(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert net(live, "set", "--class", "slow", "--up", "500kbit", "--for", "2s") == 0
-    assert capsys.readouterr().out == "changed 1 links for 1 s\n"
+    assert capsys.readouterr().out == "changed 1 links for 2s of emulated time\n"
     made, ended = live.await_event("link_changed", 2)[:2]
     assert (made["action"], made["nodes"], made["up"]["rate"]) == ("set", ["w2"], "1mbit")
     assert ended["action"] == "expired"
@@ -148,6 +148,7 @@ def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
         (["--class", "fast", "--up", "rate=1mbit,loss=much"], "much"),
         (["--class", "fast", "--up", "rate=1mbit,queue=1ms"], "less than two frames"),
         (["--class", "fast", "--up", "1mbit", "--for", "soon"], "--for"),
+        (["--class", "fast", "--up", "1mbit", "--for", "0s"], "a duration above zero"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(

@@ -123,3 +123,10 @@ def test_the_command_writes_all_or_nothing(
     assert out.read_text() == written  # nothing half-written
     assert main([*arguments[:-1], str(tmp_path / "nowhere" / "runs.txt")]) == 2
     assert "a file in a folder that is there" in capsys.readouterr().err
+
+
+def test_workers_of_a_simulated_run_are_running(run: Run) -> None:
+    """The simulation is of a version that recorded no joins."""
+    last = {one.labels["worker"]: one for one in samples(run) if one.name == "testbed_worker_state"}
+    assert set(last) == {f"w{index}" for index in range(run.scenario.workers.count)}
+    assert {one.value for one in last.values()} == {1.0}

@@ -145,3 +145,13 @@ def test_more_workers_than_a_switch_has_ports_are_refused(scenario: Scenario) ->
     workers = scenario.workers.model_copy(update={"count": 1023})
     with pytest.raises(ScenarioError, match=r"workers.count: found 1,023, expected at most 1,022"):
         plan(scenario.model_copy(update={"workers": workers}), "r")
+
+
+def test_producers_that_have_no_port_left_are_no_workers() -> None:
+    streams = "{rates: {constant: {per_second: 10}}, producers: 23}"
+    text = TEXT.replace("count: 10", "count: 1000").replace("asgd", "ddl")
+    found = (
+        "workers.count: found 1,000 and 23 programs, producers or their broker, expected at most"
+    )
+    with pytest.raises(ScenarioError, match=found):
+        plan(load_text(f"{text}streams: {streams}\n"), "r")

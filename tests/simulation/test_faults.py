@@ -13,6 +13,8 @@ from testbed import Run
 from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.frame.stop import StopRule
+from testbed.metrics.population import STATES
+from testbed.metrics.replay import Replay
 from testbed.reports.summary import summarise
 
 World = Callable[..., Any]
@@ -259,3 +261,22 @@ def test_a_barrier_waits_for_a_crashed_worker_until_it_counts_as_dead(world: Wor
     engine, book = world(config, StopRule(updates=5), planned=patient, **options)
     assert book.column("worker") == [0, 1, 2, 0, 1]
     assert book.column("time_seconds") == pytest.approx([1.02] * 3 + [6.02] * 2)
+
+
+def test_workers_that_join_and_leave_are_in_the_events_as_in_a_live_run(
+    run_simulation: Callable[..., Run],
+) -> None:
+    """Of three one joins at 2 s, when another leaves."""
+    faults = "[{join: {at: {time: 2s}, workers: [w2]}}, {leave: {at: {time: 2s}, workers: [w0]}}]"
+    run = run_simulation("joins", "workers.count=3", f"faults={faults}")
+    events = run.events[run.events["event"].isin(["joined", "started"])]
+    assert list(events["event"]) == ["joined", "joined", "started", "joined"]
+    assert list(events["node"].dropna()) == ["w0", "w1", "w2"]
+    states = {}
+    for moment in Replay(run).moments():
+        for sample in moment.samples:
+            if sample.metric.name == "testbed_worker_state":
+                states[moment.emulated, sample.labels[0]] = STATES[int(sample.value)]
+    last = max(at for at, _ in states)
+    assert states[0.0, "w2"] == "absent"
+    assert [states[last, name] for name in ("w0", "w1", "w2")] == ["left", "running", "running"]

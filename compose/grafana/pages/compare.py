@@ -22,7 +22,7 @@ COMPARE_PAGE = Page(
     {
         "": (
             Panel("Accuracy", "Top-1.", "percentunit", {BY_RUN: TOP1}, width=12, top=1),
-            Panel("Loss", "Mean cross-entropy.", "none", {BY_RUN: LOSS}, width=12),
+            Panel("Loss", "Mean loss.", "none", {BY_RUN: LOSS}, width=12),
             Panel(
                 "Updates",
                 "In the model.",

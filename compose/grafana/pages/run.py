@@ -64,7 +64,7 @@ RUN_PAGE = Page(
                 {"top {{top}}": f"testbed_accuracy_ratio{{{RUN}}}"},
                 top=1,
             ),
-            Panel("Loss", "Mean cross-entropy of the evaluations.", "none", {"loss": LOSS}),
+            Panel("Loss", "Mean loss of the evaluations.", "none", {"loss": LOSS}),
             UPDATE_RATE,
             against_ingress("Accuracy", "percentunit", TOP1),
             against_ingress("Loss", "none", LOSS),
