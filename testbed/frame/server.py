@@ -11,7 +11,7 @@ nobody is left who could push: every worker has left, is silent, or waits for su
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any
 
@@ -31,7 +31,7 @@ from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
-from testbed.values.state import PlainState, pack, unpack
+from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 SUCCESSION = 2**20
 """More orders than a server sends one worker between two checkpoints."""
@@ -89,18 +89,23 @@ class Server:
         Raises:
             AlgorithmError: the half holds something that no checkpoint can hold; names it.
         """
-        own = {name: value for name, value in vars(self).items() if name not in ("half", "stop")}
+        own = {name: getattr(self, name) for name in self._own()}
         return pack({"half": pack_half(self.half), "own": own}, _NONE)
 
     def restore(self, packed: PlainState) -> None:
         """Go on where another server of the same scenario was.
 
         Raises:
-            TestbedError: this is another scenario's state.
+            DataError: this is another scenario's state.
         """
         whole = unpack(packed, _NONE)
-        restore_half(self.half, whole["half"])
-        vars(self).update(whole["own"])
+        with fitting():
+            restore_half(self.half, whole["half"])
+            put_back(self, whole["own"], self._own())
+
+    def _own(self) -> list[str]:
+        """What of it changes, beside the half."""
+        return [one.name for one in fields(self) if one.name not in ("half", "stop")]
 
     def succeed(self) -> None:
         """The server whose state was restored has died; what it did since is lost.

@@ -16,7 +16,7 @@ A reply of None ends the loop. Any other outcome than the action's own is the dr
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.payloads import Vector
 from testbed.payloads.encodings import Encoding, as_sent
-from testbed.values.state import PlainState, pack, unpack
+from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,7 @@ class Worker:
         Raises:
             AlgorithmError: its half holds something that no checkpoint can hold; names it.
         """
-        given = ("half", "stream", "source", "think", "look")
-        own = {name: value for name, value in vars(self).items() if name not in given}
+        own = {name: getattr(self, name) for name in self._own()}
         whole = {"half": pack_half(self.half), "own": own, "source": self.source}
         return pack(whole, self._given())
 
@@ -183,12 +182,21 @@ class Worker:
         """Be where another worker was; a new ``loop`` goes on from there.
 
         Raises:
-            TestbedError: this is the state of a worker of another scenario.
+            DataError: this is the state of a worker of another scenario.
         """
         whole = unpack(packed, self._given())
-        restore_half(self.half, whole["half"])
-        self.source = whole["source"]
-        vars(self).update(whole["own"])
+        with fitting():
+            restore_half(self.half, whole["half"])
+            source = whole["source"]
+            if type(source) is not type(self.source):
+                raise TypeError(f"its samples come from a {type(source).__name__}")
+            self.source = source
+            put_back(self, whole["own"], self._own())
+
+    def _own(self) -> list[str]:
+        """What of it changes, beside the half and the source."""
+        given = ("half", "stream", "source", "think", "look")
+        return [one.name for one in fields(self) if one.name not in given]
 
     def _given(self) -> dict[str, object]:
         return {} if self.source is None else {"samples": self.source.samples}

@@ -6,11 +6,18 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.errors import DataError
 from testbed.events.kinds import Restored, Saved
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Schedule
 from testbed.roles.training import Training
-from testbed.telemetry.checkpoints import About, read_checkpoint, scenario_digest, write_checkpoint
+from testbed.telemetry.checkpoints import (
+    About,
+    damaged,
+    read_checkpoint,
+    scenario_digest,
+    write_checkpoint,
+)
 from testbed.telemetry.spool import cut_spool
 from testbed.values.state import PlainState
 
@@ -26,18 +33,26 @@ class Newest:
     Attributes:
         about: what is known of it.
         state: the training's.
-        lost: updates on record that the one before had applied since.
+        path: of its file.
     """
 
     about: About
     state: PlainState
-    lost: int
+    path: Path
 
-    def restore(self, training: Training) -> None:
-        """Let a new training go on from here, and say so."""
-        training.restore(self.state)
+    def restore(self, training: Training, spool: Path) -> None:
+        """Let a new training continue from here, cut the record of updates to it, and say so.
+
+        Raises:
+            DataError: it is another scenario's, or damaged; then nothing was changed.
+        """
         about = self.about
-        training.log.write(Restored(about.version, about.time_seconds, self.lost))
+        try:
+            training.restore(self.state)
+        except DataError as error:
+            raise damaged(self.path, error.message.rstrip(".")) from None
+        lost = cut_spool(spool, rows=about.version)  # of what the one before had applied since
+        training.log.write(Restored(about.version, about.time_seconds, lost))
 
 
 @dataclass(frozen=True)
@@ -62,16 +77,16 @@ class Checkpoints:
             return None
         return cls(folder / "ps" / "checkpoint.safetensors", schedule, scenario_digest(folder))
 
-    def newest(self, spool: Path) -> Newest | None:
-        """The newest one, with the record of updates cut to it; None at the run's beginning.
+    def newest(self) -> Newest | None:
+        """The newest one; None at the run's beginning.
 
         Raises:
-            TestbedError: it is damaged, or another scenario's.
+            DataError: it is damaged, or another scenario's.
         """
         if not self.path.exists():
             return None
         about, state = read_checkpoint(self.path, kind=KIND, scenario=self.scenario)
-        return Newest(about, state, lost=cut_spool(spool, rows=about.version))
+        return Newest(about, state, self.path)
 
     async def keep(self, training: Training) -> None:
         """Make one whenever it is due, until the training has ended; it is of no use then."""

@@ -63,7 +63,7 @@ def _main(arguments: Arguments) -> None:
         place.mkdir(exist_ok=True)
     streamed = experiment.algorithm.TAKES_STREAMS
     checkpoints = Checkpoints.of(experiment, arguments.folder)
-    newest = checkpoints.newest(folder / "updates.bin") if checkpoints else None
+    newest = checkpoints.newest() if checkpoints else None
     training = Training(
         server=experiment.server(),
         queue=experiment.service_queue(),
@@ -78,7 +78,7 @@ def _main(arguments: Arguments) -> None:
     if experiment.algorithm.SENDS_KEYS:
         training.keys = ServerKeys(training.log)
     if newest is not None:
-        newest.restore(training)
+        newest.restore(training, folder / "updates.bin")
     server = ParameterServer(
         training,
         checkpoints=checkpoints,

@@ -32,7 +32,7 @@ from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
 from testbed.rpc.shared import Exchanged
 from testbed.telemetry.events import EventLog
-from testbed.values.state import PlainState, pack, unpack
+from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 SILENT_SECONDS = 10.0
 """A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
@@ -89,12 +89,17 @@ class Training:
         return pack({"server": self.server.state(), **kept})
 
     def restore(self, packed: PlainState) -> None:
-        """Go on where a training was whose process has died; time has gone on meanwhile."""
+        """Continue where a training was whose process has died; time has passed meanwhile.
+
+        Raises:
+            DataError: this is another scenario's state.
+        """
         whole = unpack(packed)
-        self.server.restore(whole.pop("server"))
+        with fitting():
+            self.server.restore(whole["server"])
+            for name, (part, names) in parts_of(self).items():
+                put_back(part, whole[name], names)
         self.server.succeed()
-        for name, values in whole.items():
-            vars(parts_of(self)[name][0]).update(values)
         self.snapshots.succeed()
         self.started.set()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError
 from testbed.models.saved import ModelWriter
 from testbed.simulation.engine import Engine
 from testbed.simulation.state import restore, state_of
@@ -20,7 +20,7 @@ from testbed.telemetry.checkpoints import (
 )
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import part_paths
-from testbed.values.state import PlainState
+from testbed.values.state import PlainState, fitting
 
 KIND = "simulation"
 
@@ -42,7 +42,7 @@ class Checkpoint:
         """The checkpoint in a run's folder, whose records reach at least as far.
 
         Raises:
-            TestbedError: there is none, it or a record is damaged, or it is another scenario's.
+            DataError: there is none, it or a record is damaged, or it is another scenario's.
         """
         path = folder.checkpoint
         scenario = scenario_digest(folder.path)
@@ -71,22 +71,23 @@ class Checkpoint:
         for half_written in folder.updates.glob(".part-*.tmp"):
             half_written.unlink()
 
-    def restore(self, engine: Engine, writer: ModelWriter) -> None:
+    def restore(self, engine: Engine, writer: ModelWriter, folder: RunFolder) -> None:
         """Put a new engine, and what saves its models, where the run was.
 
         Raises:
-            TestbedError: the state is another scenario's, or another testbed's.
+            DataError: the state is another scenario's, or another testbed's.
         """
         try:
-            restore(engine, self.state)
-            accuracy, negative_loss = self.about.note["best"]
-        except (TestbedError, KeyError, TypeError, ValueError, AttributeError) as error:
-            found = f"the checkpoint at update {self.about.version} is another testbed's"
-            raise TestbedError(
-                f"{found}: {type(error).__name__}: {error}",
-                hint="Go on with the testbed that made it.",
+            with fitting():
+                restore(engine, self.state)
+                accuracy, negative_loss = self.about.note["best"]
+                writer.best = (float(accuracy), float(negative_loss))
+        except DataError as error:
+            raise DataError(
+                f"{folder.checkpoint}: the checkpoint at update {self.about.version} is another "
+                f"testbed's, or damaged: {error.message}",
+                hint="Resume with the testbed that made it; nothing was changed.",
             ) from None
-        writer.best = (float(accuracy), float(negative_loss))
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,11 @@ class Engine:
     @property
     def parts(self) -> dict[str, object]:
         """The parts with a state of their own, to which others refer."""
+        buckets = {
+            f"w{worker}.{way}": path.bucket
+            for worker, device in enumerate(self.devices)
+            for way, path in (("up", device.up), ("down", device.down))
+        }
         return {
             "engine": self,
             "agenda": self.agenda,
@@ -135,6 +140,7 @@ class Engine:
             "coding": self._coding,
             "timeline": self.timeline,
             "population": self.timeline.population,
+            **buckets,
         }
 
     def _save(self, schedule: Schedule) -> None:

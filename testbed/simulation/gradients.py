@@ -3,6 +3,9 @@
 Where training depends on no time, as with BSP or DDL, runs that differ in links, speeds or rates
 train one and the same model. A gradient is known by all that it depends on, so that what is reused
 is what would have been computed, to the bit.
+
+An entry is a file: 32 bytes that say what it is the gradient of, the SHA-256 of its values, and the
+values. One that holds anything else, or is no ordinary file, is passed over and noted.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +24,12 @@ import numpy as np
 from testbed.models.base import Images, Targets
 from testbed.payloads import Vector
 
-COMPUTED, REUSED = "computed", "reused"
-"""Folders in that of a run: the gradients that it has computed, and links to those it reused."""
+COMPUTED, REUSED, REFUSED = "computed", "reused", "refused"
+"""Folders in that of a run: the gradients that it has computed, links to those it reused, and what
+was wrong with those that it found and could not use."""
+
+_HASH_BYTES = hashlib.sha256().digest_size
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Reuse(NamedTuple):
@@ -45,7 +53,7 @@ class Reuse(NamedTuple):
             processes: how many the run has.
         """
         own = self.folder / self.run
-        for part in (COMPUTED, REUSED):
+        for part in (COMPUTED, REUSED, REFUSED):
             (own / part).mkdir(parents=True, exist_ok=True)
         others = [one / part for one in self.folder.iterdir() for part in (COMPUTED, REUSED)]
         others = [one for one in others if one.parent != own]
@@ -75,17 +83,22 @@ class Gradients:
         name = self._name(at, images, targets)
         for folder in self.others:
             try:
-                gradient = np.fromfile(folder / name, np.float32)
-                if gradient.nbytes <= self.room:
+                gradient = _read(folder / name, bytes.fromhex(name), size=at.size)
+                taken = 2 * _HASH_BYTES + gradient.nbytes
+                if taken <= self.room:
                     os.link(folder / name, self.own / REUSED / name)
-                    self.room -= gradient.nbytes
+                    self.room -= taken
             except FileNotFoundError:
                 continue  # not computed there, or dropped meanwhile
             except FileExistsError:
                 pass  # reused before: the same batch at the same parameters
+            except (ValueError, OSError) as error:
+                found = error.strerror if isinstance(error, OSError) else error
+                (self.own / REFUSED / name).write_text(f"{folder / name}: {found}")
+                continue
             return gradient
         gradient = compute()
-        if gradient.nbytes <= self.room:
+        if 2 * _HASH_BYTES + gradient.nbytes <= self.room:
             self._write(name, gradient)
         return gradient
 
@@ -100,7 +113,11 @@ class Gradients:
         """Write a gradient down for other runs; nothing more is written once the disk is full."""
         unfinished = self.own / f"{name}.new"
         try:
-            unfinished.write_bytes(gradient.data)
+            with unfinished.open("xb") as file:
+                file.write(bytes.fromhex(name) + hashlib.sha256(gradient.data).digest())
+                file.write(gradient.data)
+        except FileExistsError:
+            return  # another process writes it, or one that was killed has
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -108,7 +125,39 @@ class Gradients:
             self.room = 0
             return
         unfinished.rename(self.own / COMPUTED / name)
-        self.room -= gradient.nbytes
+        self.room -= 2 * _HASH_BYTES + gradient.nbytes
+
+
+def _read(path: Path, identity: bytes, *, size: int) -> Vector:
+    """The entry of this identity with so many values.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it is a link, or not ours to read.
+        ValueError: it is something else.
+    """
+    descriptor = os.open(path, _LOOK)
+    try:
+        found, length = os.fstat(descriptor), 2 * _HASH_BYTES + 4 * size
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("found no ordinary file")
+        if found.st_size != length:
+            raise ValueError(f"found {found.st_size} bytes, expected {length}")
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            head = file.read(2 * _HASH_BYTES)
+            gradient = np.fromfile(file, np.float32)
+    finally:
+        os.close(descriptor)
+    if head[:_HASH_BYTES] != identity:
+        raise ValueError("found the gradient of something else")
+    if head[_HASH_BYTES:] != hashlib.sha256(gradient.data).digest():
+        raise ValueError("found other values than were written: its SHA-256 is another")
+    return gradient
+
+
+def refused(own: Path) -> list[str]:
+    """What was wrong with the gradients that a run found and computed again."""
+    return [path.read_text() for path in sorted((own / REFUSED).glob("*"))]
 
 
 def count_reused(own: Path) -> int:

@@ -57,7 +57,7 @@ from testbed.simulation.messages import (
 )
 from testbed.simulation.process import Build, Rows, serve
 from testbed.simulation.worker import Coming, Cycle, Paused
-from testbed.values.state import PlainState, pack, unpack
+from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 BATCH = 16
 """At most so many tasks are sent at once, and answered at once."""
@@ -269,16 +269,23 @@ class Pool:
         return pack({"lent": lent, "latest": self._latest, "workers": workers})
 
     def restore(self, packed: PlainState) -> None:
-        """Go on where another pool was, which may have had more processes or fewer."""
+        """Continue where another pool was, which may have had more processes or fewer.
+
+        Raises:
+            DataError: this is another scenario's state.
+        """
         whole = unpack(packed)
-        workers, count = whole["workers"], len(self._members)
-        parts: list[dict[int, PlainState]] = [{} for _ in self._members]
-        for worker, state in workers.items():
-            parts[worker % count][worker] = state
-        self._ask_all([Restore(part) for part in parts])
-        for worker, (reply, standing) in whole["lent"].items():
-            self.lend(worker, reply, standing)
-        self._latest = whole["latest"]
+        with fitting():
+            workers, count = whole["workers"], len(self._members)
+            if workers.keys() != set(range(self._workers)):
+                raise ValueError(f"the states of {len(workers)} workers")
+            parts: list[dict[int, PlainState]] = [{} for _ in self._members]
+            for worker, state in workers.items():
+                parts[worker % count][worker] = state
+            self._ask_all([Restore(part) for part in parts])
+            for worker, (reply, standing) in whole["lent"].items():
+                self.lend(worker, reply, standing)
+            put_back(self, {"_latest": whole["latest"]}, ["_latest"])
 
     def _ask_all(self, specials: Sequence[Special]) -> list[Saved]:
         """Ask every process, and wait until it has answered that and all before it."""

@@ -37,7 +37,7 @@ from testbed.streams import Arrivals
 from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
-from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.record import Clock, FolderSink, Recorder
 from testbed.user_code import own_failures, own_trace
 
 SLACK = 32
@@ -75,7 +75,7 @@ def record_simulation(
         reuse: where other runs' gradients are, and its own are written; None for none.
 
     Raises:
-        TestbedError: there is no checkpoint to go on from; nothing was changed.
+        DataError: there is no checkpoint to go on from, or it is damaged; nothing was changed.
         NodeError: the run failed: every worker's push was refused, say.
         HostError: its folder was deleted, or is full.
     """
@@ -83,17 +83,28 @@ def record_simulation(
     clock = virtual_clock(agenda, time_scale=time_scale)
     with (
         holding_lock(folder),
-        _opened(folder, resumes=resumes) as checkpoint,
-        Recorder.into(folder, time_scale=time_scale, sinks=sinks, clock=clock) as recorder,
+        Recorder((), time_scale=time_scale, clock=clock) as recorder,
         _endings_told(recorder, folder, interrupted),
     ):
+        checkpoint = Checkpoint.open(folder) if resumes else None
+
+        def record() -> None:
+            """Nothing of the folder is touched before; a checkpoint has been read whole by then."""
+            if checkpoint is not None:
+                checkpoint.cut(folder)
+                folder.reopen()
+            for sink in (FolderSink(folder, time_scale=time_scale), *sinks):
+                recorder.add(sink)
+
         if checkpoint is None:
+            record()
             recorder.event(StateChanged("training"))
         reason = simulate(
             *(experiment, recorder),
             agenda=agenda,
             folder=folder.path,
             checkpoint=checkpoint,
+            restored=record,
             reuse=reuse,
         )
         recorder.event(StateChanged("finished", reason))
@@ -129,22 +140,6 @@ def _endings_told(
         raise
 
 
-@contextmanager
-def _opened(folder: RunFolder, *, resumes: bool) -> Iterator[Checkpoint | None]:
-    """The checkpoint that a run goes on from, with the records cut to it; None for none.
-
-    Raises:
-        TestbedError: it cannot be used; nothing was changed.
-    """
-    if not resumes:
-        yield None
-        return
-    checkpoint = Checkpoint.open(folder)
-    checkpoint.cut(folder)
-    folder.reopen()
-    yield checkpoint
-
-
 def log_trace(error: TestbedError, folder: RunFolder) -> None:
     """Put the traceback of the user's own code, if there is one, where a live node's would be."""
     trace = own_trace(error)
@@ -170,6 +165,7 @@ def simulate(
     folder: Path,
     processes: int | None = None,
     checkpoint: Checkpoint | None = None,
+    restored: Callable[[], None] = lambda: None,
     reuse: Reuse | None = None,
 ) -> str:
     """Run an experiment on a virtual clock; returns why it ended.
@@ -181,6 +177,7 @@ def simulate(
         folder: the run's, where the best and the final model are saved.
         processes: how many compute gradients; by default one per core that may be used.
         checkpoint: where the run goes on; None at its beginning.
+        restored: is called once a checkpoint has been read whole, before anything is recorded.
         reuse: see ``record_simulation``.
     """
     scenario, writer = experiment.scenario, experiment.model_writer(folder)
@@ -205,7 +202,8 @@ def simulate(
                 recorder.event(Started())
                 engine.begin()
             else:
-                checkpoint.restore(engine, writer)
+                checkpoint.restore(engine, writer, RunFolder(folder))
+                restored()
                 recorder.resume(0.0)
                 recorder.event(Resumed(engine.server.version, agenda.now))
             engine.go_on()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import MethodType
+
+from testbed.simulation.agenda import Planned
 from testbed.simulation.engine import Engine
-from testbed.values.state import PlainState, pack, unpack
+from testbed.simulation.plans import EnginePlans
+from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 CHANGING = {
     "engine": ("_due", "_tick_at", "_tick", "_save_at"),
@@ -18,7 +23,7 @@ CHANGING = {
     "timeline": ("_due", "_waiting"),
     "population": ("absent", "held", "crashed"),
 }
-"""What a checkpoint holds of each part of a simulation."""
+"""What a checkpoint holds of each part of a simulation; of a bucket, all."""
 
 
 def state_of(engine: Engine) -> PlainState:
@@ -28,7 +33,7 @@ def state_of(engine: Engine) -> PlainState:
         AlgorithmError: a half holds something that no checkpoint can hold; names it.
     """
     parts = {
-        name: {one: getattr(part, one) for one in CHANGING[name]}
+        name: {one: getattr(part, one) for one in CHANGING.get(name, vars(part))}
         for name, part in engine.parts.items()
     }
     whole = {
@@ -37,19 +42,36 @@ def state_of(engine: Engine) -> PlainState:
         "server": engine.server.state(),
         "workers": engine.workers.state(),
     }
-    return pack(whole, engine.parts)
+    return pack(whole, engine.parts, EnginePlans(engine))
 
 
 def restore(engine: Engine, packed: PlainState) -> None:
     """Put a new engine where another one of the same scenario was, before ``go_on``.
 
     Raises:
-        TestbedError: this is another scenario's state.
+        DataError: this is another scenario's state.
     """
-    whole = unpack(packed, engine.parts)
-    engine.server.restore(whole["server"])
-    engine.workers.restore(whole["workers"])
-    for name, part in engine.parts.items():
-        vars(part).update(whole["parts"][name])
-    for device, its in zip(engine.devices, whole["devices"], strict=True):
-        vars(device).update(its)
+    whole = unpack(packed, engine.parts, EnginePlans(engine))
+    with fitting():
+        for name, part in engine.parts.items():
+            put_back(part, whole["parts"][name], CHANGING.get(name, vars(part)))
+        for device, its in zip(engine.devices, whole["devices"], strict=True):
+            put_back(device, its, vars(device))
+        _check_plans(engine)
+        engine.server.restore(whole["server"])
+        engine.workers.restore(whole["workers"])
+
+
+def _check_plans(engine: Engine) -> None:
+    """What stands in the agenda and in the links is what may stand there."""
+    for time, order, planned in engine.agenda._heap:
+        happens = isinstance(planned, Planned) and (
+            planned.happening is None or isinstance(planned.happening, partial | MethodType)
+        )
+        if not happens or not isinstance(time, int | float) or not isinstance(order, int):
+            raise TypeError("an entry of its agenda is none")
+    held = [one for device in engine.devices for one in device.held]
+    links = (engine.uplink, engine.downlink)
+    ends = [one for link in links for group in link._groups.values() for one in group.ends]
+    if not all(isinstance(call, partial | MethodType) for call in (*held, *(e[2] for e in ends))):
+        raise TypeError("a planned call of it is none")

@@ -37,7 +37,7 @@ from testbed.models import Bound, Evaluation
 from testbed.payloads import Vector, encodings
 from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
-from testbed.values.state import PlainState, pack, unpack
+from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 Coming = tuple[float, StandingOrders]
 """Orders, and the emulated time at which they reach the worker."""
@@ -167,19 +167,27 @@ class SimulatedWorker:
         return pack(whole, self._given())
 
     def restore(self, packed: PlainState) -> None:
-        """Be where another one was, of the same scenario."""
+        """Be where another one was, of the same scenario.
+
+        Raises:
+            DataError: this is another scenario's state.
+        """
         whole = unpack(packed, self._given())
-        self.worker.restore(whole["worker"])
-        if self.stream is not None:
-            vars(self.stream).update(whole["stream"])
-        own = whole["own"]
-        self.next_think, self._now, self._compute = own["next_think"], own["now"], own["compute"]
-        self.draw_step, self._step = own["draw_step"], own["step"]
-        if own["begun"]:
-            self._loop = self.worker.loop()
-            action = next(self._loop)
-            if own["paused"] and isinstance(action, Step | Take):
-                self._paused = action
+        with fitting():
+            self.worker.restore(whole["worker"])
+            if self.stream is not None:
+                put_back(self.stream, whole["stream"], vars(self.stream))
+            own = whole["own"]
+            self.next_think, self._now = float(own["next_think"]), float(own["now"])
+            self._compute, self._step = float(own["compute"]), float(own["step"])
+            if type(own["draw_step"]) is not type(self.draw_step):
+                raise TypeError(f"its steps are a {type(own['draw_step']).__name__}")
+            self.draw_step = own["draw_step"]
+            if own["begun"]:
+                self._loop = self.worker.loop()
+                action = next(self._loop)
+                if own["paused"] and isinstance(action, Step | Take):
+                    self._paused = action
 
     def _given(self) -> dict[str, object]:
         """What is not the state's, of a worker with a stream."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.simulation.gradients import Reuse, count_reused
+from testbed.simulation.gradients import Reuse, count_reused, refused
 from testbed.values.units import Size
 
 FOLDER = ".gradients"
@@ -40,6 +40,10 @@ class ReusedGradients:
     def of(self, run: str) -> Reuse:
         """Where a run that begins finds gradients and writes its own."""
         return Reuse(self.folder, run, self.most_bytes // (2 * self.side_by_side))
+
+    def refused(self, run: str) -> list[str]:
+        """What was wrong with entries that a run has found, and computed again."""
+        return refused(self.folder / run)
 
     def end(self, run: str) -> int:
         """Drop those of a run before, as this one has ended; returns how many it reused."""

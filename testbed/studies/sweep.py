@@ -265,8 +265,13 @@ class Crew:
 
     def _gradients_reused(self, job: Job) -> str:
         """What is told of them of a run that has ended."""
-        count = self.gradients.end(job.name) if self.gradients else 0
-        return f"; {count:,} gradients reused" if count else ""
+        if self.gradients is None:
+            return ""
+        refused, count = self.gradients.refused(job.name), self.gradients.end(job.name)
+        told = f"; {count:,} gradients reused" if count else ""
+        if refused:
+            told += f"; {len(refused):,} of --reuse were damaged and computed again: {refused[0]}"
+        return told
 
     def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:
         self.failed[run] = failure

@@ -1,28 +1,34 @@
 """Checkpoints as files: a state as plain data in safetensors, whole or not at all.
 
 The arrays stand under their numbers; the tree and what is known of the checkpoint are JSON in the
-metadata, under the key ``testbed``. Reading one executes nothing.
+metadata, under the key ``testbed``. Beside it is the SHA-256 of the whole file, with zeros in that
+place: no byte can change, and none be added or missing, without its being noticed. Reading one
+executes nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError
 from testbed.telemetry.files import replacing
-from testbed.telemetry.untrusted import open_untrusted
+from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 from testbed.values.state import PlainState
 
-FORMAT = 1
+FORMAT = 2
 KEY = "testbed"
+DIGEST = "sha256"
+NO_DIGEST = "0" * 64
+PIECE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -56,36 +62,36 @@ def scenario_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def checkpoint_bytes(about: About, state: PlainState) -> bytes:
-    """A checkpoint as it stands in its file."""
-    text = json.dumps({"format": FORMAT, **asdict(about), "tree": state.tree})
-    arrays = {str(number): array for number, array in enumerate(state.arrays)}
-    return save(arrays, metadata={KEY: text})
-
-
 def write_checkpoint(path: Path, about: About, state: PlainState) -> None:
     """Put a checkpoint in the place of the one before."""
-    with replacing(path) as fresh:
-        fresh.write_bytes(checkpoint_bytes(about, state))
+    text = json.dumps({"format": FORMAT, **asdict(about), "tree": state.tree})
+    arrays = {str(number): array for number, array in enumerate(state.arrays)}
+    data = save(arrays, metadata={KEY: text, DIGEST: NO_DIGEST})
+    with replacing(path) as fresh, fresh.open("wb") as file:
+        file.write(data)
+        file.seek(_digest_place(data))
+        file.write(hashlib.sha256(data).hexdigest().encode())
 
 
 def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, PlainState]:
     """Read a checkpoint of this kind and scenario.
 
     Raises:
-        TestbedError: there is none, it is damaged, or it is another scenario's.
+        DataError: there is none, it is damaged, or it is another scenario's.
     """
     try:
-        with (
-            open_untrusted(path, node="ps") as written,
-            safe_open(f"/proc/self/fd/{written.fileno()}", framework="numpy") as file,
-        ):
-            content = json.loads((file.metadata() or {})[KEY])
-            arrays = tuple(file.get_tensor(str(number)) for number in range(len(file.keys())))
+        with open_untrusted(path, node="ps") as written:
+            if change := _change(written):
+                raise damaged(path, change)
+            with safe_open(f"/proc/self/fd/{written.fileno()}", framework="numpy") as file:
+                content = json.loads((file.metadata() or {})[KEY])
+                arrays = tuple(file.get_tensor(str(number)) for number in range(len(file.keys())))
         found, tree = content.pop("format"), content.pop("tree")
         about = About(**content)
+        if not isinstance(tree, list) or not isinstance(about.note, dict):
+            raise ValueError(f"its tree is a {type(tree).__name__}")
     except FileNotFoundError:
-        raise TestbedError(
+        raise DataError(
             f"There is no checkpoint {path}.",
             hint="A scenario with `checkpoint: {every: 500}` makes them; without one, `testbed up` "
             "runs it from its beginning.",
@@ -94,12 +100,14 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
         raise damaged(path, str(error.strerror)) from None
     except SafetensorError as error:
         raise damaged(path, f"no safetensors, or cut short ({error})") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except SpoiledError as error:
+        raise DataError(error.message, hint=error.hint) from None
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
     if (found, about.kind) != (FORMAT, kind):
         raise damaged(path, f"format {found} of a {about.kind}, expected {FORMAT} of a {kind}")
     if about.scenario != scenario:
-        raise TestbedError(
+        raise DataError(
             f"{path}: a checkpoint of another scenario than the run's scenario.yaml, or of other "
             "files of the user's own.",
             hint="What a run is made of must not change before it goes on; `testbed up` runs it "
@@ -108,9 +116,37 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
     return about, PlainState(tree, arrays)
 
 
-def damaged(path: Path, what: str) -> TestbedError:
+def damaged(path: Path, what: str) -> DataError:
     """What to say of a checkpoint that cannot be used."""
-    return TestbedError(
+    return DataError(
         f"{path}: not a checkpoint: {what}.",
         hint="The file is damaged; `testbed up` runs the scenario from its beginning.",
     )
+
+
+def _digest_place(data: bytes | bytearray) -> int:
+    """Where the digest begins in a file, or in the beginning of one."""
+    name = f'"{DIGEST}":"'.encode()
+    return data.index(name, 0, 8 + int.from_bytes(data[:8], "little")) + len(name)
+
+
+def _change(file: BinaryIO) -> str:
+    """What a file's digest says has become of it since it was written; empty for nothing."""
+    size = os.fstat(file.fileno()).st_size
+    head_bytes = 8 + int.from_bytes(file.read(8), "little")
+    if head_bytes > size:
+        return "no safetensors, or cut short"
+    file.seek(0)
+    head = bytearray(file.read(head_bytes))
+    try:
+        at = _digest_place(head)
+    except ValueError:
+        return "it has no digest: another version wrote it, or it is damaged"
+    end = at + len(NO_DIGEST)
+    told, head[at:end] = bytes(head[at:end]), NO_DIGEST.encode()
+    digest = hashlib.sha256(head)
+    while piece := file.read(PIECE_BYTES):
+        digest.update(piece)
+    if told == digest.hexdigest().encode():
+        return ""
+    return "it was cut short or changed since it was written: its SHA-256 is another"

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError, TestbedError
 from testbed.events.rows import REQUIRED, STREAMED, UPDATE, UPDATES, Rows, conform
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 
@@ -180,13 +180,13 @@ def cut_spool(path: Path, *, rows: int) -> int:
     """Keep the first rows of a spool; returns how many more there were.
 
     Raises:
-        TestbedError: there are not so many.
+        DataError: there are not so many.
     """
     reader, found = SpoolReader(path), 0
     while new := len(reader.read()):
         found += new
     if found < rows:
-        raise TestbedError(
+        raise DataError(
             f"{path}: found {found:,} updates, expected at least the {rows:,} of the checkpoint.",
             hint="The file is damaged.",
         )

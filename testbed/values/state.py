@@ -1,37 +1,38 @@
 """State as plain data: a tree that JSON can hold, and the arrays beside it.
 
 What is packed is what Python itself has (numbers, text, lists, dicts, sets, deques ...), numpy's
-arrays and generators, and objects of classes of ours or of the user's own file. Nothing else, and
-unpacking calls no constructor and imports nothing: it makes objects of known classes and gives them
-their attributes back. What was one object in two places is one object in both again.
+arrays and generators, and records: objects of the classes in ``RECORDS``, or of classes that the
+user's own file defines. Nothing else: no callable, no method, no attribute that a record's class
+does not have. Unpacking calls no constructor and imports nothing. What was one object in two places
+is one object in both again.
 
-Whoever unpacks hands over the parts that are there already, by name: the packed state refers to
-them and does not hold them.
+The caller of ``unpack`` hands over the parts that exist already, by name: the packed state refers
+to them and does not hold them. It also hands over what may be planned: the state holds a planned
+call as a kind and its arguments, and only ``Plans`` makes a call of that.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from testbed.errors import AlgorithmError, TestbedError
+from testbed.errors import AlgorithmError, DataError
 from testbed.user_code import MODULE
+from testbed.values.record_types import RECORDS
 
 Array = NDArray[Any]
 Tree = Any
 """What JSON holds: a plain value, or a list that begins with the name of a kind."""
-
-OURS = (f"{__name__.partition('.')[0]}.", MODULE)
-"""How the names of those modules begin whose objects are packed."""
 
 NUMBERS = "biuf"
 """Kinds of arrays that are packed: booleans, integers, floats."""
@@ -39,8 +40,16 @@ NUMBERS = "biuf"
 FACTORIES: Mapping[str, Callable[[], Any]] = {
     one.__name__: one for one in (int, float, bool, str, list, dict, set, deque)
 }
-"""What a defaultdict may make, beside objects of our classes."""
+"""What a defaultdict may make, beside records."""
 
+PLAIN = (int, float, str, tuple, list, dict, set, frozenset, type, BaseException)
+"""What is more than its attributes: no object of such a class is made empty."""
+
+GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+_MISFITS = TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError
+UNREADABLE = (*_MISFITS, RecursionError)
+"""What reading a state that does not fit may raise."""
 
 EMPTY: Mapping[str, Callable[[], Any]] = {
     one.__name__: one for one in (list, set, dict, Counter, OrderedDict)
@@ -55,35 +64,88 @@ class PlainState:
     arrays: tuple[Array, ...]
 
 
-def pack(value: object, known: Mapping[str, object] | None = None) -> PlainState:
+class Plans(Protocol):
+    """Describes planned calls, and makes them from their descriptions: a closed set of kinds."""
+
+    def describe(self, call: MethodType | partial[None]) -> tuple[str, Sequence[object]] | None:
+        """The kind of a planned call and its arguments; None if there is no such kind."""
+
+    def make(self, kind: str, arguments: Sequence[object]) -> Callable[[float], None]:
+        """The planned call of this kind.
+
+        Raises:
+            LookupError: there is no such kind, or no such node.
+            TypeError: these are not its arguments.
+        """
+
+
+def pack(
+    value: object, known: Mapping[str, object] | None = None, plans: Plans | None = None
+) -> PlainState:
     """Copy a state into plain data.
 
     Args:
         value: the state.
         known: parts that are only referred to.
+        plans: describes the planned calls in it; None if there are none.
 
     Raises:
         AlgorithmError: it holds something that cannot be packed; names it.
     """
-    packer = _Packer({id(part): name for name, part in (known or {}).items()})
+    packer = _Packer({id(part): name for name, part in (known or {}).items()}, plans)
     return PlainState(packer.pack(value, "state"), tuple(packer.arrays))
 
 
-def unpack(packed: PlainState, known: Mapping[str, object] | None = None) -> Any:
+def unpack(
+    packed: PlainState, known: Mapping[str, object] | None = None, plans: Plans | None = None
+) -> Any:
     """Make the state again that was packed, with the same parts.
 
     Raises:
-        TestbedError: this is no packed state, or one of other classes.
+        DataError: this is no packed state, or one of other classes.
+    """
+    with fitting():
+        return _Unpacker(packed.arrays, known or {}, plans).unpack(packed.tree)
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Inside, a state is read and put in place.
+
+    Raises:
+        DataError: it does not fit.
     """
     try:
-        return _Unpacker(packed.arrays, known or {}).unpack(packed.tree)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        raise TestbedError(f"not a state of this run: {type(error).__name__}: {error}.") from None
+        yield
+    except UNREADABLE as error:
+        raise DataError(f"not a state of this run: {type(error).__name__}: {error}.") from None
+
+
+def put_back(part: object, values: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Give an object attributes of a state: exactly those of these names.
+
+    Raises:
+        DataError: the state has others, or is none.
+    """
+    with fitting():
+        if dict.keys(values) != set(names):  # type: ignore[arg-type]  # or a TypeError
+            raise ValueError(f"found {sorted(values)} of a {type(part).__name__}")
+        for name, value in values.items():
+            _require_alike(name, getattr(part, name), value)
+        vars(part).update(values)
+
+
+def _require_alike(name: str, there: object, value: object) -> None:
+    """A number stays a number, and a container one of its kind."""
+    for kinds in (int | float | np.number, str, list, dict, set, deque, Generator):
+        if isinstance(there, kinds) and not isinstance(value, kinds):
+            raise TypeError(f"{name} is a {type(value).__name__}")
 
 
 @dataclass
 class _Packer:
     known: Mapping[int, str]
+    plans: Plans | None
     arrays: list[Array] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)  # an id is another object's once it is gone
@@ -116,12 +178,19 @@ class _Packer:
                 return self._pack_call(value, where)
         return self._pack_container(value, where)
 
-    def _pack_call(self, value: Any, where: str) -> Tree:
-        """A method of an object of ours, or one with some of its arguments."""
-        if isinstance(value, MethodType):
-            return ["method", self.pack(value.__self__, where), value.__name__]
-        call = [value.func, value.args, value.keywords]
-        return ["partial", *(self.pack(part, where) for part in call)]
+    def _pack_call(self, value: MethodType | partial[None], where: str) -> Tree:
+        """A planned call, as its kind and arguments."""
+        described = None if self.plans is None else self.plans.describe(value)
+        if described is None:
+            raise self._refusal(value, where)
+        kind, arguments = described
+        return ["planned", kind, *(self.pack(one, where) for one in arguments)]
+
+    def _refusal(self, value: object, where: str) -> AlgorithmError:
+        return AlgorithmError(
+            f"{where} is {_described(value)}, which no checkpoint can hold.",
+            hint="A half may say itself what its state is: `state()` and `restore(state)`.",
+        )
 
     def _pack_container(self, value: Any, where: str) -> Tree:
         kind = type(value)
@@ -137,12 +206,9 @@ class _Packer:
         if kind is defaultdict:
             factory = self._factory(value.default_factory, where)
             return ["defaultdict", factory, *self._pairs(value, where)]
-        if kind.__module__.startswith(OURS) and "<locals>" not in kind.__qualname__:
+        if _is_record(kind):
             return self._pack_object(value, where)
-        raise AlgorithmError(
-            f"{where} is {_described(value)}, which no checkpoint can hold.",
-            hint="A half may say itself what its state is: `state()` and `restore(state)`.",
-        )
+        raise self._refusal(value, where)
 
     def _pack_object(self, value: Any, where: str) -> Tree:
         kind = type(value)
@@ -152,8 +218,11 @@ class _Packer:
         if isinstance(value, int | float | str):
             plain = next(base for base in (int, float, str) if isinstance(value, base))
             return ["plain", *name, plain(value)]
-        held = _attributes(value).items()
-        return ["object", *name, {one: self.pack(inner, f"{where}.{one}") for one, inner in held}]
+        held = _attributes(value)
+        if strange := _strange_names(kind, held):
+            raise AlgorithmError(f"{where} has {strange} beside what a {kind.__name__} has.")
+        inner = {one: self.pack(value, f"{where}.{one}") for one, value in held.items()}
+        return ["object", *name, inner]
 
     def _pairs(self, value: Mapping[Any, Any], where: str) -> list[Tree]:
         return [
@@ -164,7 +233,7 @@ class _Packer:
     def _factory(self, factory: Any, where: str) -> Tree:
         if factory is None or FACTORIES.get(getattr(factory, "__name__", "")) is factory:
             return None if factory is None else factory.__name__
-        if isinstance(factory, type) and factory.__module__.startswith(OURS):
+        if isinstance(factory, type) and _is_record(factory):
             return [factory.__module__, factory.__qualname__]
         raise AlgorithmError(
             f"{where} makes its values with {_described(factory)}, which no checkpoint can hold.",
@@ -182,6 +251,7 @@ class _Packer:
 class _Unpacker:
     arrays: tuple[Array, ...]
     known: Mapping[str, object]
+    plans: Plans | None
     _made: list[Any] = field(default_factory=list)  # as the packer has numbered them
 
     def unpack(self, tree: Tree) -> Any:
@@ -211,7 +281,7 @@ class _Unpacker:
             case "defaultdict":
                 return defaultdict(_made_by(parts[0]))
             case "object":
-                return object.__new__(_class(parts[0], parts[1]))
+                return object.__new__(_class(parts[0], parts[1], object))
         return None
 
     def _fill(self, kind: str, made: Any, parts: list[Tree]) -> None:
@@ -227,6 +297,8 @@ class _Unpacker:
                     unpacked = self.unpack(key)
                     made[unpacked] = self.unpack(value)
             case "object":
+                if strange := _strange_names(type(made), parts[2]):
+                    raise TypeError(f"{strange} of a {type(made).__name__}")
                 for name, value in parts[2].items():
                     object.__setattr__(made, name, self.unpack(value))
 
@@ -239,10 +311,13 @@ class _Unpacker:
             case "tuple" | "frozenset" | "slice" | "range":
                 return self._made_of([self.unpack(one) for one in parts], kind)
             case "named":
-                named = _class(parts[0], parts[1])
+                named = _class(parts[0], parts[1], tuple)
+                if len(parts) - 2 != len(getattr(named, "_fields", parts[2:])):
+                    raise ValueError(f"{len(parts) - 2} values of a {named.__name__}")
                 return tuple.__new__(named, [self.unpack(one) for one in parts[2:]])
             case "plain":
-                return _class(parts[0], parts[1])(parts[2])
+                plain = type(parts[2])
+                return plain.__new__(_class(parts[0], parts[1], plain), parts[2])
         return self._special(kind, parts)
 
     def _made_of(self, values: list[Any], kind: str) -> Any:
@@ -256,11 +331,8 @@ class _Unpacker:
                 return _generator(self.unpack(parts[0]))
             case "packed":
                 return PlainState(parts[0], self.arrays[parts[1] : parts[2]])
-            case "partial":
-                function, arguments, keywords = (self.unpack(one) for one in parts)
-                return partial(function, *arguments, **keywords)
-            case "method":
-                return _method(self.unpack(parts[0]), parts[1])
+            case "planned" if self.plans is not None:
+                return self.plans.make(parts[0], [self.unpack(one) for one in parts[1:]])
         raise ValueError(f"a part of the kind {kind!r}")
 
 
@@ -272,36 +344,52 @@ def _attributes(value: Any) -> dict[str, Any]:
     return held | getattr(value, "__dict__", {})
 
 
-def _class(module: str, name: str) -> Any:
-    """A class of ours or of the user's own, which is imported already."""
-    if not module.startswith(OURS):
-        raise ValueError(f"a class of {module}")
+def _is_record(kind: type) -> bool:
+    """Whether objects of a class are data: it is in the list, or the user's own file defines it."""
+    if kind.__module__.startswith(MODULE):
+        return "<locals>" not in kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}" in RECORDS
+
+
+def _class(module: str, name: str, base: type) -> Any:
+    """A record's class, which is imported already and is the one that it says it is."""
+    if not module.startswith(MODULE) and f"{module}.{name}" not in RECORDS:
+        raise ValueError(f"no record is a {module}.{name}")
     found: Any = sys.modules[module]
     for part in name.split("."):
-        found = getattr(found, part)
-    if not isinstance(found, type):
-        raise TypeError(f"{module}.{name} is no class")
+        found = vars(found)[part]
+    if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, name):
+        raise TypeError(f"{module}.{name} is no class of its own")
+    if not issubclass(found, base) or (base is object and issubclass(found, PLAIN)):
+        raise TypeError(f"{name} is no {base.__name__}")
     return found
+
+
+def _strange_names(kind: type, names: Mapping[str, object]) -> list[str]:
+    """Attributes that no object of a class has. One of the user's classes says not which it has."""
+    if is_dataclass(kind) and not kind.__module__.startswith(MODULE):
+        return sorted({one.name for one in fields(kind)} ^ names.keys())
+    return sorted(name for name in names if hides_code(kind, name))
+
+
+def hides_code(kind: type, name: str) -> bool:
+    """Whether an attribute of this name would take the place of a method, or is Python's own."""
+    return name.startswith("__") or callable(getattr(kind, name, None))
 
 
 def _made_by(factory: Tree) -> Callable[[], Any] | None:
     if factory is None or isinstance(factory, str):
         return None if factory is None else FACTORIES[factory]
-    made: Callable[[], Any] = _class(*factory)
+    module, name = factory
+    made: Callable[[], Any] = _class(module, name, object)
     return made
 
 
-def _method(of: Any, name: str) -> Any:
-    if not type(of).__module__.startswith(OURS) or not callable(getattr(type(of), name)):
-        raise TypeError(f"{name} is no method of ours")
-    return getattr(of, name)
-
-
 def _generator(state: Mapping[str, Any]) -> Generator:
-    kind = getattr(np.random, state["bit_generator"])
-    if not issubclass(kind, np.random.BitGenerator):
-        raise TypeError(f"{state['bit_generator']} is no bit generator")
-    rng = Generator(kind(0))
+    kind = state["bit_generator"]
+    if kind not in GENERATORS:
+        raise ValueError(f"{kind!r} is no bit generator")
+    rng = Generator(getattr(np.random, kind)(0))
     rng.bit_generator.state = state
     return rng
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from testbed.telemetry.checkpoints import read_checkpoint, scenario_digest, write_checkpoint
 
 pytestmark = pytest.mark.slow  # every run imports torch
 
@@ -24,6 +27,12 @@ def result(folder: Path) -> dict[str, bytes]:
     """All that has to be the same."""
     files = [folder / "evaluations.csv", *folder.glob("updates/*"), *folder.glob("model/*")]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return result(folder) | {
+        name: (folder / name).read_bytes() for name in ("run.json", "events.jsonl", "traffic.csv")
+    }
 
 
 def test_a_killed_simulation_is_resumed_to_the_bit(bed: Any, name: str) -> None:
@@ -53,9 +62,12 @@ def test_a_killed_simulation_is_resumed_to_the_bit(bed: Any, name: str) -> None:
 
 def refuse_what_was_changed(bed: Any, run: Path) -> None:
     """Nothing is touched of a run whose checkpoint is not that of its scenario, or no whole one."""
-    before = result(run)
+    before, checkpoint = everything(run), run / "ps" / "checkpoint.safetensors"
     for file, changed, told in (
-        (run / "ps" / "checkpoint.safetensors", lambda was: was[: len(was) // 2], "cut short"),
+        (checkpoint, lambda was: was[: len(was) // 2], "cut short"),
+        (checkpoint, lambda was: was + bytes(8), "its SHA-256 is another"),
+        (checkpoint, lambda was: edited(checkpoint, None), "its tree is a NoneType"),
+        (checkpoint, lambda was: edited(checkpoint, COMMAND), "no record is a"),
         (
             run / "scenario.yaml",
             lambda was: was.replace(b"seed: 1", b"seed: 2"),
@@ -64,7 +76,23 @@ def refuse_what_was_changed(bed: Any, run: Path) -> None:
     ):
         content = file.read_bytes()
         file.write_bytes(changed(content))
-        assert told in bed("resume", run.name, status=1).stderr
+        refused = bed("resume", run.name, status=4)
+        assert told in refused.stderr
+        assert str(checkpoint) in refused.stderr
         file.write_bytes(content)
-    assert result(run) == before
+    assert everything(run) == before
     assert bed.state(run.name) == "training"
+
+
+COMMAND = ["list", ["object", "testbed.user_code", "UserCode", {"path": "/tmp/command.py"}]]
+
+
+def edited(checkpoint: Path, tree: object) -> bytes:
+    """It with another tree, and the digest of that."""
+    scenario = scenario_digest(checkpoint.parents[1])
+    about, state = read_checkpoint(checkpoint, kind="simulation", scenario=scenario)
+    other = checkpoint.with_name("other")
+    write_checkpoint(other, about, replace(state, tree=tree))
+    data = other.read_bytes()
+    other.unlink()
+    return data

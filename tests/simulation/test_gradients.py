@@ -1,7 +1,8 @@
-"""Gradients that runs reuse. Those here have four values: 16 bytes."""
+"""Gradients that runs reuse. Those here have four values: 80 bytes, with what they are of."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from testbed.payloads import Vector
-from testbed.simulation.gradients import COMPUTED, REUSED, Gradients, Reuse, count_reused
+from testbed.simulation.gradients import COMPUTED, REUSED, Gradients, Reuse, count_reused, refused
 
 AT = np.arange(4, dtype=np.float32)
 IMAGES, TARGETS = np.ones((2, 1, 3, 3), np.float32), np.array([0, 1])
@@ -74,19 +75,19 @@ def test_what_depends_on_something_else_is_computed(
 
 
 def test_no_more_is_written_than_there_is_room_for(tmp_path: Path) -> None:
-    """40 bytes are two gradients, written or linked; two processes have 20 each, which is one."""
-    first = opened(tmp_path, "first", most_bytes=40)
+    """200 bytes are two gradients, written or linked; two processes have 100 each: one."""
+    first = opened(tmp_path, "first", most_bytes=200)
     for number in range(3):
         first.gradient(AT + number, IMAGES, TARGETS, computing(number))
-    assert held(tmp_path, "first") == (32, 0)
-    second = opened(tmp_path, "second", most_bytes=40)
+    assert held(tmp_path, "first") == (160, 0)
+    second = opened(tmp_path, "second", most_bytes=200)
     for number in (2, 1, 3):
         second.gradient(AT + number, IMAGES, TARGETS, computing(number))
-    assert held(tmp_path, "second") == (16, 16)
+    assert held(tmp_path, "second") == (80, 80)
     unlinked = second.gradient(AT, IMAGES, TARGETS, not_again)  # there is no room for a link
     assert unlinked[0] == 0
-    assert held(tmp_path, "second") == (16, 16)
-    assert Reuse(tmp_path, "run", 40).open("net", processes=2).room == 20
+    assert held(tmp_path, "second") == (80, 80)
+    assert Reuse(tmp_path, "run", 200).open("net", processes=2).room == 100
 
 
 def test_what_was_dropped_meanwhile_is_computed(tmp_path: Path) -> None:
@@ -95,6 +96,76 @@ def test_what_was_dropped_meanwhile_is_computed(tmp_path: Path) -> None:
     for file in (tmp_path / "first/computed").iterdir():
         file.unlink()
     assert second.gradient(AT, IMAGES, TARGETS, computing(0.2))[0] == np.float32(0.2)
+
+
+def entries(folder: Path) -> tuple[Path, Path]:
+    """The two that a first run has computed, at AT and at AT + 1."""
+    first = opened(folder, "first")
+    first.gradient(AT, IMAGES, TARGETS, computing(0.1))
+    (one,) = (folder / "first" / COMPUTED).iterdir()
+    first.gradient(AT + 1, IMAGES, TARGETS, computing(0.2))
+    (other,) = {*(folder / "first" / COMPUTED).iterdir()} - {one}
+    return one, other
+
+
+def zeros(one: Path, other: Path) -> None:
+    one.write_bytes(bytes(80))
+
+
+def zero_values(one: Path, other: Path) -> None:
+    one.write_bytes(one.read_bytes()[:64] + bytes(16))
+
+
+def cut_short(one: Path, other: Path) -> None:
+    one.write_bytes(one.read_bytes()[:-4])
+
+
+def symbolic_link(one: Path, other: Path) -> None:
+    one.unlink()
+    one.symlink_to(other)
+
+
+def hard_link(one: Path, other: Path) -> None:
+    one.unlink()
+    one.hardlink_to(other)
+
+
+def a_folder(one: Path, other: Path) -> None:
+    one.unlink()
+    one.mkdir()
+
+
+def a_pipe(one: Path, other: Path) -> None:
+    one.unlink()
+    os.mkfifo(one)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (zeros, "found the gradient of something else"),
+        (zero_values, "its SHA-256 is another"),
+        (cut_short, "found 76 bytes, expected 80"),
+        (symbolic_link, "Too many levels of symbolic links"),
+        (hard_link, "found the gradient of something else"),
+        (a_folder, "found no ordinary file"),
+        (a_pipe, "found no ordinary file"),
+    ],
+)
+def test_what_does_not_fit_is_computed_again_and_noted(
+    damage: Callable[[Path, Path], None], told: str, tmp_path: Path
+) -> None:
+    one, other = entries(tmp_path)
+    damage(one, other)
+    second = opened(tmp_path, "second")
+    assert second.gradient(AT, IMAGES, TARGETS, computing(0.3))[0] == np.float32(0.3)
+    assert second.gradient(AT + 1, IMAGES, TARGETS, not_again)[0] == np.float32(0.2)
+    (noted,) = refused(tmp_path / "second")
+    assert noted.startswith(f"{one}: ")
+    assert told in noted
+    assert count_reused(tmp_path / "second") == 1
+    third = opened(tmp_path, "third")  # the second has written one that fits
+    assert third.gradient(AT, IMAGES, TARGETS, not_again)[0] == np.float32(0.3)
 
 
 @pytest.mark.root
@@ -108,7 +179,7 @@ def test_a_full_disk_keeps_nothing_more_and_ends_no_run(tmp_path: Path) -> None:
             assert first.gradient(AT + number, IMAGES, TARGETS, lambda: large) is large
         assert first.room == 0
         assert [file.stat().st_size for file in tmp_path.glob("first/**/*") if file.is_file()] == [
-            16000
+            16064
         ] * 2
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)

@@ -80,3 +80,14 @@ def test_a_disk_that_has_less_room(tmp_path: Path) -> None:
     ):
         pass
     assert not (tmp_path / FOLDER).exists()
+
+
+def test_what_a_run_could_not_reuse_is_told(tmp_path: Path) -> None:
+    with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
+        assert gradients is not None
+        write(gradients, "a", at=1)
+        (entry,) = (tmp_path / FOLDER / "a" / "computed").iterdir()
+        entry.write_bytes(bytes(entry.stat().st_size))
+        write(gradients, "b", at=1)
+        assert gradients.refused("b") == [f"{entry}: found the gradient of something else"]
+        assert [gradients.end(run) for run in ("a", "b")] == [0, 0]

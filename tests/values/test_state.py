@@ -90,20 +90,17 @@ def test_what_is_known_is_referred_to() -> None:
     assert found[1] is not model
 
 
-def test_a_call_to_come_is_that_of_the_same_object() -> None:
-    bucket = Bucket(8.0, 100.0)
-    found, call = again([bucket, partial(bucket._take, 30.0)])
-    assert call(0.0) == 30.0
-    assert found._tokens == 70.0  # 100 - 30, in the bucket that came back
-    assert bucket._tokens == 100.0
-
-
 @dataclass
 class Foreign:
     """Of no file of ours."""
 
 
-@pytest.mark.parametrize("value", [Foreign(), lambda: 0, open, np.array([None]), iter([1])])
+CALLS = (partial(Seat.heard, Seat(3)), Seat(3).heard)
+
+
+@pytest.mark.parametrize(
+    "value", [Foreign(), lambda: 0, open, np.array([None]), iter([1]), Bucket(8.0, 100.0), *CALLS]
+)
 def test_what_cannot_be_packed_is_named(value: object) -> None:
     with pytest.raises(AlgorithmError, match=r"state\['here'\]"):
         pack({"here": value})
@@ -115,7 +112,15 @@ def test_what_cannot_be_packed_is_named(value: object) -> None:
         ["object", "os", "system", {}],
         ["object", "testbed.values.state", "pack", {}],
         ["object", "testbed.nowhere", "Seat", {}],
+        ["object", "testbed.user_code", "UserCode", {}],
+        ["object", "testbed.frame.seat", "Seat", {"worker": 3}],
+        ["object", "testbed.values.units", "Duration", {}],
         ["method", ["list"], "append"],
+        ["method", ["known", "other"], "upper"],
+        ["partial", ["known", "other"], ["tuple"], ["dict"]],
+        ["planned", "pull", 0],
+        ["defaultdict", ["testbed.user_code", "UserCode"]],
+        ["deque", 2**80],
         ["generator", ["dict", ["bit_generator", "default_rng"]]],
         ["array", 3],
         ["again", 9],
@@ -125,4 +130,4 @@ def test_what_cannot_be_packed_is_named(value: object) -> None:
 )
 def test_what_nobody_has_packed_is_refused(tree: object) -> None:
     with pytest.raises(TestbedError, match="not a state"):
-        unpack(PlainState(tree, ()))
+        unpack(PlainState(["list", tree], ()), {"other": "text"})

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.errors import AlgorithmError, TestbedError
-from testbed.values.state import PlainState, pack, unpack
+from testbed.errors import AlgorithmError, DataError
+from testbed.values.state import PlainState, fitting, hides_code, pack, unpack
 
 if TYPE_CHECKING:
     from testbed.algorithms.base import ServerHalf, WorkerHalf
@@ -37,8 +37,14 @@ def own_state(half: object) -> dict[str, Any]:
 
 
 def set_own_state(half: object, state: Mapping[str, Any]) -> None:
-    """Give a new half the attributes of another."""
+    """Give a new half the attributes of another.
+
+    Raises:
+        DataError: one of them is none that a state holds.
+    """
     for name, value in state.items():
+        if name in GIVEN or hides_code(type(half), name):
+            raise DataError(f"not the state of a half: it has {name!r}.")
         there = getattr(half, name, None)
         if isinstance(there, np.ndarray) and _fits(there, value):
             there[...] = value
@@ -70,21 +76,19 @@ def restore_half(half: WorkerHalf[Any] | ServerHalf[Any], packed: PlainState) ->
     """Let a new half go on where another one was.
 
     Raises:
-        TestbedError: this is the state of a half of another scenario, or of another class.
+        DataError: this is the state of a half of another scenario, or of another class.
     """
     whole = unpack(packed, _given(half))
-    try:
+    with fitting():
         if whole["parameters"].shape != half.parameters.shape:
             found = f"a model of {whole['parameters'].size} parameters"
-            raise TestbedError(f"{found}, expected {half.parameters.size}.")
+            raise DataError(f"{found}, expected {half.parameters.size}.")
         half.parameters[:] = whole["parameters"]
         half.rng.bit_generator.state = whole["rng"]
-        half.version = whole["version"]
+        half.version = int(whole["version"])
         if whole["orders"] is not None:
             half.orders = whole["orders"]  # type: ignore[union-attr]  # a worker's
         own = whole["own"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TestbedError(f"not the state of a half: {type(error).__name__}: {error}.") from None
     half.restore(own)
 
 

@@ -1,0 +1,124 @@
+"""What an engine may have planned: a closed list of kinds, each with its node and what it is of.
+
+A checkpoint holds a planned call as such a kind and its arguments; here calls are described so, and
+made of their descriptions again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MethodType
+from typing import Any
+
+from testbed.simulation.agenda import Happening
+from testbed.simulation.changing import ChangingBucket
+from testbed.simulation.engine import Engine
+from testbed.simulation.faults import Faults
+from testbed.simulation.keys import Misses
+from testbed.simulation.links import Bucket, FairLink
+from testbed.simulation.traces import Traces
+from testbed.simulation.worker import Cycle
+
+Call = MethodType | partial[None]
+"""As it stands in an agenda."""
+
+Method = Callable[..., None]
+
+NUMBER = (int, float)
+KINDS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
+    "pull": (Engine._pull, ("worker",)),
+    "receive": (Engine._receive, ("worker",)),
+    "begin": (Engine._begin, ("worker",)),
+    "finish": (Engine._finish, ("worker",)),
+    "push-once-coded": (Engine._push, ("cycle",)),
+    "push": (Engine.push, ("cycle",)),
+    "arrive": (Engine._arrive, ("cycle",)),
+    "serve": (Engine._serve, ("cycle",)),
+    "send-down": (Engine.send_down, ("worker", "bytes")),
+    "tick": (Engine._call_tick, ()),
+    "look": (Engine._look, ()),
+    "fault": (Faults._act, ()),
+    "if-living": (Faults._if_living, ("worker", "life", "call")),
+    "if-awake": (Faults._if_awake, ("worker", "life", "time", "call")),
+    "trace": (Traces._step, ("following", "value")),
+    "push-again": (Misses._push_again, ("cycle",)),
+    "asked-again": (Misses._asked_again, ("worker",)),
+    "answer-again": (Misses._answer_again, ("worker",)),
+    "transfer-ends": (FairLink._end, ("link",)),
+    "latency": (FairLink.wait, ("link", "seconds", "call")),
+    "burst-sent": (Bucket._burst_sent, ("bucket", "rest", "link", "call")),
+    "all-sent": (Bucket._all_sent, ("bucket", "call")),
+    "sent-at-once": (ChangingBucket._all_at_once, ("changing", "call")),
+    "through": (ChangingBucket._arrive, ("changing", "link", "seconds", "call")),
+}
+"""By kind, what is called and what it takes before the time: first its own link or bucket."""
+
+_KIND_OF: Mapping[object, str] = {function: kind for kind, (function, _) in KINDS.items()}
+_TYPES: Mapping[str, Any] = {
+    "worker": int,
+    "life": int,
+    "following": int,
+    "bytes": NUMBER,
+    "time": NUMBER,
+    "seconds": NUMBER,
+    "rest": NUMBER,
+    "value": NUMBER,
+    "cycle": Cycle,
+    "call": (MethodType, partial),
+    "link": FairLink,
+    "bucket": Bucket,
+    "changing": ChangingBucket,
+}
+
+
+@dataclass(frozen=True)
+class EnginePlans:
+    """Those of one engine (testbed.values.state.Plans)."""
+
+    engine: Engine
+
+    def describe(self, call: Call) -> tuple[str, Sequence[object]] | None:
+        """See Plans."""
+        method = call.func if isinstance(call, partial) else call
+        arguments = call.args if isinstance(call, partial) else ()
+        if not isinstance(method, MethodType) or getattr(call, "keywords", None):
+            return None
+        kind = _KIND_OF.get(method.__func__)
+        if kind is None:
+            return None
+        owner = method.__self__
+        return kind, (owner, *arguments) if isinstance(owner, FairLink | Bucket) else arguments
+
+    def make(self, kind: str, arguments: Sequence[object]) -> Happening:
+        """See Plans."""
+        function, takes = KINDS[kind]
+        for name, value in zip(takes, arguments, strict=True):
+            self._require(kind, name, value)
+        owner, rest = self._owner(function, arguments)
+        method: Method = getattr(owner, function.__name__)
+        return partial(method, *rest) if rest else method
+
+    def _owner(
+        self, function: Method, arguments: Sequence[object]
+    ) -> tuple[object, Sequence[object]]:
+        if arguments and isinstance(arguments[0], FairLink | Bucket):
+            return arguments[0], arguments[1:]
+        engine = self.engine
+        owners = {"Engine": engine, "Faults": engine.faults, "Traces": engine.parts["traces"]}
+        name = function.__qualname__.partition(".")[0]
+        return owners.get(name) or Misses(engine), arguments
+
+    def _require(self, kind: str, name: str, value: object) -> None:
+        """An argument is of its type, and its node one of the engine's."""
+        if not isinstance(value, _TYPES[name]):
+            raise TypeError(f"{name} of {kind} is a {type(value).__name__}")
+        number = value.worker if isinstance(value, Cycle) else value
+        counts = {
+            "worker": len(self.engine.devices),
+            "cycle": len(self.engine.devices),
+            "following": len(self.engine.followings),
+        }
+        if name in counts and number not in range(counts[name]):
+            raise LookupError(f"{name} {number} of {kind}")

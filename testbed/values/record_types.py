@@ -1,0 +1,59 @@
+"""The classes whose objects a checkpoint may hold: the whole list, by their full names.
+
+Names and not classes: this is below all of them. A class belongs here if its objects are data, with
+no attribute that is a function, a file or a thread.
+"""
+
+from __future__ import annotations
+
+RECORDS = frozenset(
+    f"testbed.{name}"
+    for name in (
+        "algorithms.base.Applied",
+        "algorithms.base.Measured",
+        "algorithms.base.Orders",
+        "algorithms.base.Reply",
+        "algorithms.base.Update",
+        "algorithms.parts.accumulation.Accumulation",
+        "algorithms.parts.adaptive_compression.Ballot",
+        "algorithms.parts.adaptive_compression.LossOfNorm",
+        "algorithms.parts.commit_counts.CommitCounts",
+        "algorithms.parts.commit_rate.CommitRateSearch",
+        "algorithms.parts.injection.Injection",
+        "algorithms.parts.momentum.MomentumSgd",
+        "algorithms.slim_dp.Choice",
+        "compress.core_explorer.Sizes",
+        "compress.qsgd.Buckets",
+        "compress.topk.Quota",
+        "experiment.Constant",
+        "experiment.Durations",
+        "faults.crash.Crashes",
+        "frame.effects.StandingOrders",
+        "frame.evaluation.Due",
+        "frame.record.Intake",
+        "frame.record.Timing",
+        "frame.record.WorkerTraffic",
+        "frame.seat.NoCrashes",
+        "frame.seat.Seat",
+        "frame.worker.Shard",
+        "payloads.dense.Dense",
+        "payloads.key_cache.KeyCache",
+        "payloads.key_cache.KeyCaches",
+        "payloads.keyed.Keyed",
+        "payloads.quantized.Quantized",
+        "payloads.sparse.Sparse",
+        "simulation.agenda.Planned",
+        "simulation.keys.KeyedLinks",
+        "simulation.links.Sharers",
+        "simulation.links.Underway",
+        "simulation.model.Hop",
+        "simulation.model.Path",
+        "simulation.worker.Cycle",
+        "simulation.worker.Paused",
+        "streams.buffers.Buffer",
+        "values.laws.Law",
+        "values.units.Duration",
+        "values.units.Rate",
+        "values.units.Size",
+    )
+)

@@ -1,0 +1,42 @@
+"""What a parameter server makes of a checkpoint that it cannot use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import DataError
+from testbed.roles.checkpoints import Newest
+from testbed.telemetry.checkpoints import About
+from testbed.values.state import PlainState, pack
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pack({"server": 1}),
+        PlainState(["dict", ["server", ["object", "testbed.user_code", "UserCode", {}]]], ()),
+        PlainState(["list"], ()),
+    ],
+    ids=["cut", "code", "list"],
+)
+def test_one_that_does_not_fit_is_named_and_changes_no_record(
+    run: Callable[..., Any], tmp_path: Path, state: PlainState
+) -> None:
+    spool, path = tmp_path / "updates.bin", tmp_path / "checkpoint.safetensors"
+
+    async def play(bench: Any) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.push(0, sequence=1, version=0)
+        bench.spool.flush()
+        before = spool.read_bytes()
+        with pytest.raises(DataError, match=path.name) as error:
+            Newest(About("ps", "abc", 0, 0.0, {}), state, path).restore(bench.training, spool)
+        assert error.value.exit_code == 4
+        assert spool.read_bytes() == before
+
+    run(play)

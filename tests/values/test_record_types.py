@@ -1,0 +1,32 @@
+"""The list of what a checkpoint may hold."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from testbed.payloads import base, dense, keyed, quantized, sparse
+from testbed.payloads.base import Payload
+from testbed.values.record_types import RECORDS
+
+
+@pytest.mark.parametrize("name", sorted(RECORDS))
+def test_each_is_a_class_where_it_says(name: str) -> None:
+    module, _, own = name.rpartition(".")
+    found = getattr(import_module(module), own)
+    assert (found.__module__, found.__qualname__) == (module, own)
+
+
+def test_every_kind_of_payload_is_one() -> None:
+    modules = (base, dense, keyed, quantized, sparse)
+    kinds = {kind for module in modules for kind in vars(module).values() if _is_payload(kind)}
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
+    assert len(names) == 4
+    assert names <= RECORDS
+
+
+def _is_payload(kind: object) -> bool:
+    if not isinstance(kind, type) or not issubclass(kind, Payload):
+        return False
+    return not kind.__subclasses__()
