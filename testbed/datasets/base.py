@@ -32,6 +32,7 @@ class DatasetConfig(BaseModel, ABC):
             they go; the test set stays whole.
         images: shape of an image and number of classes (0 for numbers), where they are known
             beforehand.
+        test_images: how many it is tested on, where that is known beforehand.
         substitute: what it stands for, where it takes the place of data that cannot be had; told
             with everything that comes of it.
     """
@@ -39,6 +40,7 @@ class DatasetConfig(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     images: ClassVar[tuple[tuple[int, int, int], int] | None] = None
+    test_images: ClassVar[int | None] = None
     substitute: ClassVar[str] = ""
 
     partition: Partition = Iid(name="iid")

@@ -55,6 +55,7 @@ class Cifar10(DatasetConfig):
     """
 
     images = (SHAPE, CLASSES)
+    test_images = 10_000
 
     name: Literal["cifar10"]
     batches: Annotated[int, Field(ge=1, le=5, strict=True)] = 5

@@ -26,6 +26,7 @@ class Digits(DatasetConfig):
     """Handwritten digits of 8x8 pixels, 1,437 for training and 360 for testing; no download."""
 
     images = ((1, 8, 8), 10)
+    test_images = 360
 
     name: Literal["digits"]
 

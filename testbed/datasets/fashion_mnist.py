@@ -51,6 +51,7 @@ class FashionMnist(DatasetConfig):
     """Articles of clothing of 28x28 pixels, 60,000 for training and 10,000 for testing."""
 
     images = ((1, 28, 28), 10)
+    test_images = 10_000
 
     name: Literal["fashion-mnist"]
 

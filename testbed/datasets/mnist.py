@@ -65,6 +65,7 @@ class Mnist(DatasetConfig):
     """Handwritten digits of 28x28 pixels, 60,000 for training and 10,000 for testing."""
 
     images = ((1, 28, 28), 10)
+    test_images = 10_000
 
     name: Literal["mnist"]
 

@@ -41,6 +41,7 @@ class MnistPair100(DatasetConfig):
     """Pairs of digits, 100 labels, 32x32 pixels, 50,000 and 10,000; SUBSTITUTE for CIFAR-100."""
 
     images = ((1, 32, 32), CLASSES)
+    test_images = 10_000
     substitute = "mnist-pair-100, two digits of MNIST side by side, stands for CIFAR-100"
 
     name: Literal["mnist-pair-100"]

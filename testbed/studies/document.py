@@ -145,6 +145,9 @@ class Expectation(Part):
         at_most: instead of a value: it is this, or less.
         tolerance: how far off it may be, as a share of the value. Of an order: how far the
             next may be ahead after all; with one, equals are in order too.
+        basis: ``arithmetic`` of what follows from the scenario's own numbers, with any seed, and
+            says nothing about a training; ``posthoc`` where the value, its tolerance or the
+            threshold of its measure was chosen after runs had been seen.
     """
 
     measure: Measure
@@ -156,6 +159,7 @@ class Expectation(Part):
     value: Real | Literal["never"] | None = None
     at_most: Real | None = None
     tolerance: Tolerance | None = None
+    basis: Literal["arithmetic", "posthoc"] | None = None
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Expectation:

@@ -55,7 +55,15 @@ class KeptRun:
             TestbedError: it is no such file, or a newer testbed's.
         """
         content = read_json(path) or {}
-        wanted = {"format", "scenario", "verdict", "reason", "measures", "evaluations"}
+        wanted = {
+            "format",
+            "scenario",
+            "verdict",
+            "reason",
+            "measures",
+            "evaluations",
+            "duration_seconds",
+        }
         if content.get("format") != FORMAT or not wanted <= set(content):
             raise TestbedError(
                 f"{path}: not what `testbed report STUDY --keep` writes (format {FORMAT}).",
@@ -67,6 +75,11 @@ class KeptRun:
     def scenario(self) -> Scenario:
         """The resolved scenario."""
         return load_text(self.content["scenario"], file=str(self.path))
+
+    @property
+    def duration_seconds(self) -> float:
+        """How long the run took, see ``duration_seconds``."""
+        return float(self.content["duration_seconds"])
 
     def value(self, measure: Measure) -> float:
         """A measure; NaN if it was not kept, and the evaluations do not tell it."""

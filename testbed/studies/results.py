@@ -10,8 +10,11 @@ from pathlib import Path
 from testbed.reports.frames import Run
 from testbed.reports.run_measure import Measure
 from testbed.studies.found import Found
-from testbed.studies.kept import KeptRun
+from testbed.studies.kept import KeptRun, duration_seconds
 from testbed.studies.study import Case, Study, StudyRun, spelled
+
+LONG_RUN_SECONDS = 3600.0
+"""A case whose runs take as long may be judged by one seed."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,24 @@ class Results:
         """A measure of a case's valid runs with these seeds, in their order."""
         by_seed = {run.seed: run for run in self.valid(case)}
         return [self.value(by_seed[seed], measure) for seed in seeds]
+
+    def images(self, case: Case, measure: Measure) -> int | None:
+        """The test images that a measure is a share of; None if it is none, or nobody knows."""
+        if not measure.is_share:
+            return None
+        scenario = self.by_case[case][0].scenario
+        of_all = scenario.dataset.test_images
+        final = measure.name.startswith("final")
+        return of_all if final or of_all is None else min(of_all, scenario.evaluate.images)
+
+    def takes_long(self, case: Case) -> bool:
+        """Whether a run of the case takes an hour or more."""
+        runs = [self.run(one) for one in self.valid(case)]
+        return any(
+            (one.duration_seconds if isinstance(one, KeptRun) else duration_seconds(one))
+            >= LONG_RUN_SECONDS
+            for one in runs
+        )
 
     def value(self, run: StudyRun, measure: Measure) -> float:
         """A measure of a run that was found."""

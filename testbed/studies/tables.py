@@ -166,9 +166,12 @@ def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
 
 def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
     """What was expected, what came out, and whether that is the same."""
-    headings = ["expectation", "verdict", "expected", "found", "seeds", "source"]
+    headings = ["expectation", "verdict", "basis", "expected", "found", "seeds", "source"]
     rows = [
-        [one.name, one.verdict, one.expected, one.found, str(one.seeds or ""), one.source]
+        [
+            *(one.name, one.verdict, one.basis, one.expected, one.found),
+            *("one seed" if one.seeds == 1 else str(one.seeds or ""), one.source),
+        ]
         for one in judged
     ]
     data = [[*row, study.scale] for row in rows]

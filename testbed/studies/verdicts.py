@@ -1,11 +1,12 @@
-"""What was expected of a study, beside what came out: reproduced, or not, or not to be told."""
+"""What was expected of a study, beside what came out: reproduced, not reproduced or undecided."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isinf, isnan, nan
+from math import inf, isfinite, isinf, isnan, nan, sqrt
+from statistics import fmean
 from typing import Literal
 
 from testbed.studies.document import Expectation, Selection
@@ -13,6 +14,9 @@ from testbed.studies.results import Results, spread
 from testbed.studies.study import Case
 
 Verdict = Literal["reproduced", "not reproduced", "not resolved", "not run"]
+
+LEAST_DIFFERENCE_RATIO = 0.02
+"""Two measures that differ by less, as a share of the greater, are not told apart."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Judged:
         verdict: see ``judge``.
         seeds: how many seeds the verdict rests on.
         source: who expected it.
+        basis: see ``Expectation``.
     """
 
     name: str
@@ -34,6 +39,7 @@ class Judged:
     verdict: Verdict
     seeds: int
     source: str
+    basis: str = ""
 
 
 def judge(results: Results) -> list[Judged]:
@@ -47,6 +53,11 @@ def judge(results: Results) -> list[Judged]:
     Equal neighbours are in order where there is a tolerance; where all are equal with every
     seed no order is to be seen, and it is not resolved.
     Whatever else the seeds show is not resolved: they cannot tell.
+
+    What a training gave is not resolved either if it rests on one seed of runs that take less than
+    an hour, or if two measures that are to differ do so by less than can be told: the standard
+    error of the test images for accuracies, 2 % for all else. A ratio on the other side of 1 than
+    the one expected is not reproduced, however wide its tolerance.
     """
     part = set(results.study.cases)
     found = []
@@ -72,7 +83,53 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
         values = _meant(expectation, columns)
         verdict = _within(values, *_bounds(expectation))
         found = spread(values, lambda value: _shown(expectation, value))
-    return Judged(name, expected, found, verdict, len(seeds), expectation.source)
+    basis = expectation.basis or ""
+    if basis != "arithmetic" and not _tells(expectation, cases, columns, results):
+        verdict = "not resolved"
+    elif _side(expectation) * (fmean(_meant(expectation, columns)) - 1) < 0:
+        verdict = "not reproduced"
+    return Judged(name, expected, found, verdict, len(seeds), expectation.source, basis)
+
+
+def _tells(
+    expectation: Expectation,
+    cases: Sequence[Case],
+    columns: Sequence[Sequence[float]],
+    results: Results,
+) -> bool:
+    """Whether there are seeds enough, and what is to differ differs by enough."""
+    if len(columns[0]) < 2 and not any(map(results.takes_long, cases)):
+        return False
+    means = [fmean(column) for column in columns]
+    images = [results.images(case, expectation.measure) for case in cases]
+    if expectation.order is not None:
+        return expectation.tolerance is not None or all(
+            _differ(*pair) for pair in pairwise(zip(means, images, strict=True))
+        )
+    if _side(expectation) == 0:
+        return True
+    return _differ(*zip(means, images, strict=True))
+
+
+def _differ(one: tuple[float, int | None], other: tuple[float, int | None]) -> bool:
+    """Whether two measures, with the test images that they are shares of, can be told apart."""
+    (first, first_images), (second, second_images) = one, other
+    if not (isfinite(first) and isfinite(second)):
+        return first != second
+    if first_images is None or second_images is None:
+        least = LEAST_DIFFERENCE_RATIO * max(abs(first), abs(second))
+    else:
+        errors = first * (1 - first) / first_images, second * (1 - second) / second_images
+        least = sqrt(sum(errors))
+    return abs(first - second) > least
+
+
+def _side(expectation: Expectation) -> float:
+    """Positive if the first case of a ratio is to be ahead, negative if the second is, else 0."""
+    if expectation.ratio is None or not isinstance(expectation.value, float):
+        return 0.0
+    ahead = expectation.value - 1
+    return ahead if abs(ahead) > LEAST_DIFFERENCE_RATIO else 0.0
 
 
 def _meant(expectation: Expectation, columns: Sequence[Sequence[float]]) -> Sequence[float]:

@@ -86,7 +86,8 @@ def test_everything_is_written_down(study: Study, runs: Path) -> None:
     assert [row["condition"] for row in rows].count("invalid") == 1
     assert rows[-1]["condition"] == "not run"
     (judged,) = report.judged
-    assert judged.verdict == "not reproduced"  # 0.60 and 0.61 against 0.64 and 0.65
+    # 0.60 and 0.61 against 0.64 and 0.65, of 100 images, which do not tell .605 from .645
+    assert judged.verdict == "not resolved"
 
 
 def test_curves_have_a_point_where_any_seed_was_evaluated(study: Study, runs: Path) -> None:
@@ -184,7 +185,7 @@ def test_on_the_command_line(
 ) -> None:
     assert main(["report", str(study.file), "--runs", str(runs)]) == 0
     shown = capsys.readouterr().out
-    assert "| faster      | not reproduced |" in shown
+    assert "| faster      | not resolved |" in shown
     assert f"wrote {runs / 'rates/curves.svg'}" in shown
     assert main(["report", str(study.file), "--runs", str(runs), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from testbed.studies import load_study
 from testbed.studies.found import find_runs
 from testbed.studies.results import Results
-from testbed.studies.verdicts import Judged, judge
+from testbed.studies.verdicts import Judged, _differ, judge
 
 TEXT = """\
 name: two
@@ -61,9 +62,9 @@ def both(first: list[float], second: list[float]) -> Accuracies:
     ("expects", "first", "second", "verdict"),
     [
         (ORDER, [0.5, 0.6], [0.7, 0.7], "reproduced"),
-        (ORDER, [0.5, 0.6], [0.55, 0.61], "reproduced"),  # ahead with each seed
-        (ORDER, [0.5, 0.6], [0.55, 0.59], "not resolved"),
-        (ORDER, [0.5, 0.6], [0.4, 0.6], "not reproduced"),  # equal is not ahead
+        (ORDER, [0.5, 0.6], [0.8, 0.61], "reproduced"),  # ahead with each seed
+        (ORDER, [0.5, 0.6], [0.65, 0.59], "not resolved"),
+        (ORDER, [0.5, 0.6], [0.3, 0.6], "not reproduced"),  # equal is not ahead
         (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.6], [0.46, 0.6], "reproduced"),
         (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.6], [0.5, 0.61], "reproduced"),
         (f"{ORDER}    tolerance: 0.1\n", [0.5, 0.0], [0.5, 0.0], "not resolved"),  # nothing differs
@@ -88,10 +89,61 @@ def test_by_both_seeds(
 
 
 def test_by_the_seeds_that_all_cases_have(judged: Callable[..., Judged]) -> None:
-    found = judged(ORDER, both([0.5, 0.9], [0.6]))
-    assert (found.verdict, found.seeds) == ("reproduced", 1)
-    assert found.found == "60.00%, 50.00%"
+    found = judged(ORDER, both([0.5, 0.9], [0.7]))
+    assert (found.verdict, found.seeds) == ("not resolved", 1)  # one seed of a short run
+    assert found.found == "70.00%, 50.00%"
     assert found.expected == "best accuracy: rate 0.2 > rate 0.1"
+
+
+ARITHMETIC = f"{ORDER}    basis: arithmetic\n"
+
+
+def test_arithmetic_needs_no_seeds_and_no_difference(judged: Callable[..., Judged]) -> None:
+    found = judged(ARITHMETIC, both([0.5], [0.501]))
+    assert (found.verdict, found.seeds, found.basis) == ("reproduced", 1, "arithmetic")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        # 100 test images: the standard error of .50 against .56 is (.25 + .2464)^.5 / 10 = .0705
+        ([0.5, 0.5], [0.56, 0.56], "not resolved"),
+        ([0.56, 0.56], [0.5, 0.5], "not resolved"),
+        ([0.5, 0.5], [0.58, 0.58], "reproduced"),
+        # .98 against .99 is (.0196 + .0099)^.5 / 10 = .0172
+        ([0.98, 0.98], [0.99, 0.99], "not resolved"),
+        ([0.97, 0.97], [0.99, 0.99], "reproduced"),  # (.0291 + .0099)^.5 / 10 = .0197
+    ],
+)
+def test_accuracies_are_told_apart_by_the_standard_error(
+    judged: Callable[..., Judged], first: list[float], second: list[float], verdict: str
+) -> None:
+    assert judged(ORDER, both(first, second)).verdict == verdict
+
+
+def test_other_measures_are_told_apart_from_two_percent_on() -> None:
+    assert not _differ((101.0, None), (100.0, None))
+    assert not _differ((100.0, None), (98.1, None))
+    assert _differ((103.0, None), (100.0, None))
+    assert _differ((inf, None), (100.0, None))
+    assert not _differ((inf, None), (inf, None))
+
+
+WIDE = "    ratio: [{rate: 0.2}, {rate: 0.1}]\n    value: 1.42\n    tolerance: 0.4\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [
+        ([0.7, 0.7], "reproduced"),  # 1.4
+        ([0.502, 0.502], "not resolved"),  # 1.004
+        ([0.42, 0.42], "not reproduced"),  # 0.84 is within 40 % of 1.42, and the other is ahead
+    ],
+)
+def test_a_ratio_is_on_the_side_of_one_that_is_expected(
+    judged: Callable[..., Judged], second: list[float], verdict: str
+) -> None:
+    assert judged(WIDE, both([0.5, 0.5], second)).verdict == verdict
 
 
 def test_without_a_common_seed_it_was_not_run(judged: Callable[..., Judged]) -> None:
