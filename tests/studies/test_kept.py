@@ -24,7 +24,12 @@ report:
   tables: {results: {measures: [best_accuracy, "updates_to(0.9)", ingress]}}
   figures: {curves: {against: ingress}}
 expects:
-  better: {measure: best_accuracy, where: {rate: 0.1, workers: two}, at_most: 0.8, source: here, basis: posthoc}
+  better:
+    measure: best_accuracy
+    where: {rate: 0.1, workers: two}
+    at_most: 0.8
+    source: here
+    basis: posthoc
 """
 
 
