@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.complete import complete_run
 from testbed.cli.metrics import NO_SCRAPES, Scrapes, metrics_options
 from testbed.cli.options import (
     check_name,
+    find,
     new_runs_option,
     overrides,
     runtime_option,
@@ -32,7 +34,13 @@ NO_CONTAINERS = "A simulated run has no containers to --detach from or to --keep
 
 
 @click.command("up")
-@click.argument("scenario", type=click.Path(path_type=Path))
+@click.argument("scenario", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--again",
+    metavar="RUN",
+    shell_complete=complete_run,
+    help="Repeat RUN with its scenario, code and recordings, in place of a SCENARIO.",
+)
 @runtime_option
 @workers_option
 @settings_option
@@ -42,7 +50,8 @@ NO_CONTAINERS = "A simulated run has no containers to --detach from or to --keep
 @click.option("--keep", is_flag=True, help="Keep the containers after the end, until `down`.")
 @metrics_options
 def command(
-    scenario: Path,
+    scenario: Path | None,
+    again: str | None,
     runtime: str | None,
     workers: int | None,
     settings: tuple[str, ...],
@@ -54,7 +63,9 @@ def command(
 ) -> int:
     """Run SCENARIO: bring its containers up, train, measure, tear down.
 
-    Exits with 6 if the run came to its end but its measurements cannot be trusted.
+    A run's own scenario.yaml is a scenario as well: with the same seed, a simulated run
+    gives the same, to the bit. Exits with 6 if the run came to its end but its measurements
+    cannot be trusted.
     """
     from testbed.cli.host import require_linux
 
@@ -67,6 +78,7 @@ def command(
     from testbed.scenario.placed import placed
 
     check_name(name)
+    scenario = _scenario(scenario, again, runs)
     side = split() if detach else None
     if isinstance(side, Foreground):
         return _announce(side.wait())
@@ -87,6 +99,16 @@ def command(
         with placed(scenario, asked), _explained(scenario, runs):
             valid = up(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
+
+
+def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
+    """The scenario to run: the file that was given, or that of a run."""
+    if (file is None) == (again is None):
+        raise click.UsageError("Name a SCENARIO, or a run that is repeated with --again RUN.")
+    if again is not None:
+        return find(again, runs).scenario
+    assert file is not None, "one of the two is there"
+    return file
 
 
 @dataclass(frozen=True)

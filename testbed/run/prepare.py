@@ -28,15 +28,13 @@ from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
-from testbed.scenario import dump
-from testbed.scenario.arrivals import recording
 from testbed.scenario.checks import beyond_wire
+from testbed.scenario.dump import dump_data
 from testbed.scenario.links import changed_links
-from testbed.scenario.own_code import own_code
+from testbed.scenario.own_names import names_of, with_copies
 from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
 from testbed.scenario.targets import ill_fitting
-from testbed.scenario.traces import places
 from testbed.scenario.transports import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder, open_to_nodes
@@ -285,7 +283,7 @@ def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:
                 request.runs,
                 name,
                 scenario=scenario.name,
-                text=dump(scenario),
+                text=dump_data(with_copies(scenario), "scenario"),
                 classes=[node.device_class for node in made.workers],
                 now=request.now,
                 plan=plan_text(made),
@@ -304,23 +302,12 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
         ScenarioError: two of them have the same name.
     """
     copied: dict[str, Path] = {}
-    for path, name in own_names(scenario).items():
+    for path, name in names_of(scenario).items():
         file = beside / name
         if copied.setdefault(file.name, file).resolve() != file.resolve():
             expected = f"another name than {copied[file.name]} has: both are copied into one folder"
-            raise ScenarioError.at(path, str(file), expected)
+            raise ScenarioError.at(dotted(path), str(file), expected)
     return tuple(sorted(copied.values()))
-
-
-def own_names(scenario: Scenario) -> dict[str, str]:
-    """The user's own files as a scenario names them, code and recordings, by their path in it."""
-    named = {f"{family}.file": member.file for family, member in own_code(scenario).items()}
-    named |= {dotted(one.path): one.recording.trace for one in places(scenario)}
-    if scenario.workers.availability is not None:
-        named["workers.availability"] = scenario.workers.availability.trace
-    if (rates := recording(scenario)) is not None:
-        named["streams.over_time.file"] = rates.trace
-    return named
 
 
 def run_name(scenario: str, *, now: float, taken: Path) -> str:

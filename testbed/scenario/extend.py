@@ -3,7 +3,8 @@
 - A mapping is merged with the one below it, key by key; anything else takes the other's place.
 - ``null`` takes a key of the base away.
 - A member of a family is merged if it is the same one, or if only options are given; another
-  member takes its place whole.
+  member takes its place whole. Code of the user's own is the same with the same file and class;
+  another class has none of its options.
 - Names of files in a base are relative to the base, as they are where it is run by itself.
 """
 
@@ -12,14 +13,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from testbed.errors import Problem, ScenarioError
-from testbed.scenario.direction import TRACED
 from testbed.scenario.document import Document, Keys, parse_document
 from testbed.scenario.override import in_full_form
+from testbed.scenario.own_names import own_names
 from testbed.scenario.places import Place
 from testbed.scenario.scalars import display
 from testbed.scenario.shipped import find_scenario
@@ -79,21 +79,8 @@ def _read(path: Path, above: Document) -> Document:
 
 def _relocated(base: Document, folder: Path) -> Document:
     """The base with the names of its own files relative to the document that extends it."""
-    for family, value in base.data.items():
-        member = full_form(value)
-        if isinstance(member, dict) and member.get("name") == "custom":
-            inner = () if "name" in value else ("custom",)
-            file = base.at((family, *inner, "file"))
-            if isinstance(file, str):
-                base = base.replace((family, *inner, "file"), str(folder / file))
-    classes = base.at(("workers", "classes"))
-    recordings: list[Keys] = [("workers", "availability")]
-    for name in classes if isinstance(classes, dict) else ():
-        for direction, what in product(("up", "down"), TRACED):
-            recordings.append(("workers", "classes", name, "link", direction, what))
-    for path in recordings:
-        if isinstance(file := base.at((*path, "trace")), str):
-            base = base.replace((*path, "trace"), str(folder / file))
+    for path, name in own_names(base):
+        base = base.replace(path, str(folder / name))
     return base
 
 
@@ -157,7 +144,21 @@ class _Merger:
         self.below = in_full_form(self.below, path)
         if wanted is not None:
             self.above = in_full_form(self.above, path)
+        if name == "custom":
+            self._drop_others_options(path)
         return place.members[name]
+
+    def _drop_others_options(self, path: Keys) -> None:
+        """Drop the options of the user's own class in the base where that above is another."""
+        below, above = self.below.at(path), self.above.at(path)
+        named = [key for key in ("name", "file", "class") if key in below]
+        if any(_normal(above.get(key, below[key])) != _normal(below[key]) for key in named):
+            self.below = self.below.replace(path, {key: below[key] for key in named})
+
+
+def _normal(value: Any) -> Any:
+    """A name, of a file as the shortest."""
+    return os.path.normpath(value) if isinstance(value, str) else value
 
 
 def _member(value: Any, place: Place) -> str | None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from testbed.errors import Problem, ScenarioError
 from testbed.reports.run_measure import Measure
 from testbed.runtimes import Auto, Docker, Native
+from testbed.scenario.own_names import names_of, with_copies
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
 from testbed.scenario.traces import Locate
@@ -121,9 +121,7 @@ def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
     Raises:
         OSError: a file cannot be read.
     """
-    from testbed.run.prepare import own_names
-
-    files = {Path(name).name: locate(name) for name in own_names(scenario).values()}
+    files = {Path(name).name: locate(name) for name in names_of(scenario).values()}
     return {
         name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in sorted(files.items())
     }
@@ -136,7 +134,7 @@ def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
         scenario: resolved.
         own: see ``own_digests``.
     """
-    data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
+    data = with_copies(scenario)
     del data["name"]
     return hashlib.sha256(json.dumps([data, own], sort_keys=True).encode()).hexdigest()
 

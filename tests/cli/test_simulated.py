@@ -42,6 +42,31 @@ def test_two_runs_of_one_seed_do_not_differ_and_of_two_do(bed: Any, name: str) -
     assert re.search(r"updates +60 +60", beside)
 
 
+def test_a_run_folder_is_a_scenario_and_gives_the_same_bits(bed: Any, name: str) -> None:
+    """Also with code and recordings of one's own, which are copied into it."""
+    own = bed.scenario.parent / "own"
+    own.mkdir()
+    (own / "net.py").write_text(
+        "from torch import nn\n\nclass Net(nn.Sequential):\n"
+        "    def __init__(self, shape, classes):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    (own / "days.csv").write_text("time_seconds,available\n0,1\n1,0\n2,1\n")
+    first, second, third = (f"{name}-{letter}" for letter in "abc")
+    bed("up", bed.scenario, "--runtime", "simulated", "--name", first,
+        "--set", "model={custom: {file: own/net.py, class: Net}}",
+        "--set", "workers.availability={trace: own/days.csv}")  # fmt: skip
+    (own / "net.py").unlink()
+    bed("up", bed.runs / first / "scenario.yaml", "--name", second)
+    bed("up", "--again", second, "--name", third)
+    for run in (second, third):
+        for record in ("scenario.yaml", "events.jsonl", "evaluations.csv", "custom/net.py"):
+            assert (bed.runs / run / record).read_bytes() == (
+                bed.runs / first / record
+            ).read_bytes()
+    assert "a run that is repeated with --again RUN" in bed("up", status=2).stderr
+
+
 @pytest.mark.parametrize("option", ["--detach", "--keep"])
 def test_there_are_no_containers_to_go_on_or_to_keep(bed: Any, name: str, option: str) -> None:
     done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, option, status=2)

@@ -12,7 +12,7 @@ from testbed.faults.base import FaultConfig, PassingFault, TimedFault
 from testbed.faults.link import Change
 
 MEMBERS: tuple[type[FaultConfig], ...] = get_args(get_args(Fault)[0])
-NOT_FAULTS = {"availability", "base", "check", "timeline"}
+NOT_FAULTS = {"availability", "base", "check", "population", "timeline"}
 
 REQUIRED: dict[str, dict[str, object]] = {
     "kill": {"nodes": ("broker",)},

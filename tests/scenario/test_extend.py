@@ -6,6 +6,7 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.scenario import Override, Scenario, dump, load, load_text
+from testbed.scenario.own_names import names_of
 
 
 @pytest.fixture
@@ -92,6 +93,76 @@ def test_a_base_finds_its_own_files_from_anywhere(write: Path, small: str) -> No
     (problem,) = refused.value.problems
     assert (Path(problem.file), problem.line) == (write / "top/../common/base.yaml", 3)
     assert problem.found == "no file '../common/nets/mine.py'"
+
+
+RECORDED = """
+name: base
+runtime: simulated
+algorithm: {scadles: {learning_rate: 0.1}}
+model: digits-cnn
+dataset: digits
+workers:
+  count: 2
+  availability: {trace: a.csv}
+  classes:
+    fast:
+      speed: 20ms
+      link: {up: {rate: {trace: r.csv}}, down: {rate_trace: {trace: r.csv}}}
+streams: {rates: {constant: {per_second: 100}}, over_time: %s}
+stop: {updates: 20}
+evaluate: {every: 10}
+"""
+
+
+@pytest.mark.parametrize("over_time", ["{trace: {file: f.csv}}", "{name: trace, file: f.csv}"])
+def test_a_base_finds_its_recordings_from_anywhere(tmp_path: Path, over_time: str) -> None:
+    common = tmp_path / "common"
+    common.mkdir()
+    (common / "a.csv").write_text("time_seconds,available\n0,1\n9,0\n10,1\n")
+    (common / "r.csv").write_text("time_seconds,bits_per_second\n0,1e6\n1,3e6\n2,0\n")
+    (common / "f.csv").write_text("time_seconds,factor\n0,1\n1,2\n2,0\n")
+    (common / "base.yaml").write_text(RECORDED % over_time)
+    above = tmp_path / "above.yaml"
+    above.write_text("extends: common/base.yaml\n")
+    scenario = load(above)
+    assert scenario.workers.availability is not None
+    assert set(names_of(scenario).values()) == {f"common/{one}.csv" for one in "arf"}
+    assert scenario.workers.classes["fast"].link.down.rate == 2e6
+
+
+OWN = """
+from typing import Literal
+from testbed.algorithms.asgd import Asgd
+
+class First(Asgd):
+    name: Literal["custom"] = "custom"
+    alpha: float = 1.0
+
+class Second(Asgd):
+    name: Literal["custom"] = "custom"
+    beta: float = 2.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("above", "options"),
+    [
+        ("{beta: 3.0, class: Second}", {"beta": 3.0}),
+        ("{custom: {file: own.py, class: Second}}", {"beta": 2.0}),
+        ("{custom: {file: ./own.py, class: First}}", {"alpha": 5.0}),
+        ("{learning_rate: 0.5}", {"alpha": 5.0}),
+    ],
+)
+def test_another_class_of_ones_own_has_no_options_of_the_first(
+    write: Path, small: str, above: str, options: dict[str, float]
+) -> None:
+    (write / "own.py").write_text(OWN)
+    own = "algorithm: {custom: {file: own.py, class: First, alpha: 5.0}}"
+    (write / "first.yaml").write_text(small.replace("algorithm: adacomp", own))
+    second = write / "second.yaml"
+    second.write_text(f"extends: first.yaml\nalgorithm: {above}\n")
+    found = load(second).algorithm.model_dump()
+    assert {key: found[key] for key in found if key in ("alpha", "beta")} == options
 
 
 def test_text_that_is_in_no_file_extends_none() -> None:
