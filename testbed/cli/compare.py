@@ -84,14 +84,16 @@ def print_scenarios(runs: Sequence[Run]) -> None:
     """What differs between the scenarios of runs."""
     from rich import box
 
-    from testbed.cli.console import Console, Table
+    from testbed.cli.console import WIDEST_VALUE, Console, Table
     from testbed.reports.compare import scenario_differences
 
     differences = scenario_differences(runs)
     if not differences:
         click.echo("The scenarios are the same.")
         return
-    table = Table("the scenarios differ in", *(run.name for run in runs), box=box.SIMPLE_HEAD)
+    table = Table("the scenarios differ in", box=box.SIMPLE_HEAD)
+    for run in runs:
+        table.add_column(run.name, max_width=WIDEST_VALUE)
     for path, values in differences.items():
         table.add_row(path, *("-" if value is None else str(value) for value in values))
     Console().print(table)

@@ -12,6 +12,10 @@ UNBOUNDED = 100_000
 """Columns where nobody sees a line's end: in a pipe or a file."""
 
 
+WIDEST_VALUE = 60
+"""Columns of a value of any length in a table, beyond which it is wrapped."""
+
+
 class Console(console.Console):
     """One that raises BrokenPipeError when its reader has gone; rich would end the process.
 

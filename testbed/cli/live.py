@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from rich.live import Live
@@ -30,6 +32,8 @@ from testbed.values.units import Size
 TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
 WINDOW_SECONDS = 10.0
+LEAST_SHARE = 1e-3
+"""Of the emulated time, before which, and within the window, nothing is said of the end."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Status:
     """A glance at a run."""
 
     updates: int = 0  # applied so far
-    updates_per_second: float = 0.0  # over the last ten seconds, real time
+    updates_per_second: float = 0.0  # over the last ten seconds or the last round, real time
     accuracy: float | None = None  # top-1 share of the last evaluation that had one
     loss: float | None = None  # of the last evaluation
     ingress_bytes: int = 0  # payload of all pushes so far
@@ -57,14 +61,15 @@ class Progress:
     _accuracy: float | None = None
     _loss: float | None = None
     _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # when, updates, sum
+    _emulated: deque[tuple[float, float]] = field(default_factory=lambda: deque([(0.0, 0.0)]))
+    _passed: float = 0.0  # emulated seconds at the last look
 
     def add_updates(self, rows: Rows, elapsed: float) -> None:
         """New rows of the update record, seen ``elapsed`` real seconds after the start."""
         self._updates += len(rows)
         self._ingress += int(rows["payload_up_bytes"].sum())
         self._recent.append((elapsed, len(rows), float(np.sum(rows["staleness"]))))
-        while len(self._recent) > 1 and self._recent[0][0] < elapsed - WINDOW_SECONDS:
-            self._recent.popleft()
+        _forget(self._recent, elapsed)
 
     def go_back(self, updates: int) -> None:
         """Only so many updates are left: those after them were lost."""
@@ -76,10 +81,9 @@ class Progress:
 
     def status(self, elapsed: float, *, emulated: float) -> Status:
         """Where the run stands, so many real and emulated seconds after the start."""
-        since, *counted = self._recent or [(0.0, 0, 0.0)]
+        _, *counted = self._recent or [(0.0, 0, 0.0)]
         updates = sum(count for _, count, _ in counted)
-        span = elapsed - since[0]
-        rate = updates / span if span > 0 else 0.0
+        rate = _per_second([(at, count) for at, count, _ in self._recent], elapsed)
         done, eta = self._progress(elapsed, emulated, rate)
         return Status(
             updates=self._updates,
@@ -104,9 +108,38 @@ class Progress:
                 seconds_to_go.append(max(0, self.stop_updates - self._updates) / rate)
         if self.stop_seconds is not None:
             shares.append(share := min(1.0, emulated / self.stop_seconds))
-            if share > 0:
-                seconds_to_go.append(elapsed * (1 - share) / share)
+            pace = self._emulated_pace(elapsed, emulated)
+            if pace > 0 and (share >= LEAST_SHARE or elapsed >= WINDOW_SECONDS):
+                seconds_to_go.append(max(0.0, self.stop_seconds - emulated) / pace)
         return max(shares, default=None), min(seconds_to_go, default=None)
+
+    def _emulated_pace(self, elapsed: float, emulated: float) -> float:
+        """Emulated seconds per real second, as the latest looks at both show."""
+        if emulated > self._passed:
+            self._emulated.append((elapsed, emulated - self._passed))
+            self._passed = emulated
+            _forget(self._emulated, elapsed)
+        return _per_second(self._emulated, elapsed)
+
+
+def _forget(moments: deque[Any], now: float) -> None:
+    """Leave out what is older than the window; two moments stay, and so a whole round."""
+    while len(moments) > 2 and moments[0][0] < now - WINDOW_SECONDS:
+        moments.popleft()
+
+
+def _per_second(moments: Sequence[tuple[float, float]], now: float) -> float:
+    """What comes in a second, where ``moments`` are when something came, and how much.
+
+    It is counted from one moment to another, so that a round under way does not lower it: only
+    when the next is later than any before.
+    """
+    times = [at for at, _ in moments]
+    if len(times) < 2 or times[-1] == times[0]:
+        return 0.0
+    longest = max(later - at for at, later in pairwise(times))
+    late = max(0.0, now - times[-1] - longest)
+    return sum(amount for _, amount in list(moments)[1:]) / (times[-1] - times[0] + late)
 
 
 @dataclass
@@ -193,10 +226,17 @@ def describe(status: Status) -> str:
         good = f"accuracy {'-' if status.accuracy is None else f'{status.accuracy:.4f}'}"
     eta = "-" if status.eta_seconds is None else clock_text(status.eta_seconds)
     return (
-        f"{status.updates:,} updates{done}  {status.updates_per_second:,.0f}/s"
+        f"{status.updates:,} updates{done}  {_rate(status.updates_per_second)}/s"
         f"  {good}  ingress {status.ingress_bytes / 1e6:,.2f} MB"
         f"  staleness {status.staleness:.1f}  ETA {eta}"
     )
+
+
+def _rate(number: float) -> str:
+    """A rate, such as 1,250, 4.2 or 0.083."""
+    if number >= 10:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 1 else f"{number:.2g}"
 
 
 def clock_text(seconds: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -103,22 +105,31 @@ def _selectors(selector: tuple[str, ...], device_class: str | None) -> tuple[str
 
 def _print_links(rows: Rows) -> None:
     """One row a direction; alike links of a class stand in one."""
-    from testbed.cli.console import Console, span, table
+    from testbed.cli.console import Console, table
 
     shown = table("nodes", "class", "", "configured", "the kernel has")
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for row in rows:
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, row in enumerate(rows):
         for direction in ("up", "down"):
             differs = any(text.startswith(direction) for text in row["differences"])
             found = row[f"{direction}_found"] if differs else "the same"
             key = (row["class"] or "-", direction, row[direction], found)
-            groups.setdefault(key, []).append(row["node"])
-    for (device_class, direction, configured, found), nodes in groups.items():
-        shown.add_row(span(nodes), device_class, direction, configured, found)
+            groups.setdefault(key, []).append(index)
+    for (device_class, direction, configured, found), alike in groups.items():
+        names = _spans(alike, [row["node"] for row in rows])
+        shown.add_row(names, device_class, direction, configured, found)
     Console().print(shown)
     for row in rows:
         for text in (*row["differences"], *row["left_out"]):
             Console().print(f"{row['node']}: {text}", style="yellow")
+
+
+def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
+    """The names of these indices, such as ``w0 - w2, w4``: neighbours by their first and last."""
+    from testbed.cli.console import span
+
+    neighbours = groupby(enumerate(indices), key=lambda one: one[1] - one[0])
+    return ", ".join(span(names[index] for _, index in group) for _, group in neighbours)
 
 
 def _print_probes(rows: Rows) -> None:

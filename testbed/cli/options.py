@@ -83,7 +83,7 @@ scale_option = click.option(
     help="Make the runs of a study so many times as long, and evaluate them in proportion.",
 )
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 def find(run: str, runs: Path) -> RunFolder:
@@ -102,7 +102,7 @@ def check_name(name: str | None) -> None:
     from testbed.errors import Problem, ScenarioError
 
     if name is not None and not _NAME.fullmatch(name):
-        expected = "1 to 60 small letters, digits, dots, hyphens and underscores, like lr0.01_s1"
+        expected = "1 to 60 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
         raise ScenarioError([Problem("--name", 0, "", repr(name), expected)])
 
 

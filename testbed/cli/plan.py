@@ -38,9 +38,17 @@ MOST_ITEMS = 8
 @runtime_option
 @settings_option
 @workers_option
+@click.option(
+    "--requests", "shows_requests", is_flag=True, help="Also show what is sent to start it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print every node as JSON.")
 def command(
-    file: str, runtime: str | None, settings: tuple[str, ...], workers: int | None, as_json: bool
+    file: str,
+    runtime: str | None,
+    settings: tuple[str, ...],
+    workers: int | None,
+    shows_requests: bool,
+    as_json: bool,
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
     from testbed.cli.host import capacity
@@ -74,7 +82,10 @@ def command(
         )
     else:
         _print(made, needs, capacity())
-        _print_requests(scenario, made, requests)
+        if not requests:
+            click.echo(f"runtime {scenario.runtime.name}: `testbed up` settles it")
+        elif shows_requests:
+            _print_requests(made, requests)
 
 
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
@@ -160,12 +171,13 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
-
-    from testbed.cli.console import Console, Table, span
+    from testbed.cli.console import WIDEST_VALUE, Console, Table, span
     from testbed.network.qdiscs import describe, qdiscs_of
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
-    links = Table("node", "class", "up", "down", title="links")
+    links = Table("node", "class", title="links")
+    for direction in ("up", "down"):
+        links.add_column(direction, max_width=WIDEST_VALUE)
     for group in _groups(plan):
         first, names = group[0], span(node.name for node in group)
         device_class = first.device_class or "-"
@@ -178,18 +190,16 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _print_requests(scenario: Scenario, made: Plan, requests: tuple[Request, ...]) -> None:
+def _print_requests(made: Plan, requests: tuple[Request, ...]) -> None:
     """What is sent for the first node of each class, and to start the agent, word by word."""
     from rich.text import Text
 
-    from testbed.cli.console import Console, Table
+    from testbed.cli.console import WIDEST_VALUE, Console, Table
 
-    if not requests:
-        click.echo(f"runtime {scenario.runtime.name}: `testbed up` settles it")
-        return
     firsts = {group[0].name for group in _groups(made)}
     others = {node.name for node in made.nodes} - firsts
-    table = Table("to", "request", "field", "value", title="what is sent")
+    table = Table("to", "request", "field", title="what is sent")
+    table.add_column("value", max_width=WIDEST_VALUE)
     for request in requests:
         if request.name.rpartition(" ")[2] in others:
             continue

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import print_json
+from testbed.cli.options import overrides, print_json, settings_option
+
+if TYPE_CHECKING:
+    from testbed.scenario import Override
 
 
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print a list with an entry per file.")
-def command(files: tuple[str, ...], as_json: bool) -> int:
+def command(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
     """Check files of scenarios and studies, and name everything that is wrong with them.
 
     The exit code is 2 if a file is wrong, 11 if only code of your own failed.
     """
-    checked = [_check(file) for file in files]
+    changes = overrides(settings)
+    checked = [_check(file, changes) for file in files]
     results = [result for result, _ in checked]
     if as_json:
         print_json(results)
@@ -27,7 +33,7 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
     return min({code for _, code in checked} - {0}, default=0)
 
 
-def _check(file: str) -> tuple[dict[str, Any], int]:
+def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]:
     """What is to be said of a file, and its exit code."""
     from dataclasses import asdict
     from pathlib import Path
@@ -40,10 +46,13 @@ def _check(file: str) -> tuple[dict[str, Any], int]:
     shown = display_name(Path(file))
     try:
         if is_study(file):
+            if changes:
+                expected = "a scenario: a study says what varies"
+                raise ScenarioError([Problem(shown, 0, "", "a study and --set", expected)])
             study = load_study(file)
             numbers = {"cases": len(study.cases), "runs": len(study.runs)}
             return {"file": shown, "ok": True, "name": study.name, **numbers}, 0
-        scenario = load(file)
+        scenario = load(file, overrides=changes)
     except (ScenarioError, UserCodeError) as error:
         own = [Problem(shown, 0, "", "", "", str(error))]
         found = error.problems if isinstance(error, ScenarioError) else own

@@ -214,7 +214,12 @@ def _half(
         images = images[:, None]
     if images.ndim != 4 or images.dtype.kind not in "uif" or not images.size:
         found = f"{which}_images of shape {images.shape} and type {images.dtype}"
-        raise code.error(found, "numbers of shape (n, channels, height, width), n above 0")
+        expected = "numbers of shape (n, channels, height, width), n above 0"
+        if images.ndim == 2:
+            expected += (
+                "; rows of a table as x[:, None, None, :], which a model gets as (b, 1, 1, d)"
+            )
+        raise code.error(found, expected)
     labels = _labels(which, len(images), values, code)
     if raw and images.dtype == np.uint8:
         return np.ascontiguousarray(images), labels

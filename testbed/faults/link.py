@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import model_validator
 
 from testbed.errors import Unfit
-from testbed.faults.base import Actuator, FaultOfAnyNode, Part, PositiveDuration, PositiveRate
+from testbed.faults.base import Actuator, FaultOfAnyNode, Part, PositiveRate
+from testbed.values.units import Duration
 
 
 class Change(Part):
@@ -19,7 +20,7 @@ class Change(Part):
     """
 
     rate: PositiveRate | None = None
-    delay: PositiveDuration | None = None
+    delay: Duration | None = None
 
 
 class ChangedLink(FaultOfAnyNode):

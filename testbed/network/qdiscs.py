@@ -234,7 +234,7 @@ def _netem(shape: Shape, bucket: TokenBucket | None, seed: int) -> Netem:
         bucket=bucket,
         limit_packets=ceil((under_way + queued) / SMALLEST_FRAME_BYTES),
         distribution=shape.distribution,
-        loss_correlation=shape.loss_correlation or 0.0,
+        loss_correlation=(shape.loss_correlation or 0.0) if shape.loss else 0.0,
         seed=seed,
     )
 

@@ -6,7 +6,7 @@ from testbed.errors import Problem, ScenarioError
 from testbed.network.offloads import needs_packets
 from testbed.nodes import ROLES
 from testbed.nodes.base import PREFIX
-from testbed.scenario.checks import MOST_WORKERS
+from testbed.scenario.checks import MOST_WORKERS, SIMULATED_HAVE_MORE
 from testbed.scenario.commands import linked_nodes
 from testbed.scenario.links import changed_links
 from testbed.scenario.schema import Scenario
@@ -25,8 +25,9 @@ def plan(scenario: Scenario, run: str) -> Plan:
         kinds = "programs, producers or their broker"
         found = f"{workers:,} and {others:,} {kinds}" if others else f"{workers:,}"
         expected = f"at most {MOST_WORKERS:,} in all: a switch has one port more, the PS's"
+        hint = SIMULATED_HAVE_MORE
         where = f"scenario {scenario.name}"
-        raise ScenarioError([Problem(where, 0, "workers.count", found, expected)])
+        raise ScenarioError([Problem(where, 0, "workers.count", found, expected, hint)])
     offload = scenario.network.offload
     if offload == "auto" and any(needs_packets(link) for *_, link in changed_links(scenario)):
         offload = "off"  # from the beginning: no link can do without them later

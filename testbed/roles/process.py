@@ -37,6 +37,9 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
+SCRATCH = ("/tmp/", "/dev/shm/")
+
+
 def wait_for_end() -> Never:
     """Do nothing until SIGTERM comes.
 
@@ -68,7 +71,15 @@ def run(node: str, body: Callable[[], None]) -> int:
     except TerminatedError:
         return 0
     except TestbedError as error:
-        sys.stderr.write(f"{own_trace(error)}{node}: {error}\n")
+        sys.stderr.write(f"{own_trace(error)}{node}: {error}{_of_scratch(error.__cause__)}\n")
         sys.stderr.flush()
         return error.exit_code
     return 0
+
+
+def _of_scratch(cause: BaseException | None) -> str:
+    """What to add where the user's code has not found a file that the host may have."""
+    name = cause.filename if isinstance(cause, FileNotFoundError) else None
+    if isinstance(name, str) and name.startswith(SCRATCH):
+        return " A node has a /tmp and a /dev/shm of its own: keep the file in another folder."
+    return ""

@@ -27,6 +27,7 @@ from testbed.values.family import full_form
 from testbed.values.units import Duration
 
 MOST_WORKERS = 1022
+SIMULATED_HAVE_MORE = "A simulation has no switch: `runtime: simulated`"
 """A Linux bridge has 1,023 ports, and one of them is the parameter server's."""
 
 PARAMETER_BYTES = 4
@@ -73,6 +74,7 @@ def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
             ("workers", "count"),
             found=f"{scenario.workers.count:,}{programs}",
             expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
+            hint=SIMULATED_HAVE_MORE,
         )
     if scenario.codec is not None and not scenario.simulated:
         expected = "runtime: simulated: what coding takes is measured in a live run, not stated"

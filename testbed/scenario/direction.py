@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from testbed.errors import Unfit
-from testbed.scenario.fields import PositiveDuration, PositiveRate, Word
+from testbed.scenario.fields import AnyDuration, PositiveDuration, PositiveRate, Word
 from testbed.topology import Distribution
-from testbed.values.units import Duration, Quantity, Rate
+from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")
 """What of a direction may follow a recording."""
@@ -41,8 +41,20 @@ def _or_recording(quantity: type[Quantity]) -> dict[str, Any]:
     return {"anyOf": [text, Recording.model_json_schema(), {"type": "null"}], "default": None}
 
 
+def _no_size(queue: Any) -> Any:
+    """A queue is as long as it takes to drain: its length in bytes depends on the rate."""
+    try:
+        size = Size.parse(queue) if isinstance(queue, str) else None
+    except Unfit:
+        return queue
+    if size is None:
+        return queue
+    drained = f"{queue} at 1mbit take {size * 8 / 1e3:g}ms"
+    raise Unfit(queue, f"the time in which a full queue drains, like 100ms: {drained}")
+
+
 class Direction(Part):
-    """One direction of a link. What is left out is not shaped.
+    """One direction of a link. What is left out is not shaped; a delay or a loss of 0 is none.
 
     ``rate: {trace: FILE}`` is short for ``rate_trace: {trace: FILE}``, and so for ``delay``.
 
@@ -60,12 +72,12 @@ class Direction(Part):
     """
 
     rate: Annotated[PositiveRate | None, WithJsonSchema(_or_recording(Rate))] = None
-    delay: Annotated[PositiveDuration | None, WithJsonSchema(_or_recording(Duration))] = None
-    jitter: PositiveDuration | None = None
-    loss: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
-    queue: PositiveDuration | None = None
+    delay: Annotated[AnyDuration | None, WithJsonSchema(_or_recording(Duration))] = None
+    jitter: AnyDuration | None = None
+    loss: Annotated[float, Field(ge=0, lt=1, strict=True)] | None = None
+    queue: Annotated[PositiveDuration | None, BeforeValidator(_no_size)] = None
     distribution: Distribution | None = None
-    loss_correlation: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
+    loss_correlation: Annotated[float, Field(ge=0, lt=1, strict=True)] | None = None
     rate_trace: Recording | None = None
     delay_trace: Recording | None = None
 
@@ -82,7 +94,7 @@ class Direction(Part):
     def _fits_together(self) -> Direction:
         has_rate = self.rate is not None or self.rate_trace is not None
         has_delay = self.delay is not None or self.delay_trace is not None
-        if self.jitter is not None and not has_delay:
+        if self.jitter and not has_delay:
             raise Unfit("a jitter without a delay", "a delay that it varies")
         if self.jitter is not None and self.delay is not None and self.jitter > self.delay:
             raise Unfit(f"a jitter of {self.jitter}", f"at most the delay, {self.delay}")

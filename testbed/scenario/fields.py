@@ -12,9 +12,10 @@ from testbed.values.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
 
-NAMES = "a name of at most 40 small letters, digits, dots, hyphens and underscores, like lr0.01_s1"
-_NAME = "[a-z0-9][a-z0-9._-]{0,39}"
-_KEY = "[a-z0-9][a-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
+NAMES = "a name of at most 40 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
+_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
+_KEY = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
+_NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{other}` a node
 
 
 def _name(text: str) -> str:
@@ -35,8 +36,15 @@ def check_name(text: str, *, option: str) -> None:
 
 def _key(text: str) -> str:
     if not re.fullmatch(_KEY, text):
-        letters = "at most 40 small letters, digits, hyphens and underscores"
+        letters = "at most 40 letters, digits, hyphens and underscores"
         raise Unfit("", f"a name of {letters}, like my-run-2")
+    return text
+
+
+def _node(text: str) -> str:
+    if not re.fullmatch(_NODE, text):
+        letters = "at most 40 small letters, digits, hyphens and underscores"
+        raise Unfit("", f"a name of {letters}, like my-program-2")
     return text
 
 
@@ -67,6 +75,15 @@ def _positive(largest: Quantity) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _at_most(largest: Quantity) -> AfterValidator:
+    def check(value: Quantity) -> Quantity:
+        if value > largest:
+            raise Unfit(str(value), f"a {value.NOUN} of at most {largest}")
+        return value
+
+    return AfterValidator(check)
+
+
 def not_auto(value: Any) -> Any:
     if value == "auto":
         raise Unfit("'auto'", "a number for now: emulated seconds per real second, such as 1.0")
@@ -79,9 +96,13 @@ Name = Annotated[
 Key = Annotated[
     str, AfterValidator(_key), WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"})
 ]
+NodeName = Annotated[
+    str, AfterValidator(_node), WithJsonSchema({"type": "string", "pattern": f"^{_NODE}$"})
+]
 Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
 PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
+AnyDuration = Annotated[Duration, _at_most(Duration(10_000 * 3600))]
 PositiveSize = Annotated[Size, _positive(Size(1e14))]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
 Word = Annotated[str, AfterValidator(_word)]

@@ -21,6 +21,7 @@ MOST_NODES = 20_000
 MOST_PROBLEMS = 100
 """What has more is no scenario; the others are not told."""
 
+NO_TABS = "spaces for indentation, YAML allows no tabs"
 _TOO_DEEP = (f"more than {DEEPEST} levels of nesting", f"at most {DEEPEST}")
 
 
@@ -95,10 +96,18 @@ def read_nodes(text: str, file: str, *, loader: Any = None) -> tuple[Node | None
         line = mark.line + 1 if mark else 0
         if "nesting depth" in str(error.problem):  # libyaml's own bound, as it reads ahead of us
             reader.fail(line, *_TOO_DEEP)
+        if mark and _is_indented_by_tab(text, mark.line):
+            reader.fail(line, "a tab in front of the text", NO_TABS)
         reader.fail(line, f"broken YAML ({error.problem})", _valid(error))
     except yaml.YAMLError as error:
         reader.fail(0, f"broken YAML ({error})", "YAML text")
     return reader.root, reader.problems
+
+
+def _is_indented_by_tab(text: str, line: int) -> bool:
+    """Whether there is a tab in the indentation of a line (from 0 on)."""
+    lines = text.splitlines()[line : line + 1]
+    return any("\t" in each[: len(each) - len(each.lstrip())] for each in lines)
 
 
 def _fastest() -> Any:
@@ -111,7 +120,7 @@ def _events(text: str, loader: Any) -> Iterator[yaml.Event]:
 
 def _valid(error: yaml.MarkedYAMLError) -> str:
     if "\\t" in str(error.problem) or "tab" in str(error.problem):
-        return "spaces for indentation, YAML allows no tabs"
+        return NO_TABS
     return "`key: value` lines, indented alike, with brackets and quotes closed"
 
 

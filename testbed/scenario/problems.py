@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from testbed.scenario.nodes import Refused
 from testbed.scenario.places import Place, is_said, one_of
 from testbed.scenario.scalars import display, dotted, is_number, is_number_elsewhere
 from testbed.scenario.synonyms import nearest, nearest_key
+from testbed.values.laws import FAMILIES, Law
+
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%")
 
 
 def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) -> list[Problem]:
@@ -29,7 +33,11 @@ def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) 
         if not _concerns_refused(error) and not _follows_from_others(error, all_errors):
             path, place = locate(error, document.data, root)
             by_path.setdefault(path, []).append((error, place))
-    problems = [_problem(path, found, document) for path, found in by_path.items()]
+    problems = [
+        _problem(path, found, document)
+        for path, found in by_path.items()
+        if not (isinstance(found[0][0]["input"], dict) and _has_deeper(path, by_path))
+    ]
     return sorted(problems, key=lambda problem: problem.line)
 
 
@@ -50,7 +58,7 @@ def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
                 place = members[str(part)]
                 continue
         if (model := place.tagged(part)) is not None:
-            place = model
+            place = model  # a union's label
             continue
         inside = place.enter(part)
         last = index == len(parts) - 1
@@ -62,6 +70,11 @@ def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
         data = here
         place = inside or place
     return path, place
+
+
+def _has_deeper(path: Keys, others: Iterable[Keys]) -> bool:
+    """Whether something inside a mapping is wrong, so that it was meant as one."""
+    return any(len(other) > len(path) and other[: len(path)] == path for other in others)
 
 
 _NOTHING = object()
@@ -123,19 +136,28 @@ def _words(error: ErrorDetails, place: Place) -> tuple[str, str, str]:
         case "union_tag_invalid" | "union_tag_not_found":
             return _no_member(value, place)
         case "value_error":
-            return _refusal(error["ctx"]["error"], value)
+            found, expected, hint = _refusal(error["ctx"]["error"], value)
+            return found, expected, hint or _meant(value, place)
         case "less_than" | "less_than_equal":
             limit = next(iter(error["ctx"].values()))
             unsaid = "" if is_said(limit) else f" and at most {limit:,}"
             return display(value), place.expected + unsaid, ""
         case _:
-            hint = nearest(value, place.choices) or _remark(value, place)
+            hint = nearest(value, place.choices) or _meant(value, place) or _remark(value, place)
             return display(value), place.expected, hint
 
 
 def _no_member(value: Any, place: Place) -> tuple[str, str, str]:
     if isinstance(value, dict) and "name" not in value:
-        return "a mapping without `name`", place.expected, ""
+        (name, options), *others = value.items() or [("", None)]
+        if others or name not in place.members:
+            return "a mapping without `name`", place.expected, ""
+        keys = [key for key in place.members[name].keys if key != "name"]
+        hint = f"Write {{{name}: {{{keys[0]}: {display(options)}}}}}" if len(keys) == 1 else ""
+        expected = (
+            f"a mapping with {one_of(keys)}" if keys else f"`{name}` alone: it has no options"
+        )
+        return f"{display(options)} for the options of {name}", expected, hint
     name = value["name"] if isinstance(value, dict) else value
     return display(name), place.expected, nearest(name, list(place.members))
 
@@ -154,6 +176,19 @@ def _remark(value: Any, place: Place) -> str:
     if kinds & {int, float} and is_number_elsewhere(value):
         return "Write numbers in decimal digits, without leading zeros"
     return ""
+
+
+def _is_law(value: Any) -> bool:
+    return isinstance(value, str) and ("(" in value or value in FAMILIES)
+
+
+def _meant(value: Any, place: Place) -> str:
+    """How what was meant is written, where that is known."""
+    if "law" in place.keys and _is_law(value):
+        return f'Write {{law: "lognormal(1,0.5)", mean: 50ms}} for {Law.WANTED}'
+    share = _PERCENT.fullmatch(str(value))
+    is_number = float in {option.bare for option in place.options}
+    return f"Write {float(share[1]) / 100:g}" if share and is_number else ""
 
 
 def _refusal(error: Exception, value: Any) -> tuple[str, str, str]:

@@ -33,6 +33,7 @@ from testbed.scenario.fields import (
     Gpus,
     Key,
     Name,
+    NodeName,
     PositiveDuration,
     PositiveSize,
     Share,
@@ -132,6 +133,10 @@ class DeviceClass(Part):
         return None if self.speed is None else float(self.speed)
 
 
+SHARES_ROUNDING = 1.5e-3
+"""What shares that were rounded to three digits, such as 19 of 0.0526, may lack to 1."""
+
+
 class Workers(Part):
     """The workers.
 
@@ -159,7 +164,7 @@ class Workers(Part):
         if shares and counted >= self.count:
             found = f"classes whose counts add up to {counted:,} beside classes with a share"
             raise Unfit(found, f"less than `count`, which is {self.count:,}")
-        if shares and abs(sum(shares.values()) - 1) > 1e-6:
+        if shares and abs(sum(shares.values()) - 1) > SHARES_ROUNDING:
             total = sum(shares.values())
             raise Unfit(f"classes whose shares add up to {total:g}", "shares that add up to 1")
         return self
@@ -339,7 +344,7 @@ class Scenario(Part):
     ps: PsSettings = PsSettings()
     workers: Workers
     streams: StreamSettings | None = None
-    programs: dict[Key, ProgramSettings] = {}
+    programs: dict[NodeName, ProgramSettings] = {}
     network: NetworkSettings = NetworkSettings()
     faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()
     stop: Stop

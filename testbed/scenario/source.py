@@ -104,12 +104,12 @@ def _decode(content: bytes, file: str) -> str:
 
 def _nearest_file(path: Path) -> str:
     try:
-        names = [entry.name for entry in path.parent.iterdir()]
+        names = {entry.stem: entry.name for entry in path.parent.iterdir()}
     except OSError:
         return ""
-    near = get_close_matches(path.name, names, n=1)
+    near = get_close_matches(path.stem, names, n=1)
     if near:
-        return f"Did you mean {display_name(path.parent / near[0])}?"
+        return f"Did you mean {display_name(path.parent / names[near[0]])}?"
     near = get_close_matches(path.as_posix(), shipped(), n=1)
     return f"Did you mean {near[0]}?" if near else ""
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 MEANINGS: Mapping[str, tuple[str, ...]] = {
+    "algorithm": ("optimizer", "optimiser", "strategy", "aggregation"),
+    "algorithm.buffer_size": ("buffer",),
     "algorithm.learning_rate": ("lr", "eta", "alpha", "step_size", "learningrate"),
     "algorithm.ratio": ("compression", "compression_ratio", "sparsity", "keep", "topk", "top_k"),
     "dataset.partition": ("split", "distribution", "heterogeneity", "non_iid"),
@@ -19,6 +21,7 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "stop.time": ("duration", "max_time", "timeout", "seconds", "hours"),
     "stop.updates": ("iterations", "iters", "rounds", "num_rounds", "max_steps", "max_updates"),
     "stop.accuracy": ("target", "target_accuracy", "goal"),
+    "streams.policy": ("buffer", "retention"),
     "time_scale": ("speedup", "speed_up", "acceleration"),
     "workers.batch_size": ("batch", "bs", "batchsize", "minibatch", "mini_batch", "batch-size"),
     "workers.classes": ("groups", "device_classes", "types", "tiers"),
@@ -37,15 +40,20 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
 }
 """A path in a scenario, and the words meant by it; the first whose key fits the place counts."""
 
+AMBIGUOUS = ("buffer",)
+"""Words that are answered only where one of their meanings may stand."""
+
 REMARKS: Mapping[str, str] = {
+    "algorithm": " Models are trained with SGD, whose learning rate is an option of the algorithm.",
     "stop.steps": " An epoch is as many steps as the training samples make mini-batches.",
+    "stop.updates": " Every push that is applied is an update: a round of n workers is n updates.",
 }
 """What more has to be said with a path."""
 
 
 def nearest(word: object, words: Sequence[str]) -> str:
     """A question that offers the word meant, or nothing where none is near."""
-    near = get_close_matches(str(word)[:60], words, n=1, cutoff=0.5)
+    near = get_close_matches(str(word)[:60], words, n=1, cutoff=0.55)
     return f"Did you mean {near[0]}?" if near else ""
 
 
@@ -57,9 +65,10 @@ def nearest_key(word: object, keys: Sequence[str]) -> str:
         keys: those that may stand in its place.
     """
     meant = [path for path, words in MEANINGS.items() if str(word).lower() in words]
-    if not meant:
+    here = [path for path in meant if path.rpartition(".")[2] in keys]
+    if not meant or (len(meant) > 1 and not here and word in AMBIGUOUS):
         return nearest(word, keys)
-    path = next((path for path in meant if path.rpartition(".")[2] in keys), meant[0])
+    path = (here or meant)[0]
     key = path.rpartition(".")[2]
     shown = key if key in keys else path.replace("*", "NAME")
     return f"Did you mean {shown}?{REMARKS.get(path, '')}"

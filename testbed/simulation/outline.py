@@ -145,10 +145,10 @@ def require_memory(workers: int, parameters: int, *, processes: int, available: 
 def _words(direction: Direction) -> str:
     """A direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
     parts = [] if direction.rate is None else [str(direction.rate)]
-    if direction.delay is not None:
+    if direction.delay:
         jitter = direction.jitter
-        varies = f" ± {jitter} {direction.distribution or 'normal'}" if jitter is not None else ""
+        varies = f" ± {jitter} {direction.distribution or 'normal'}" if jitter else ""
         parts.append(f"{direction.delay}{varies}")
-    if direction.loss is not None:
+    if direction.loss:
         parts.append(f"{direction.loss * 100:.6g} % lost")
     return ", ".join(parts) or "takes no time"

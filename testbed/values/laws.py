@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from math import isclose, log1p, sqrt
 from reprlib import repr as shortened
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast, get_args
 
 from testbed.errors import Unfit
 from testbed.values.written import Written
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 Family = Literal["constant", "exponential", "uniform", "normal", "lognormal"]
+
+FAMILIES = get_args(Family)
 
 _NUMBER = r"\s*(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*"
 _LAW = re.compile(

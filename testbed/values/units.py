@@ -86,6 +86,17 @@ class Rate(Quantity):
     NOUN: ClassVar[str] = "rate"
     EXAMPLE: ClassVar[str] = "10mbit"
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """See Quantity; a size is answered with the rate that carries it in a second."""
+        try:
+            each_second = Size.parse(text)
+        except Unfit:
+            return super().parse(text)
+        raise Unfit(
+            shortened(text), f"bits a second, like {cls(each_second * 8)} for {text.strip()}"
+        )
+
     @property
     def bytes_per_second(self) -> float:
         """The same rate in bytes per second."""

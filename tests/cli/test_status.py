@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.cli.live import Progress, describe
+from testbed.cli.live import Progress, Status, describe
 from testbed.events.rows import UPDATE, Rows
 
 
@@ -72,3 +72,31 @@ def test_a_loss_where_there_is_no_accuracy() -> None:
     progress = Progress(stop_updates=None, stop_seconds=None)
     progress.add_evaluation(None, 0.25)
     assert "  loss 0.25  " in describe(progress.status(1.0, emulated=1.0))
+
+
+def test_rounds_longer_than_the_window_neither_stop_the_rate_nor_let_the_eta_swing() -> None:
+    """Five updates land at once every 12 s: 5/12 a second, and 40 more take 96 s."""
+    progress = Progress(stop_updates=50, stop_seconds=None)
+    progress.add_updates(rows(5, staleness=0, payload=8), 12.0)
+    progress.add_updates(rows(5, staleness=0, payload=8), 24.0)
+    for now in (24.0, 30.0, 36.0):
+        status = progress.status(now, emulated=now)
+        assert status.updates_per_second == pytest.approx(5 / 12)
+        assert status.eta_seconds == pytest.approx(96.0)
+    assert "  0.42/s  " in describe(status)
+    # The third round is 12 s late: the rate falls.
+    assert progress.status(48.0, emulated=48.0).updates_per_second == pytest.approx(5 / 24)
+
+
+def test_the_emulated_time_of_the_last_ten_seconds_gives_the_eta() -> None:
+    """A simulation begins slowly, then passes 100 emulated seconds in each real one."""
+    progress = Progress(stop_updates=None, stop_seconds=10_000.0)
+    assert progress.status(0.5, emulated=0.004).eta_seconds is None
+    for real in range(1, 21):
+        status = progress.status(float(real), emulated=100.0 * real)
+    assert status.eta_seconds == pytest.approx(80.0)
+
+
+@pytest.mark.parametrize(("rate", "text"), [(0.0, "0/s"), (0.083, "0.083/s"), (4.25, "4.2/s")])
+def test_rates_below_ten_have_a_digit(rate: float, text: str) -> None:
+    assert f"  {text}  " in describe(Status(updates_per_second=rate))

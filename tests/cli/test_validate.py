@@ -36,6 +36,28 @@ def test_all_files_are_checked_and_one_bad_one_is_enough(
     assert "/no/such/file: found no such file" in captured.err
 
 
+def test_a_value_is_tried_with_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", QUICKSTART, "--set", "workers.count=24"]) == 0
+    assert "24 workers" in capsys.readouterr().out
+    assert main(["validate", QUICKSTART, "--set", "workers.count=many"]) == 2
+    assert "--set workers.count=many: workers.count: found 'many'" in capsys.readouterr().err
+    study = str(Path(QUICKSTART).with_name("adsp") / "digits.yaml")
+    assert main(["validate", study, "--set", "seed=2"]) == 2
+    assert "found a study and --set, expected a scenario" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_compared_by_its_name_without_the_ending(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("share.yaml", "quick.yaml"):
+        (tmp_path / name).touch()
+    assert main(["validate", "nosuch.yaml", "quik.yaml"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "nosuch.yaml: found no such file, expected a scenario file"
+    assert second.endswith("Did you mean quick.yaml?")
+
+
 def test_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--json", QUICKSTART, bad]) == 2
     good, wrong = json.loads(capsys.readouterr().out)

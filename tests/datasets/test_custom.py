@@ -83,6 +83,7 @@ def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
         ("None", r"no train_images, train_labels, test_images, test_labels in what function\(\)"),
         ("1 / 0", r"data.py:6: dataset: found function\(\) raised ZeroDivisionError"),
         ("x[0], y, x, y", r"train_images of shape \(2, 2\) and type int64, expected numbers of"),
+        ("x[:, 0], y, x, y", r"rows of a table as x\[:, None, None, :\], which a model gets as"),
         ("x, y, x[:0], []", r"test_images of shape \(0, 1, 2, 2\)"),
         ("x.astype('U'), y, x, y", "train_images of shape .* and type <U"),
         ("x * 1j, y, x, y", "type complex128"),

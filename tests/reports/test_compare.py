@@ -8,6 +8,7 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
+from testbed.cli.compare import print_scenarios
 from testbed.reports.compare import compare, scenario_differences
 from testbed.reports.frames import Run
 from testbed.scenario import load_text
@@ -144,3 +145,19 @@ def test_what_differs_between_scenarios_but_for_their_names() -> None:
     found = scenario_differences([scenario(SCENARIO), scenario(comp), scenario(other)])
     assert found["algorithm.name"] == ("asgd", "comp-asgd", "asgd")
     assert found["algorithm.ratio"] == (None, 0.5, None)
+
+
+def test_a_long_value_is_wrapped_where_nobody_sees_a_line_s_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Ten faults make a value of about 2,000 characters; what is in it is all there."""
+    many = ", ".join([f"{{slow: {{at: {{time: {n}s}}, for: 1s, factor: 2}}}}" for n in range(10)])
+    text = f"{SCENARIO}faults: [{many}]\n"
+    runs = [
+        cast(Run, SimpleNamespace(name=name, scenario=load_text(each)))
+        for name, each in (("plain", SCENARIO), ("faulty", text))
+    ]
+    print_scenarios(runs)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < 120
+    assert sum(line.count("factor") for line in lines) == 10

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from testbed.errors import ScenarioError
+from testbed.network.qdiscs import Netem, qdiscs_of
 from testbed.scenario import load_text
+from testbed.scenario.direction import Link
 from testbed.scenario.links import direction_of, link_spec, shape_of
-from testbed.topology import Shape
+from testbed.simulation.model import paths
+from testbed.topology import LinkSpec, Shape
 from testbed.values.units import Duration, Rate
 
 TEXT = """\
@@ -31,6 +34,10 @@ time_scale: 2
         ("delay: 5ms, distribution: pareto", "found a distribution without a jitter"),
         ("loss_correlation: 0.5", "found a loss_correlation without a loss"),
         ("loss: 0.1, loss_correlation: 1.0", "loss_correlation"),
+        ("loss: 10%", "expected a number of at least 0 and below 1. Write 0.1"),
+        ("rate: 3000B", "expected bits a second, like 24kbit for 3000B"),
+        ("rate: 1mbit, queue: 3000B", "a full queue drains, like 100ms: 3000B at 1mbit take 24ms"),
+        ("rate: 1mbit, buffer: 3KB", "Did you mean queue?"),
         ("delay: 5ms, jitter: 1ms, distribution: cauchy", "normal"),
     ],
 )
@@ -65,3 +72,24 @@ def test_a_shape_in_real_time_leads_back_to_the_scenario_s_direction() -> None:
         assert direction_of(shape_of(direction, 3.7), 3.7).model_dump() == pytest.approx(
             direction.model_dump()
         )
+
+
+def test_a_link_without_delay_jitter_and_loss_is_a_sweep_s_baseline() -> None:
+    """All three may be 0: the link is a plain rate then, without netem, live and simulated."""
+    zeros = "rate: 1mbit, delay: 0ms, jitter: 0ms, distribution: pareto"
+    text = TEXT.replace("UP", f"{zeros}, loss: 0, loss_correlation: 0.5")
+    link = load_text(text).workers.classes["far"].link
+    spec = link_spec(link, address="", mac="", time_scale=2.0)
+    assert qdiscs_of(spec) == qdiscs_of(LinkSpec("", "", up=Shape(rate=Rate(2e6))))
+    assert load_text(TEXT.replace("UP", "jitter: 0s")).workers.classes["far"].link.up.delay is None
+    up, _ = paths(link, Link())
+    hop = up.hops[0]
+    assert (hop.delay_seconds, hop.jitter_seconds, up.loss_ratio) == (0.0, 0.0, 0.0)
+
+
+def test_a_correlation_without_a_loss_is_not_asked_of_the_kernel() -> None:
+    text = TEXT.replace("UP", "delay: 5ms, loss: 0.0, loss_correlation: 0.5")
+    spec = link_spec(load_text(text).workers.classes["far"].link, address="", mac="", time_scale=1)
+    up, _ = qdiscs_of(spec)
+    assert isinstance(up, Netem)
+    assert (up.loss, up.loss_correlation) == (0.0, 0.0)

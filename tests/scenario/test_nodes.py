@@ -62,7 +62,9 @@ def test_broken_text_has_a_line(text: str, line: int, loader: Any) -> None:
 
 
 def test_tabs_are_named(loader: Any) -> None:
-    assert "expected spaces for indentation" in problem_of("a:\n  b: 1\n\tc: 2\n", loader)
+    found = problem_of("a:\n  b: 1\n\tc: 2\n", loader)
+    assert "x.yaml:3:" in found
+    assert "found a tab in front of the text, expected spaces for indentation" in found
 
 
 def test_half_a_surrogate_pair_is_refused(loader: Any) -> None:
