@@ -8,12 +8,6 @@ from dataclasses import dataclass
 
 from testbed.errors import HostError
 
-LEAST_FILES = 64
-"""Files that a run opens at once, simulated as well."""
-
-LEAST_ADDRESS_BYTES = 6 * 2**30
-"""torch alone maps some four gigabytes that it never touches."""
-
 
 def require_linux(command: str, *, platform: str = sys.platform) -> None:
     """Refuse to go on anywhere but on Linux.
@@ -27,6 +21,8 @@ def require_linux(command: str, *, platform: str = sys.platform) -> None:
             hint="Use a Linux machine or a virtual one; validate, plan and schema run anywhere.",
         )
     import resource
+
+    from testbed.host.limits import LEAST_ADDRESS_BYTES, LEAST_FILES
 
     for name, option, least in (
         ("RLIMIT_NOFILE", "ulimit -n", LEAST_FILES),

@@ -21,7 +21,9 @@ from testbed.cli.options import (
 
 if TYPE_CHECKING:
     from testbed.cli.host import Capacity
+    from testbed.host.users import Users
     from testbed.plan.budget import Budget
+    from testbed.runtimes import Real
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
     from testbed.simulation.outline import Outline
@@ -132,7 +134,6 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     """What will be sent to bring the run up; of a runtime that is not settled yet, nothing."""
-    from testbed.host.users import Users
     from testbed.run.setup import Setup
     from testbed.runtimes import Real
     from testbed.telemetry.folder import RunFolder
@@ -140,8 +141,21 @@ def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     if not isinstance(scenario.runtime, Real):
         return ()
     folder = RunFolder((Path("runs") / made.run).absolute())
-    setup = Setup(scenario, made, folder, DATA, SECRET, Users("root"))
+    setup = Setup(scenario, made, folder, DATA, SECRET, _users(scenario.runtime))
     return setup.requests(scenario.runtime.driver())
+
+
+def _users(runtime: Real) -> Users:
+    """What this user's run would have; root's where only root could have a run, or on no Linux."""
+    from testbed.errors import HostError
+    from testbed.host import users
+
+    if runtime.capabilities.engine:
+        return users.Users("root")
+    try:
+        return users.find_users()
+    except HostError:
+        return users.Users("root")
 
 
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:

@@ -27,8 +27,9 @@ hold a penalty on its parameters:
 It gives the mean over the batch. Labels still have accuracies beside it; numbers have none.
 
 - The file is copied into the run's folder; it may import installed packages, but no other file.
-- Parameters must be float32; all of them are trained and travel. The class's own initialisation
-  decides where training starts, from a seed that derives from the scenario's.
+- Parameters must be float32, and all of them travel. One with ``requires_grad=False`` has a
+  gradient of zero. The class's own initialisation decides where training starts, from a seed that
+  derives from the scenario's.
 - What is no parameter stays where it is. Batch normalisation therefore keeps no running statistics:
   it uses those of the batch at hand, also when the model is evaluated.
 - Other buffers are the same on every node, also where torch draws them: it is seeded alike.

@@ -1,4 +1,4 @@
-"""The two CSV files of a run folder: how rows get into and out of them."""
+"""The CSV files of a run folder (evaluations, traffic, links): rows go in, and come out again."""
 
 from __future__ import annotations
 

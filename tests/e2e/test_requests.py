@@ -30,7 +30,7 @@ stop: {updates: 40}
 evaluate: {every: 20, images: 100}
 """
 VERDICT = 6
-HOST_TELLS = ("users", "hierarchies", "private")
+HOST_TELLS = ("hierarchies",)
 """Of what the agent is told at its start."""
 
 pytestmark = pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,14 +55,28 @@ def test_the_address_space(tmp_path: Path) -> None:
     overcommit.write_text("0\n")
     assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "ok"
     assert resources.check_address_space(limit_bytes=2**30, proc=tmp_path).level == "missing"
+    found = resources.check_address_space(limit_bytes=7 * 2**30, proc=tmp_path)
+    assert (found.level, found.found) == ("ok", "limited to 7.0 GiB")  # `up` takes it
     overcommit.write_text("2\n")
     assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
 
 
 def test_open_files_are_counted_by_the_workers(case: ExaminedRun) -> None:
-    assert resources.check_files(case, limit=656).level == "ok"
-    short = resources.check_files(case, limit=655)
-    assert (short.level, short.mend) == ("missing", "Raise it: ulimit -n 656")
+    """100 workers, the parameter server and the evaluator: 64 + 3 * 102 files."""
+    assert resources.check_files(case, limit=370).level == "ok"
+    assert resources.check_files(case, limit=-1).found == "no limit"
+    short = resources.check_files(case, limit=369)
+    assert short.level == "missing"
+    assert short.mend.endswith("ulimit -n 370")
+
+
+def test_the_soft_limit_of_open_files_is_none_as_the_agent_raises_it(case: ExaminedRun) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        assert resources.check_files(case).level == "ok"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_processes_are_counted_by_the_workers(case: ExaminedRun, tmp_path: Path) -> None:

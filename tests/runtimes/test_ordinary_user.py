@@ -37,6 +37,17 @@ def test_it_has_what_its_account_allows(user: Any) -> None:
     assert json.loads(found.stdout) == {"users": kind}, found.stderr
 
 
+def test_a_plan_shows_what_its_run_would_ask_for(user: Any) -> None:
+    planned = user.run(user.python, "-m", "testbed", "plan", QUICKSTART, "--json")
+    start = json.loads(planned.stdout)["requests"][0]["body"]
+    kind = "range" if user.name.endswith("r") else "one"
+    assert start["users"] == {"kind": kind}
+    nodes = 14
+    assert start["processes"] == (1024 if kind == "range" else 2 * 1024 + 64 * nodes)
+    hidden = {str(user.home), str(user.home / "runs")} if kind == "one" else set()
+    assert hidden <= set(start["private"])
+
+
 @pytest.mark.parametrize("launch", ["warm", "cold"])
 def test_the_quickstart_runs_and_its_folder_is_the_users(user: Any, launch: str) -> None:
     name = f"quick-{launch}"

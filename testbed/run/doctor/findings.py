@@ -50,6 +50,11 @@ class ExaminedRun:
         return self.plan is not None and any(node.image == "kafka" for node in self.plan.nodes)
 
     @property
+    def nodes(self) -> int:
+        """How many nodes it has."""
+        return self.workers + SERVICES if self.plan is None else len(self.plan.nodes)
+
+    @property
     def memory_bytes(self) -> int:
         """What the run takes, estimated; without a scenario, with a model of no size."""
         if self.budget is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.host.kafka import find_kafka
+from testbed.host.limits import LEAST_ADDRESS_BYTES, require_files
 from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.telemetry.host import PROC, available_bytes
 
@@ -22,10 +23,6 @@ WORKERS_PER_CPU = 200
 LEAST_DISK_BYTES = 100_000_000
 FULL_DISK_BYTES = 10_000_000
 
-LEAST_ADDRESS_BYTES = 8 * 2**30
-"""torch alone maps some four gigabytes that it never touches."""
-
-FILES_AT_LEAST, FILES_PER_WORKER = 256, 4
 TASKS_AT_LEAST, TASKS_PER_WORKER = 200, 16
 """A worker has some ten threads: gRPC's."""
 
@@ -84,24 +81,25 @@ def check_address_space(*, limit_bytes: int | None = None, proc: Path = PROC) ->
     if limit_bytes is None:
         limit_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit_bytes != resource.RLIM_INFINITY and limit_bytes < LEAST_ADDRESS_BYTES:
-        found = f"limited to {limit_bytes / 2**30:.1f} GiB, expected 8 GiB or no limit"
+        least = f"{LEAST_ADDRESS_BYTES / 2**30:g} GiB"
+        found = f"limited to {limit_bytes / 2**30:.1f} GiB, expected {least} or no limit"
         return Finding("address space", "missing", found, "Lift it: ulimit -v unlimited")
     if _number(proc / "sys/vm/overcommit_memory") == 2:
         mend = "sudo sysctl -w vm.overcommit_memory=0"
         found = "vm.overcommit_memory is 2: memory that forks share is counted for each of them"
         return Finding("address space", "warning", found, mend)
-    return Finding("address space", "ok", "no limit")
+    limited = limit_bytes != resource.RLIM_INFINITY
+    text = f"limited to {limit_bytes / 2**30:.1f} GiB" if limited else "no limit"
+    return Finding("address space", "ok", text)
 
 
 def check_files(case: ExaminedRun, *, limit: int | None = None) -> Finding:
-    """`ulimit -n`: the parameter server has a connection to every worker, the agent a few each."""
-    if limit is None:
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    wanted = FILES_AT_LEAST + FILES_PER_WORKER * case.workers
-    if limit != resource.RLIM_INFINITY and limit < wanted:
-        found = f"{limit:,} open files, expected {wanted:,} for {case.workers:,} workers"
-        return Finding("open files", "missing", found, f"Raise it: ulimit -n {wanted}")
-    return Finding("open files", "ok", f"{limit:,}" if limit >= 0 else "no limit")
+    """`ulimit -Hn`: the agent has a few for every node."""
+    try:
+        most = require_files(case.nodes, most=limit)
+    except HostError as lack:
+        return Finding("open files", "missing", lack.message, lack.hint)
+    return Finding("open files", "ok", f"{most:,}" if most >= 0 else "no limit")
 
 
 def check_processes(case: ExaminedRun, *, proc: Path = PROC) -> Finding:
@@ -149,7 +147,7 @@ def check_packages() -> Finding:
         except PackageNotFoundError:
             lacking.append(name)
     if lacking:
-        mend = "Install the package with its dependencies: make install"
+        mend = f"Install it: {sys.executable} -m pip install {' '.join(lacking)}"
         return Finding("packages", "missing", f"there is no {', '.join(lacking)}", mend)
     listed = ", ".join(f"{name} {found[name]}" for name in ("torch", "numpy", "grpcio"))
     if "+cu" in found["torch"]:

@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 
 from testbed.agent.discovery import all_of, find_agents, first_of
 from testbed.agent.records import NodeRecords, RecordedNodes
-from testbed.agent.settings import AgentSettings
 from testbed.errors import NodeError
 from testbed.host.cgroups import RunGroups, find_runs
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
-from testbed.host.limits import most_processes
+from testbed.host.limits import require_files
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, HostState, NodeState, Request, Start
@@ -32,6 +31,7 @@ from testbed.runtimes.native.lifeline import (
     own,
     read_record,
     read_settings,
+    settings_for,
 )
 from testbed.runtimes.native.session import run_in
 from testbed.telemetry.folder import RunFolder, is_gone
@@ -60,19 +60,15 @@ class NativeDriver:
         self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
     ) -> tuple[Request, ...]:
         """What the agent is told at its start; it makes the containers itself. Pure."""
-        users = start.users or Users("root")
-        most = most_processes(users, nodes=len(plan.nodes))
-        told = AgentSettings(folder.path, start.detached, start.template, users, (), processes=most)
+        told = settings_for(plan, folder, replace(start, users=start.users or Users("root")), ())
         return (Request("agent", "start", json.loads(told.to_json())),)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
         groups = RunGroups(folder.name, self._trees())
         groups.check(plan.nodes)
-        users = start.users or find_users()
-        most = most_processes(users, nodes=len(plan.nodes))
-        return NativeLifeline.begin(
-            folder, groups, start=replace(start, users=users), processes=most
-        )
+        start = replace(start, users=start.users or find_users())
+        settings = settings_for(plan, folder, start, groups.hierarchies)
+        return NativeLifeline.begin(folder, groups, start=start, settings=settings)
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
@@ -126,7 +122,9 @@ class NativeDriver:
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        RunGroups("", self._trees()).check(nodes)
+        all_nodes = list(nodes)
+        require_files(len(all_nodes))
+        RunGroups("", self._trees()).check(all_nodes)
 
     def _live(self, folder: RunFolder) -> LiveNodes:
         groups = self._groups(folder)

@@ -31,14 +31,17 @@ from testbed.agent.settings import (
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
+from testbed.host.hierarchies import Hierarchy
+from testbed.host.limits import most_processes
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe
-from testbed.host.users import Users, find_users
+from testbed.host.users import Users
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.lock import POLL_SECONDS, take_lock
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
+from testbed.topology import Plan
 
 AGENT_RECORD = "agent.pid"
 AGENT_SETTINGS = "agent.json"
@@ -56,13 +59,12 @@ class NativeLifeline(Lifeline):
     _agent: Process | None = None
 
     @classmethod
-    def begin(cls, folder: RunFolder, groups: RunGroups, *, start: Start, processes: int) -> Self:
-        """Spawn the agent, put it on record, and wait until it answers.
-
-        ``processes`` is how many one uid of the nodes' may have.
-        """
+    def begin(
+        cls, folder: RunFolder, groups: RunGroups, *, start: Start, settings: AgentSettings
+    ) -> Self:
+        """Spawn the agent with these settings, put it on record, and wait until it answers."""
         try:
-            lifeline = cls._spawn(folder, groups, start=start, processes=processes)
+            lifeline = cls._spawn(folder, groups, start=start, settings=settings)
         except OSError as error:
             raise HostError(
                 f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
@@ -76,11 +78,13 @@ class NativeLifeline(Lifeline):
         return lifeline
 
     @classmethod
-    def _spawn(cls, folder: RunFolder, groups: RunGroups, *, start: Start, processes: int) -> Self:
+    def _spawn(
+        cls, folder: RunFolder, groups: RunGroups, *, start: Start, settings: AgentSettings
+    ) -> Self:
         lock = take_lock(folder)
         try:
             groups.make_room()
-            spawned = _execute(folder, groups, start=start, processes=processes, lock=lock)
+            spawned = _execute(folder, start, settings, lock=lock)
         except BaseException:
             os.close(lock)
             raise
@@ -235,19 +239,25 @@ def read_record(folder: RunFolder) -> Process | None:
         return None
 
 
-def _execute(
-    folder: RunFolder, groups: RunGroups, *, start: Start, processes: int, lock: int
-) -> subprocess.Popen[bytes]:
-    users = start.users or find_users()
-    settings = AgentSettings(
+def settings_for(
+    plan: Plan, folder: RunFolder, start: Start, hierarchies: tuple[Hierarchy, ...]
+) -> AgentSettings:
+    """What the agent of a run is told, whose users have been found."""
+    assert start.users is not None
+    return AgentSettings(
         folder.path,
         start.detached,
         start.template,
-        users,
-        groups.hierarchies,
-        _private_folders(users, folder),
-        processes,
+        start.users,
+        hierarchies,
+        _private_folders(start.users, folder),
+        most_processes(start.users, nodes=len(plan.nodes)),
     )
+
+
+def _execute(
+    folder: RunFolder, start: Start, settings: AgentSettings, *, lock: int
+) -> subprocess.Popen[bytes]:
     (folder.control / AGENT_SETTINGS).write_text(settings.to_json())
     with folder.log(AGENT_LOG).open("ab") as log:
         return subprocess.Popen(
