@@ -162,8 +162,8 @@ class UserCode:
 
     def _definition(self) -> ast.ClassDef | ast.FunctionDef | None:
         try:
-            tree = ast.parse(self.path.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            tree = self.parsed()
+        except ScenarioError:
             return None  # who executes the file says what is wrong with it
         named = [one for one in tree.body if isinstance(one, ast.ClassDef | ast.FunctionDef)]
         return next((one for one in reversed(named) if one.name == self.name), None)
@@ -175,21 +175,39 @@ class UserCode:
             ScenarioError: no such file, or not Python.
             UserFileError: it failed.
         """
+        code = self.compiled()
+        module = ModuleType(f"{MODULE}{self.path.stem}")
+        module.__file__ = str(self.path)
+        sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
+        self.call(lambda: exec(code, module.__dict__), doing="the file", expected="it to run")
+        return module
+
+    def parsed(self) -> ast.Module:
+        """The file's syntax tree.
+
+        Raises:
+            ScenarioError: no such file, or not Python.
+        """
+        tree = self.compiled(ast.PyCF_ONLY_AST)
+        assert isinstance(tree, ast.Module), "of a file"
+        return tree
+
+    def compiled(self, flags: int = 0) -> Any:
+        """What Python's compiler makes of the file.
+
+        Raises:
+            ScenarioError: no such file, or not Python.
+        """
         try:
             source = self.path.read_bytes()
         except OSError as error:
             reason = error.strerror or str(error)
             raise self.error(reason, f"a Python file that defines {self.name}") from error
         try:
-            code = compile(source, str(self.path), "exec", dont_inherit=True)
+            return compile(source, str(self.path), "exec", flags, dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
             raise self.error(_shown(error), "valid Python", line=line) from error
-        module = ModuleType(f"{MODULE}{self.path.stem}")
-        module.__file__ = str(self.path)
-        sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
-        self.call(lambda: exec(code, module.__dict__), doing="the file", expected="it to run")
-        return module
 
     def _line(self, error: BaseException) -> int:
         """The innermost line of the user's file in the error's traceback; 0 for none."""

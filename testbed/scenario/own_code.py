@@ -19,6 +19,7 @@ from testbed.algorithms.custom import (
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.apart import apart
 from testbed.scenario.document import Document, Keys, Origin, parse_value
+from testbed.scenario.own_text import check_text
 from testbed.scenario.places import Place, one_of
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import dotted
@@ -36,7 +37,7 @@ def apply_own_code(
     """See whether the user's own code takes its options.
 
     The file of an algorithm is executed, in a process apart, for its config class checks them.
-    Those of models and data sets are only read.
+    Those of models and data sets are only read: what they define, import and take.
 
     Args:
         scenario: is valid but for these options.
@@ -49,13 +50,15 @@ def apply_own_code(
     Raises:
         UserFileError, UserCodeError: the file of the algorithm failed.
     """
-    problems = []
-    for family, given in GIVEN.items():
-        member = getattr(scenario, family)
-        if isinstance(member, OwnCode):
-            code = UserCode(locate(member.file), member.class_name, family)
-            problems += _unknown_keywords(member, code.keywords(given), document, family)
-    if isinstance(scenario.algorithm, CustomAlgorithm):
+    problems: list[Problem] = []
+    unfit: dict[str, list[Problem]] = {}
+    for family, one in own_code(scenario).items():
+        code = UserCode(locate(one.file), one.class_name, family)
+        unfit[family] = list(check_text(code, document, (*_place(document, family), "class")))
+        problems += unfit[family]
+        if family in GIVEN:
+            problems += _unknown_keywords(one, code.keywords(GIVEN[family]), document, family)
+    if isinstance(scenario.algorithm, CustomAlgorithm) and not unfit["algorithm"]:
         member = scenario.algorithm
         code = UserCode(locate(member.file), member.class_name, "algorithm")
         try:

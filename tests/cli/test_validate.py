@@ -70,6 +70,60 @@ def test_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert unknown["message"].startswith(f"{bad}:2: sed: found an unknown key, expected one of")
 
 
+@pytest.mark.parametrize("family", ["model", "algorithm", "dataset"])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("class Other: ...\n", "found no Mine in own.py, which defines Other, expected"),
+        (
+            "\nimport no_such.mine\nclass Mine: ...\n",
+            "own.py:2: {}: found an import of no_such",
+        ),
+        ("from . import beside\nclass Mine: ...\n", "own.py:1: {}: found an import of ., which"),
+        ("class Mine\n", "own.py:1: {}: found SyntaxError: expected ':', expected valid Python"),
+    ],
+)
+def test_what_the_text_of_own_code_tells(
+    family: str, text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a run is made, and with the line."""
+    (tmp_path / "own.py").write_text(text)
+    members = {"model": "digits-cnn", "algorithm": "asgd", "dataset": "digits"}
+    members[family] = "{custom: {file: own.py, class: Mine}}"
+    file = tmp_path / "own.yaml"
+    lines = [f"{name}: {member}" for name, member in members.items()]
+    rest = "{count: 2, classes: {one: {speed: 20ms}}}\nruntime: simulated\nstop: {updates: 9}\n"
+    file.write_text("\n".join(["name: own", *lines, f"workers: {rest}"]))
+    assert main(["validate", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert told.format(family) in said
+    assert "own.py:" in told or f"own.yaml:{2 + list(members).index(family)}: {family}." in said
+    assert main(["up", str(file), "--runs", str(tmp_path / "runs")]) == 2
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import no_such_module\nexcept ImportError:\n    pass\nclass Mine: ...\n",
+        "from math import sqrt as Mine\n",
+        "if True:\n    Mine = dict\n",
+        "from math import *\n",
+        "globals()['Mine'] = dict\n",
+    ],
+)
+def test_code_whose_text_may_be_right(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(text)
+    file = tmp_path / "own.yaml"
+    file.write_text(
+        "{name: own, algorithm: asgd, model: {custom: {file: own.py, class: Mine}},"
+        " dataset: digits, workers: {count: 2}, stop: {updates: 9}}"
+    )
+    assert main(["validate", str(file)]) == 0
+
+
 def test_a_scenario_may_have_no_limit_of_updates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -114,7 +114,7 @@ stop: {{updates: 1}}
 def own(folder: Path, *, model: str, dataset: str) -> tuple[Path, ...]:
     for name in (model, dataset):
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("")
+        (folder / name).write_text("class Net: ...\nclass Data: ...\n")
     file = folder / "own.yaml"
     file.write_text(OWN.format(model=model, dataset=dataset))
     return custom_files(load(file), folder)

@@ -79,7 +79,7 @@ def test_what_comes_out_is_whole_and_extends_nothing(write: Path) -> None:
 
 def test_a_base_finds_its_own_files_from_anywhere(write: Path, small: str) -> None:
     (write / "common" / "nets").mkdir(parents=True)
-    (write / "common" / "nets" / "mine.py").touch()
+    (write / "common" / "nets" / "mine.py").write_text("class Net: ...\n")
     base = small.replace("digits-cnn", "{custom: {file: nets/mine.py, class: Net}}")
     (write / "common" / "base.yaml").write_text(base)
     (write / "common" / "middle.yaml").write_text("extends: base.yaml\n")

@@ -143,7 +143,7 @@ def test_a_custom_file_is_looked_for_beside_the_scenario(tmp_path: Path, small: 
     with pytest.raises(ScenarioError, match=r"scenario.yaml:3: model.custom.file: found no file"):
         load(file)
     (tmp_path / "nets").mkdir()
-    (tmp_path / "nets" / "mine.py").touch()
+    (tmp_path / "nets" / "mine.py").write_text("class Net: ...\n")
     assert load(file).model.name == "custom"
 
 
