@@ -84,7 +84,10 @@ def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str)
 
     reverse = False
     letters = {name[0]: name for name in ORDERS}
-    with keys_of(sys.stdin.fileno()) as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+    with (
+        keys_of(sys.stdin.fileno()) as pressed,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
         while standing.alive:
             height = console.size.height  # asked again: the window may have another size by now
             shown = _screen(standing, sort=sort, reverse=reverse, height=height)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -164,6 +165,13 @@ def latest_class(updates: pd.DataFrame, scenario: Scenario) -> str:
     if late.empty:
         return ""
     return str((late["late_seconds"] > 0).groupby(late["device_class"].astype(str)).mean().idxmax())
+
+
+def slowest_classes(scenario: Scenario) -> tuple[str, str]:
+    """The classes whose links have the lowest rates, up and down; unset is the highest."""
+    links = {name: kind.link for name, kind in scenario.workers.classes.items()}
+    up = min(links, key=lambda name: links[name].up.rate or inf)
+    return up, min(links, key=lambda name: links[name].down.rate or inf)
 
 
 def _late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:
