@@ -46,10 +46,11 @@ class Shape:
     delay: Duration | None = None
     jitter: Duration | None = None  # standard deviation of the delay
     loss: float | None = None  # share of packets lost, in [0, 1]
-    # how long a full queue takes to drain at ``rate``; None for max(100 ms, round-trip time)
+    # how long a full queue takes to drain at ``rate``; None for the default
     queue: Duration | None = None
     distribution: Distribution = "normal"  # law of the jitter
     loss_correlation: float | None = None  # between a packet's loss and the next one's, in [0, 1)
+    message: Size | None = None  # the largest that passes here; the default queue holds it
 
     @property
     def needs_netem(self) -> bool:

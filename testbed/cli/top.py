@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ ORDERS = {
 """What workers are sorted by, and the first letter of each is its key."""
 
 INTERVAL_SECONDS = 1.0
+MOST_KEYS = 1024
 FEWEST_ROWS = 3
 CLASS_ROWS = 4
 """Lines that the table of classes takes beside its rows, and so does that of the workers."""
@@ -82,34 +84,43 @@ def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str)
 
     reverse = False
     letters = {name[0]: name for name in ORDERS}
-    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+    with (
+        keys_of(sys.stdin.fileno()) as pressed,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
         while standing.alive:
             height = console.size.height  # asked again: the window may have another size by now
             shown = _screen(standing, sort=sort, reverse=reverse, height=height)
             live.update(shown, refresh=True)
-            key = pressed(INTERVAL_SECONDS)
-            if key == "q":
+            keys = pressed(INTERVAL_SECONDS)
+            if "q" in keys:
                 break
-            if key == "r":
-                reverse = not reverse
-            sort = letters.get(key, sort)
+            for key in keys:
+                reverse = reverse != (key == "r")
+                sort = letters.get(key, sort)
             standing = reader.look(time.time())
     console.print(_screen(standing, sort=sort, reverse=reverse, height=console.size.height))
 
 
 @contextmanager
-def _keys() -> Iterator[Any]:
-    """Keys as they are pressed, without Enter; yields what waits for one for so many seconds."""
+def keys_of(terminal: int) -> Iterator[Callable[[float], str]]:
+    """Keys as they are pressed, without Enter.
+
+    Args:
+        terminal: its descriptor; what else reads from it would keep keys back in a buffer.
+
+    Yields:
+        What waits so many seconds for a key, and returns all that were pressed.
+    """
     import select
     import termios
     import tty
 
-    terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
 
     def pressed(seconds: float) -> str:
         ready, _, _ = select.select([terminal], [], [], seconds)
-        return sys.stdin.read(1) if ready else ""
+        return os.read(terminal, MOST_KEYS).decode(errors="ignore") if ready else ""
 
     tty.setcbreak(terminal)
     try:

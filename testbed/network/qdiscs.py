@@ -25,6 +25,12 @@ DEFAULT_QUEUE = Duration(0.1)
 DEFAULT_QUEUE_FRAMES = 8
 """At least; with the two of the bucket TCP's first ten segments (RFC 6928) pass without a loss."""
 
+LARGEST_QUEUED = 4 * 2**20
+"""Bytes of a message that the default queue holds at most: what TCP has on its way at once."""
+
+FRAMED = FRAME_BYTES / 1380
+"""Bytes on the link for each of a message's: headers, and what gRPC and the encoding add."""
+
 MIN_RATE = Rate(1e3)
 MAX_RATE = Rate(34e9)
 """tc's classic rate field holds 2**32 - 1 bytes a second."""
@@ -203,15 +209,20 @@ def _token_bucket(shape: Shape, rtt: float) -> TokenBucket | None:
         return None
     # A larger bucket would let whole messages through unshaped and hide their transfer time.
     burst = max(round(shape.rate.bytes_per_second / KERNEL_HZ), 2 * FRAME_BYTES)
-    return TokenBucket(shape.rate, burst, _queue_bytes(shape.rate, shape.queue, rtt))
+    return TokenBucket(shape.rate, burst, _queue_bytes(shape, shape.rate, rtt))
 
 
-def _queue_bytes(rate: Rate, queue: Duration | None, rtt: float) -> int:
-    """Bytes that may wait; a queue that is asked for holds two frames, or nothing would pass."""
-    least = 2 * FRAME_BYTES
+def _queue_bytes(shape: Shape, rate: Rate, rtt: float) -> int:
+    """Bytes that may wait; a queue that is asked for holds two frames, or nothing would pass.
+
+    By default a message fits: TCP sends more and more of it at once, and what the queue has no room
+    for would be sent again.
+    """
+    least, queue = 2 * FRAME_BYTES, shape.queue
     if queue is None:
         drained = round(rate.bytes_per_second * max(DEFAULT_QUEUE, rtt))
-        return max(drained, DEFAULT_QUEUE_FRAMES * FRAME_BYTES)
+        message = round(min(shape.message or 0, LARGEST_QUEUED) * FRAMED)
+        return max(drained, message, DEFAULT_QUEUE_FRAMES * FRAME_BYTES)
     size = round(rate.bytes_per_second * queue)
     if size < least:
         raise ValueError(

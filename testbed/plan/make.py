@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from testbed.errors import Problem, ScenarioError
 from testbed.network.offloads import needs_packets
 from testbed.nodes import ROLES
 from testbed.nodes.base import PREFIX
+from testbed.plan.budget import count_parameters
 from testbed.scenario.checks import MOST_WORKERS, SIMULATED_HAVE_MORE
 from testbed.scenario.commands import linked_nodes
 from testbed.scenario.links import changed_links
 from testbed.scenario.schema import Scenario
-from testbed.topology import NetworkSpec, Plan
+from testbed.topology import NetworkSpec, NodeSpec, Plan
+from testbed.values.units import Size
+
+VALUE_BYTES = 4
+"""Of a value in a model, and in a push that has all of them."""
 
 
 def plan(scenario: Scenario, run: str) -> Plan:
@@ -31,12 +38,24 @@ def plan(scenario: Scenario, run: str) -> Plan:
     offload = scenario.network.offload
     if offload == "auto" and any(needs_packets(link) for *_, link in changed_links(scenario)):
         offload = "off"  # from the beginning: no link can do without them later
+    parameters = count_parameters(scenario)
+    message = None if parameters is None else Size(parameters * VALUE_BYTES)
     return Plan(
         run=run,
-        nodes=tuple(node for role in ROLES for node in role.nodes(scenario)),
+        nodes=tuple(
+            _for_messages(node, message) for role in ROLES for node in role.nodes(scenario)
+        ),
         network=NetworkSpec(PREFIX, scenario.network.missing, offload),
         launch=scenario.launch,
         labels={"run": run, "scenario": scenario.name},
         runtime=scenario.runtime.model_dump(mode="json", exclude_none=True),
         time_scale=scenario.time_scale,
     )
+
+
+def _for_messages(node: NodeSpec, message: Size | None) -> NodeSpec:
+    """The node with a link that knows how large the models and pushes are that pass through it."""
+    if message is None or node.link is None or node.part == "aside":
+        return node
+    up, down = (replace(shape, message=message) for shape in (node.link.up, node.link.down))
+    return replace(node, link=replace(node.link, up=up, down=down))

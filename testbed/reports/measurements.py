@@ -53,6 +53,7 @@ class Measurements:
     uneven_batches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by class
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
     latest_class: str = ""  # the one with the largest share of them
+    slowest_classes: tuple[str, str] = ("NAME", "NAME")  # by their rates: up, down
     late_requests_ratio: float | None = None  # of the requests that the PS served late
     unexplained_ratio: float | None = None  # of the mean cycle: no step, think, transfer or barrier
     differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -183,6 +184,13 @@ def uneven_batches(updates: pd.DataFrame, scenario: Scenario) -> dict[str, tuple
         if fixed and most > UNEVEN_BATCHES_RATIO * least:
             uneven[str(name)] = (float(least), float(most))
     return uneven
+
+
+def slowest_classes(scenario: Scenario) -> tuple[str, str]:
+    """The classes whose links have the lowest rates, up and down; unset is the highest."""
+    links = {name: kind.link for name, kind in scenario.workers.classes.items()}
+    up = min(links, key=lambda name: links[name].up.rate or inf)
+    return up, min(links, key=lambda name: links[name].down.rate or inf)
 
 
 def _late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:

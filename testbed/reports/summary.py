@@ -201,6 +201,7 @@ def _measurements(
         pace=None if run.scenario.simulated else measures.pace(going, run.scenario),
         late_steps_ratio=measures.late_steps_ratio(going, run.scenario),
         latest_class=measures.latest_class(going, run.scenario),
+        slowest_classes=measures.slowest_classes(run.scenario),
         late_requests_ratio=measures.late_requests_ratio(events),
         slept=None if run.scenario.simulated else slept(going, run.scenario.time_scale),
         unexplained_ratio=share.unexplained_ratio,

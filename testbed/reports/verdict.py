@@ -283,8 +283,8 @@ _MEND_LOSSES = {
     name: f"Give {first} or {second} a longer `queue` or a higher `rate`, take fewer workers, or "
     "configure less `loss`."
     for name, first, second in (
-        ("ingress", "workers.classes.NAME.link.up", "ps.link.down"),
-        ("egress", "ps.link.up", "workers.classes.NAME.link.down"),
+        ("ingress", "workers.classes.{}.link.up", "ps.link.down"),
+        ("egress", "ps.link.up", "workers.classes.{}.link.down"),
     )
 }
 
@@ -302,7 +302,11 @@ def _cycle(measured: Measurements) -> Iterator[str]:
 
 
 def _traffic(measured: Measurements) -> Iterator[str]:
-    for name, flow in (("ingress", measured.ingress), ("egress", measured.egress)):
+    slowest_up, slowest_down = measured.slowest_classes
+    for name, flow, slowest in (
+        ("ingress", measured.ingress, slowest_up),
+        ("egress", measured.egress, slowest_down),
+    ):
         if flow.tcp_bytes is None:
             continue
         again, payload = flow.retransmitted_bytes or 0, flow.payload_bytes or 0
@@ -310,7 +314,8 @@ def _traffic(measured: Measurements) -> Iterator[str]:
         if ratio > RETRANSMITTED_LIMIT_RATIO:
             yield (
                 f"{name}: {again:,} of {flow.tcp_bytes:,} tcp bytes were retransmitted, "
-                f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed). {_MEND_LOSSES[name]}"
+                f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed). "
+                f"{_MEND_LOSSES[name].format(slowest)}"
             )
         if payload > flow.tcp_bytes:
             yield (

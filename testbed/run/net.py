@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -99,10 +99,12 @@ class Links:
             return None
         link = self.plan.node(node).link
         assert link is not None, "every worker has one"
-        planned = direction_of(link.up if direction == "up" else link.down, self.plan.time_scale)
+        own = link.up if direction == "up" else link.down
+        planned = direction_of(own, self.plan.time_scale)
         try:
             given = {**planned.model_dump(exclude_none=True), **_fields(text)}
             shape = shape_of(Direction.model_validate(given), self.plan.time_scale)
+            shape = replace(shape, message=own.message)
             qdiscs_of(LinkSpec("", "", up=shape))  # raises what the kernel could not do
         except ValidationError as error:
             found = "; ".join(

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from testbed.cli import main
-from testbed.cli.top import ordered
+from testbed.cli.top import keys_of, ordered
 from testbed.reports.standing import WorkerStanding
 
 LONGEST_SECONDS = 30.0
@@ -176,3 +176,15 @@ def test_a_run_that_goes_on(bed: Any, going_on: str, tmp_path: Path) -> None:
     written = (bed.runs / going_on / "events.jsonl").read_text().splitlines()
     assert names == [json.loads(line)["event"] for line in written]
     assert {"started", "fault", "state"} <= set(names)
+
+
+def test_keys_that_are_typed_at_once_all_count() -> None:
+    controller, terminal = pty.openpty()
+    try:
+        with keys_of(terminal) as pressed:
+            os.write(controller, b"rq")
+            assert pressed(10.0) == "rq"
+            assert pressed(0.0) == ""
+    finally:
+        os.close(controller)
+        os.close(terminal)

@@ -12,7 +12,7 @@ from testbed.network.qdiscs import (
     qdiscs_of,
 )
 from testbed.topology import LinkSpec, Shape
-from testbed.values.units import Duration, Rate
+from testbed.values.units import Duration, Rate, Size
 
 TEN = Rate.parse("10mbit")
 MS = 1e-3
@@ -45,6 +45,24 @@ def test_the_default_queue_is_100_ms_or_the_round_trip_if_that_is_longer() -> No
         bucket.limit_bytes for bucket in (short, long, asked) if isinstance(bucket, TokenBucket)
     ]
     assert limits == [125_000, 375_000, 62_500]
+
+
+def test_the_default_queue_holds_a_message() -> None:
+    """200,000 bytes at 500 kbit: 1514 on the link for 1380 of them, 219,420 (219,420.3).
+
+    At 100 mbit 100 ms are more, of 100 MB no more than 4 MiB wait (4,601,577.0), and a queue that
+    is asked for is as asked for.
+    """
+    message = Size(200_000)
+    shapes = [
+        Shape(rate=Rate(500e3), message=message),
+        Shape(rate=Rate(100e6), message=message),
+        Shape(rate=Rate(500e3), message=Size(100e6)),
+        Shape(rate=Rate(500e3), message=message, queue=Duration(200 * MS)),
+    ]
+    buckets = [qdisc_for(shape, rtt=0) for shape in shapes]
+    limits = [bucket.limit_bytes for bucket in buckets if isinstance(bucket, TokenBucket)]
+    assert limits == [219_420, 1_250_000, 4_601_577, 12_500]
 
 
 def test_a_delay_is_a_netem_and_the_rate_a_token_bucket_below_it() -> None:

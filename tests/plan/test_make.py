@@ -64,10 +64,20 @@ def test_limits_weights_and_uids(scenario: Scenario) -> None:
 
 
 def link(made: Plan, name: str) -> LinkSpec:
-    """A node's link but for its seed."""
+    """A node's link but for its seed, and for the size of messages."""
     found = made.node(name).link
     assert found is not None
-    return replace(found, seed=0)
+    up, down = (replace(shape, message=None) for shape in (found.up, found.down))
+    return replace(found, seed=0, up=up, down=down)
+
+
+def test_links_know_how_large_a_model_is(scenario: Scenario) -> None:
+    """digits-cnn has 17,258 parameters of four bytes; of a program nobody knows what it sends."""
+    made = plan(scenario, "r")
+    for name in ("ps", "w0", "w9"):
+        found = made.node(name).link
+        assert found is not None
+        assert found.up.message == found.down.message == Size(69_032)
 
 
 def test_links(scenario: Scenario) -> None:
@@ -104,9 +114,7 @@ def test_emulated_time_is_turned_into_real_time() -> None:
     """Four emulated seconds in a real one: rates times four, durations a quarter."""
     scenario = load_text(TEXT + "time_scale: 4\n")
     made = plan(scenario, "r")
-    fast, slow = made.node("w0").link, made.node("w9").link
-    assert fast is not None
-    assert slow is not None
+    fast, slow = link(made, "w0"), link(made, "w9")
     assert fast.up == Shape(rate=Rate(40e6), queue=Duration(0.05))
     assert slow.down == Shape(delay=Duration(0.01), jitter=Duration(0.001), loss=0.01)
 

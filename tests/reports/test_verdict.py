@@ -222,13 +222,13 @@ def test_what_was_left_out() -> None:
 @pytest.mark.parametrize(
     ("side", "first", "second"),
     [
-        ("ingress", "workers.classes.NAME.link.up", "ps.link.down"),
-        ("egress", "ps.link.up", "workers.classes.NAME.link.down"),
+        ("ingress", "workers.classes.far.link.up", "ps.link.down"),
+        ("egress", "ps.link.up", "workers.classes.slow.link.down"),
     ],
 )
 def test_retransmissions(side: str, first: str, second: str) -> None:
     assert reasons(**{side: Flow(1000, 1000, 50, 1660, 1660)}) == ()
-    assert reasons(**{side: Flow(1000, 1000, 51, 1660, 1660)}) == (
+    assert reasons(slowest_classes=("far", "slow"), **{side: Flow(1000, 1000, 51, 1660, 1660)}) == (
         f"{side}: 51 of 1,000 tcp bytes were retransmitted, 5.10% (5% is allowed). Give {first} or "
         f"{second} a longer `queue` or a higher `rate`, take fewer workers, or configure less "
         "`loss`.",

@@ -115,7 +115,7 @@ def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) ->
             for stream, piece in unpack(data):
                 write(STDERR if stream == STDERR else STDOUT, piece)
                 last = piece
-        elif STDIN in ready and not _pass_on(peer):
+        if STDIN in ready and not _pass_on(peer):
             poller.unregister(STDIN)
 
 

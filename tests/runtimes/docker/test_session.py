@@ -1,0 +1,34 @@
+"""What is carried between a terminal and a command in a container, without an engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CARRY = """
+import socket, sys
+from testbed.runtimes.docker.session import CHUNK_BYTES, _carry
+
+engine, peer = socket.socketpair()
+engine.sendall(b"y" * (2 * CHUNK_BYTES + 1))
+pieces = []
+
+def unpack(data):
+    pieces.append(data)
+    if len(pieces) == 2:
+        engine.setblocking(False)
+        sys.stderr.write(repr(engine.recv(1)))
+        engine.close()
+    return [(1, data)]
+
+_carry(peer, unpack, begun=lambda: None)
+"""
+
+
+def test_what_is_typed_is_passed_on_between_two_pieces_of_output() -> None:
+    """Of a command that never stops printing there is always more output to read."""
+    done = subprocess.run(
+        [sys.executable, "-c", CARRY], input=b"\x03", capture_output=True, check=False, timeout=60
+    )
+    assert done.stderr == rb"b'\x03'"
+    assert set(done.stdout) == {ord("y")}
