@@ -279,8 +279,15 @@ class RunFolder:
             os.close(handle)
 
     def _not_yours(self) -> HostError:
+        found = self.path.stat()
+        if found.st_uid == os.geteuid():
+            return HostError(
+                f"{self.path} is yours, and its permissions do not let you read it (mode "
+                f"{found.st_mode & 0o777:03o}).",
+                hint=f"chmod -R u+rwX {self.path}",
+            )
         return HostError(
-            f"{self.path} is not yours: the run is that of the user {self.path.stat().st_uid}.",
+            f"{self.path} is not yours: the run is that of the user {found.st_uid}.",
             hint="Ask that user, or do it as root.",
         )
 
