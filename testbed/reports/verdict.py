@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO
 from testbed.reports.measurements import Flow, Measurements
+from testbed.telemetry.wall import clock_set
 
 BUSY_LIMIT_RATIO = 0.9
 BUSY_SHARE_LIMIT_RATIO = 0.1
@@ -48,7 +49,17 @@ def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
     reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
     warnings = () if tuple(_pressure(measured)) else tuple(_busy(measured))
+    warnings = (*warnings, *_clock(measured))
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
+
+
+def _clock(measured: Measurements) -> Iterator[str]:
+    told = [
+        f"{clock_set(seconds)} during the run. Its moments go on from how that clock was read "
+        "before, and nothing that was measured is by it."
+        for seconds in measured.clock_set_seconds
+    ]
+    yield from _first(told, "So it was {} more times.")
 
 
 def _end(measured: Measurements) -> Iterator[str]:

@@ -222,13 +222,18 @@ class RunFolder:
     def move(
         self, state: State, *, now: float, reason: str = "", exit_code: int | None = None
     ) -> None:
-        """Write down that the run has come to another state."""
-        changes: dict[str, Any] = {"state": state}
+        """Write down that the run has come to another state.
+
+        Its end is never before its beginning: another process, with a clock that was set since, may
+        tell of it.
+        """
+        before, changes = self.state(), dict[str, Any](state=state)
         if state == "training":
             changes["started"] = moment(now)
         if state in ENDED:
-            changes |= {"ended": moment(now), "reason": reason, "exit_code": exit_code}
-        self._write(replace(self.state(), **changes))
+            ended = max(moment(now), before.started or before.created)
+            changes |= {"ended": ended, "reason": reason, "exit_code": exit_code}
+        self._write(replace(before, **changes))
 
     def show_metrics(self, url: str) -> None:
         """Write down where the run answers scrapes while it goes on."""
