@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -40,6 +39,7 @@ from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, list_runs
+from testbed.telemetry.wall import WALL
 from testbed.values.units import Size
 
 FILE, STUDY = "scenario", "study"
@@ -200,7 +200,7 @@ def _request(
         argv=tuple(sys.argv),
         environment=os.environ,
         home=Path.home(),
-        now=time.time(),
+        now=WALL.read(),
     )
 
 

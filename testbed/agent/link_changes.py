@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from testbed.errors import TestbedError
+from testbed.telemetry.wall import WALL
 from testbed.topology import LinkSpec, Shape
 
 Action = Literal["set", "recorded", "reset", "expired"]
@@ -58,7 +59,7 @@ class LinkChanges:
         done: every change so far.
     """
 
-    wall: Callable[[], float] = time.time
+    wall: Callable[[], float] = WALL
     steady: Callable[[], float] = time.monotonic
     done: list[LinkChange] = field(default_factory=list)
     _planned: dict[str, LinkSpec] = field(default_factory=dict)

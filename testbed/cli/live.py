@@ -16,6 +16,7 @@ from rich.text import Text
 from testbed.cli.console import Console
 from testbed.events.entry import Entry
 from testbed.events.kinds import (
+    ClockSet,
     Evaluated,
     Exited,
     FaultApplied,
@@ -27,6 +28,7 @@ from testbed.events.kinds import (
 )
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
+from testbed.telemetry.wall import clock_set
 from testbed.values.units import Size
 
 TERMINAL_INTERVAL_SECONDS = 0.2
@@ -166,6 +168,8 @@ class LiveDisplay(Sink):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
             case LogFull(node, limit):
                 self.notice(f"{node} prints more than {Size(limit)}: the rest is left out")
+            case ClockSet(seconds):
+                self.notice(f"{clock_set(seconds)}: no moment of the run is by that clock")
             case Exited("ps", restarted=True, how=how):
                 self.notice(f"{how}; it is started again from its checkpoint")
             case Exited(restarted=True, how=how):

@@ -147,12 +147,12 @@ class Terminal:
 def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: Path) -> RunRequest:
     import os
     import sys
-    import time
 
     from testbed.host.cuda import has_cuda
     from testbed.run.prepare import RunRequest
     from testbed.scenario import load
     from testbed.scenario.shipped import find_scenario
+    from testbed.telemetry.wall import WALL
 
     return RunRequest(
         scenario=load(file, overrides=asked, has_cuda=has_cuda),
@@ -162,7 +162,7 @@ def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: P
         argv=tuple(sys.argv),
         environment=os.environ,
         home=Path.home(),
-        now=time.time(),
+        now=WALL.read(),
     )
 
 

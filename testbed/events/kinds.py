@@ -154,6 +154,13 @@ class Resumed(Event):
 
 
 @dataclass(frozen=True)
+class ClockSet(Event):
+    """The host's wall clock was set, or the host slept; no moment of the run is by it."""
+
+    seconds: Annotated[float, "how far it moved; negative: back"]
+
+
+@dataclass(frozen=True)
 class LogFull(Event):
     """A node has printed more than its log holds: the rest is left out."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from testbed.events.kinds import (
     BroughtUp,
+    ClockSet,
     Crashed,
     Done,
     Drained,
@@ -57,6 +58,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "link_changed": LinkChanged,
     "exited": Exited,
     "log_full": LogFull,
+    "clock_set": ClockSet,
     "fault": FaultApplied,
     "resumed": Resumed,
     "memory": MemoryRead,

@@ -31,7 +31,7 @@ from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
-from testbed.values.state import PlainState, fitting, pack, put_back, unpack
+from testbed.values.state import PlainState, pack, put_back, unpack
 
 SUCCESSION = 2**20
 """More orders than a server sends one worker between two checkpoints."""
@@ -84,12 +84,8 @@ class Server:
         return self.half.version
 
     def state(self) -> PlainState:
-        """All of it: the half, seats, who waits.
-
-        Raises:
-            AlgorithmError: the half holds something that no checkpoint can hold; names it.
-        """
-        own = {name: getattr(self, name) for name in self._own()}
+        """All of it: the half, seats, who waits; raises as ``pack_half`` does."""
+        own = {name: getattr(self, name) for name in _OWN}  # all that changes
         return pack({"half": pack_half(self.half), "own": own}, _NONE)
 
     def restore(self, packed: PlainState) -> None:
@@ -99,13 +95,8 @@ class Server:
             DataError: this is another scenario's state.
         """
         whole = unpack(packed, _NONE)
-        with fitting():
-            restore_half(self.half, whole["half"])
-            put_back(self, whole["own"], self._own())
-
-    def _own(self) -> list[str]:
-        """What of it changes, beside the half."""
-        return [one.name for one in fields(self) if one.name not in ("half", "stop")]
+        restore_half(self.half, whole["half"])
+        put_back(self, whole["own"], _OWN)
 
     def succeed(self) -> None:
         """The server whose state was restored has died; what it did since is lost.
@@ -403,3 +394,6 @@ class Server:
             raise breach(self.half, "pull", f"pull returned {reply!r}, expected a Reply")
         self._seats[worker].pulled, self._seats[worker].since = reply.version, now
         return Release(worker, reply, self._order(worker, reply.orders))
+
+
+_OWN = [one.name for one in fields(Server) if one.name not in ("half", "stop")]

@@ -60,6 +60,7 @@ class Measurements:
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
     lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
+    clock_set_seconds: Sequence[float] = ()  # how far the host's wall clock was set, each time
     late_faults: Sequence[tuple[str, float]] = ()  # those done late, and by how many real seconds
     lag: Mapping[str, float] = field(default_factory=dict)  # share of what producers have not sent
     links: Followed | None = None  # those that follow recordings; None for none

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from testbed.events.entry import Entry
+from testbed.events.entry import Entry, only
 from testbed.events.kinds import (
+    ClockSet,
     Evaluated,
     Exited,
     FaultApplied,
@@ -214,7 +215,8 @@ class StandingReader:
             if isinstance(entry.event, Finished) and entry.elapsed_seconds is not None:
                 return max(latest, entry.elapsed_seconds * scale)
         if goes_on and started and not self._run.scenario.simulated:
-            return max(latest, (now - started[-1]) * scale)
+            set_by = sum(one.seconds for one in only(self._entries, ClockSet))
+            return max(latest, (now - set_by - started[-1]) * scale)
         return latest
 
     def _pace(self, time: float, workers: Sequence[int]) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.events.entry import NAMES, Entry, only, plain
 from testbed.events.kinds import (
     BroughtUp,
+    ClockSet,
     Finished,
     LinksRead,
     Omitted,
@@ -209,6 +210,7 @@ def _measurements(
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),
         lost=measures.lost_nodes(events),
+        clock_set_seconds=[event.seconds for event in only(events, ClockSet)],
         late_faults=fault_measures.late_faults(events, run.scenario.time_scale),
         lag=lag(only(events, Produced)),
         links=followed(run.links, events),

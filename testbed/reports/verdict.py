@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from testbed.frame.stop import NOBODY_LEFT
 from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO
 from testbed.reports.measurements import Flow, Measurements
+from testbed.telemetry.wall import clock_set
 
 BUSY_LIMIT_RATIO = 0.9
 BUSY_SHARE_LIMIT_RATIO = 0.1
@@ -48,8 +49,9 @@ class Verdict:
 def judge(measured: Measurements) -> Verdict:
     """Apply every rule."""
     reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
-    warnings = [*_uneven(measured), *(() if tuple(_pressure(measured)) else _busy(measured))]
-    return Verdict(not reasons, reasons, tuple(_unchecked(measured)), tuple(warnings))
+    busy = () if tuple(_pressure(measured)) else _busy(measured)
+    warnings = (*_uneven(measured), *busy, *_clock(measured))
+    return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
 
 
 def _uneven(measured: Measurements) -> Iterator[str]:
@@ -60,6 +62,15 @@ def _uneven(measured: Measurements) -> Iterator[str]:
             f"time with all of them. Give workers.classes.{name}.speed as "
             "{base: DURATION, each: DURATION}, the time of any step and that of each sample."
         )
+
+
+def _clock(measured: Measurements) -> Iterator[str]:
+    told = [
+        f"{clock_set(seconds)} during the run. Its moments go on from how that clock was read "
+        "before, and nothing that was measured is by it."
+        for seconds in measured.clock_set_seconds
+    ]
+    yield from _first(told, "So it was {} more times.")
 
 
 def _end(measured: Measurements) -> Iterator[str]:

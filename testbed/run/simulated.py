@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -35,6 +34,7 @@ from testbed.simulation.outline import require_memory
 from testbed.simulation.run import cpus, log_trace, record_simulation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
+from testbed.telemetry.wall import WALL
 from testbed.user_code import one_process
 
 
@@ -80,7 +80,7 @@ def resume(
         TestbedError: it has come to its end, goes on, was not simulated, or has no checkpoint of
             its scenario; nothing was changed.
     """
-    scenario, now = resumable(folder), time.time()
+    scenario, now = resumable(folder), WALL.read()
     with Interrupts() as interrupts, interrupts.allowed():
         data = prepare_own_data(scenario, folder, environment)
         one = _Simulation(folder, data, audience, now=now, resumes=True, reuse=reuse)

@@ -123,11 +123,6 @@ class Engine:
     @property
     def parts(self) -> dict[str, object]:
         """The parts with a state of their own, to which others refer."""
-        buckets = {
-            f"w{worker}.{way}": path.bucket
-            for worker, device in enumerate(self.devices)
-            for way, path in (("up", device.up), ("down", device.down))
-        }
         return {
             "engine": self,
             "agenda": self.agenda,
@@ -140,7 +135,8 @@ class Engine:
             "coding": self._coding,
             "timeline": self.timeline,
             "population": self.timeline.population,
-            **buckets,
+            **{f"w{number}.up": one.up.bucket for number, one in enumerate(self.devices)},
+            **{f"w{number}.down": one.down.bucket for number, one in enumerate(self.devices)},
         }
 
     def _save(self, schedule: Schedule) -> None:

@@ -38,6 +38,7 @@ from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Clock, FolderSink, Recorder
+from testbed.telemetry.wall import WALL
 from testbed.user_code import own_failures, own_trace
 
 SLACK = 32
@@ -50,7 +51,11 @@ def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
     What a live run would call real seconds, since its start or since 1970, are here the emulated
     ones by the time scale.
     """
-    return Clock(wall=lambda: agenda.now / time_scale, steady=lambda: agenda.now / time_scale)
+    return Clock(
+        wall=lambda: agenda.now / time_scale,
+        steady=lambda: agenda.now / time_scale,
+        offset=lambda: 0.0,
+    )
 
 
 def record_simulation(
@@ -93,7 +98,8 @@ def record_simulation(
             if checkpoint is not None:
                 checkpoint.cut(folder)
                 folder.reopen()
-            for sink in (FolderSink(folder, time_scale=time_scale), *sinks):
+            first = FolderSink(folder, time_scale=time_scale, wall=WALL)  # virtual in no run.json
+            for sink in (first, *sinks):
                 recorder.add(sink)
 
         if checkpoint is None:

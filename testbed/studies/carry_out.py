@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from testbed.scenario import dump
 from testbed.scenario.load import load_text
 from testbed.simulation.gradients import Reuse
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.wall import WALL
 
 if TYPE_CHECKING:
     from testbed.run.prepare import RunRequest
@@ -106,7 +106,7 @@ class Errand:
             argv=tuple(self.argv),
             environment=os.environ,
             home=Path(self.home),
-            now=time.time(),
+            now=WALL.read(),
         )
 
     def reuse(self) -> Reuse | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from testbed.events.entry import FROM_PS, NAMES, Entry, check_from_ps
 from testbed.events.kinds import Event, Omitted
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.untrusted import SpoiledError
+from testbed.telemetry.wall import WALL
 
 
 class EventLog:
@@ -26,7 +26,7 @@ class EventLog:
         path: Path,
         *,
         elapsed: Callable[[], float | None] = lambda: None,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = WALL,
         most: int | None = None,
     ) -> None:
         self._file = path.open("a", buffering=1, encoding="utf-8")

@@ -232,13 +232,18 @@ class RunFolder:
     def move(
         self, state: State, *, now: float, reason: str = "", exit_code: int | None = None
     ) -> None:
-        """Write down that the run has come to another state."""
-        changes: dict[str, Any] = {"state": state}
+        """Write down that the run has come to another state.
+
+        Its end is never before its beginning: another process, with a clock that was set since, may
+        tell of it.
+        """
+        before, changes = self.state(), dict[str, Any](state=state)
         if state == "training":
             changes["started"] = moment(now)
         if state in ENDED:
-            changes |= {"ended": moment(now), "reason": reason, "exit_code": exit_code}
-        self._write(replace(self.state(), **changes))
+            ended = max(moment(now), before.started or before.created)
+            changes |= {"ended": ended, "reason": reason, "exit_code": exit_code}
+        self._write(replace(before, **changes))
 
     def show_metrics(self, url: str) -> None:
         """Write down where the run answers scrapes while it goes on."""
@@ -292,8 +297,15 @@ class RunFolder:
             yield held
 
     def _not_yours(self) -> HostError:
+        found = self.path.stat()
+        if found.st_uid == os.geteuid():
+            return HostError(
+                f"{self.path} is yours, and its permissions do not let you read it (mode "
+                f"{found.st_mode & 0o777:03o}).",
+                hint=f"chmod -R u+rwX {self.path}",
+            )
         return HostError(
-            f"{self.path} is not yours: the run is that of the user {self.path.stat().st_uid}.",
+            f"{self.path} is not yours: the run is that of the user {found.st_uid}.",
             hint="Ask that user, or do it as root.",
         )
 

@@ -119,8 +119,13 @@ class DamagedPartError(DataError):
 
 
 def part_paths(folder: Path) -> list[Path]:
-    """The complete parts, in the order of their numbers."""
-    return sorted(folder.glob("part-[0-9]*.parquet"), key=_number)
+    """The complete parts, in the order of their numbers.
+
+    Raises:
+        PermissionError: the folder is not ours to read; ``glob`` would find nothing.
+    """
+    found = folder.iterdir() if folder.exists() else ()
+    return sorted((one for one in found if one.match("part-[0-9]*.parquet")), key=_number)
 
 
 def read_parts(folder: Path) -> Iterator[Rows]:

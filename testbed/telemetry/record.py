@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from testbed.events.entry import FROM_PS, Entry
-from testbed.events.kinds import Evaluated, Event, Restored, Started, StateChanged
+from testbed.events.kinds import ClockSet, Evaluated, Event, Restored, Started, StateChanged
 from testbed.events.names import PS
 from testbed.events.rows import EVALUATIONS, LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
 from testbed.events.sink import Sink
@@ -19,6 +19,10 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.tables import CsvTable, evaluation_row
+from testbed.telemetry.wall import WALL
+
+JUMP_SECONDS = 1.0
+"""The host's wall clock was set if it is suddenly further off than that."""
 
 LATEST_SECONDS = 10.0
 """The controller reads an event of the parameter server's at most so long after it was written."""
@@ -26,10 +30,15 @@ LATEST_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Clock:
-    """The two clocks of a recording: since 1970, and one that is never set back; in seconds."""
+    """The two clocks of a recording: since 1970, and one that is never set back; in seconds.
 
-    wall: Callable[[], float] = time.time
+    Attributes:
+        offset: how far the host's wall clock has been set since ``wall`` was derived from it.
+    """
+
+    wall: Callable[[], float] = WALL
     steady: Callable[[], float] = time.monotonic
+    offset: Callable[[], float] = WALL.offset
 
 
 class FolderSink(Sink):
@@ -39,8 +48,11 @@ class FolderSink(Sink):
     returns, except the last few seconds of updates, which the parameter server's spool holds too.
     """
 
-    def __init__(self, folder: RunFolder, *, time_scale: float) -> None:
+    def __init__(
+        self, folder: RunFolder, *, time_scale: float, wall: Callable[[], float] | None = None
+    ) -> None:
         self._folder = folder
+        self._wall = wall  # of the states in run.json; None for that of the entries
         self._time_scale = time_scale
         self._events = EventLog(folder.events)
         self._evaluations = CsvTable(folder.evaluations, tuple(EVALUATIONS))
@@ -55,7 +67,8 @@ class FolderSink(Sink):
             if event.state == "finished":  # a run that says so has all its updates in their place
                 self._parts.close()
             reason, exit_code = event.reason, event.exit_code
-            self._folder.move(event.state, now=entry.time, reason=reason, exit_code=exit_code)
+            now = entry.time if self._wall is None else self._wall()
+            self._folder.move(event.state, now=now, reason=reason, exit_code=exit_code)
         self._events.append(entry)
         if isinstance(event, Restored):  # what came after the checkpoint is in no model any more
             self._parts.cut(event.version)
@@ -99,6 +112,7 @@ class Recorder:
         self._sinks = tuple(sinks)
         self._clock = clock or Clock()
         self._start: float | None = None  # steady
+        self._offset = self._clock.offset()  # of the host's wall clock, as far as it was told
 
     @classmethod
     def into(
@@ -177,6 +191,10 @@ class Recorder:
 
     def time_passed(self) -> None:
         """A moment for the sinks to show how it goes; before the training there is nothing."""
+        offset = self._clock.offset()
+        if abs(offset - self._offset) > JUMP_SECONDS:
+            self.event(ClockSet(offset - self._offset))
+            self._offset = offset
         elapsed = self.elapsed_seconds
         if elapsed is not None:
             for sink in self._sinks:

@@ -1,4 +1,4 @@
-"""The classes whose objects a checkpoint may hold: the whole list, by their full names.
+"""The classes whose objects a checkpoint may hold: the whole list, by their names in this package.
 
 Names and not classes: this is below all of them. A class belongs here if its objects are data, with
 no attribute that is a function, a file or a thread.
@@ -7,8 +7,7 @@ no attribute that is a function, a file or a thread.
 from __future__ import annotations
 
 RECORDS = frozenset(
-    f"testbed.{name}"
-    for name in (
+    (
         "algorithms.base.Applied",
         "algorithms.base.Measured",
         "algorithms.base.Orders",

@@ -2,13 +2,11 @@
 
 What is packed is what Python itself has (numbers, text, lists, dicts, sets, deques ...), numpy's
 arrays and generators, and records: objects of the classes in ``RECORDS``, or of classes that the
-user's own file defines. Nothing else: no callable, no method, no attribute that a record's class
-does not have. Unpacking calls no constructor and imports nothing. What was one object in two places
-is one object in both again.
+user's own file defines. Nothing else: no callable, no attribute that a record's class does not
+have. Unpacking calls no constructor and imports nothing. One object in two places stays one.
 
-The caller of ``unpack`` hands over the parts that exist already, by name: the packed state refers
-to them and does not hold them. It also hands over what may be planned: the state holds a planned
-call as a kind and its arguments, and only ``Plans`` makes a call of that.
+The caller of ``unpack`` hands over, by name, the parts that exist already, and the ``Plans`` that
+alone make a call of a planned kind and its arguments.
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ Array = NDArray[Any]
 Tree = Any
 """What JSON holds: a plain value, or a list that begins with the name of a kind."""
 
+PACKAGE = __name__.partition(".")[0]
 NUMBERS = "biuf"
 """Kinds of arrays that are packed: booleans, integers, floats."""
 
@@ -346,14 +345,17 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _is_record(kind: type) -> bool:
     """Whether objects of a class are data: it is in the list, or the user's own file defines it."""
-    if kind.__module__.startswith(MODULE):
-        return "<locals>" not in kind.__qualname__
-    return f"{kind.__module__}.{kind.__qualname__}" in RECORDS
+    return "<locals>" not in kind.__qualname__ and _may_be(kind.__module__, kind.__qualname__)
+
+
+def _may_be(module: str, name: str) -> bool:
+    package, _, own = f"{module}.{name}".partition(".")
+    return module.startswith(MODULE) or (package == PACKAGE and own in RECORDS)
 
 
 def _class(module: str, name: str, base: type) -> Any:
     """A record's class, which is imported already and is the one that it says it is."""
-    if not module.startswith(MODULE) and f"{module}.{name}" not in RECORDS:
+    if not _may_be(module, name):
         raise ValueError(f"no record is a {module}.{name}")
     found: Any = sys.modules[module]
     for part in name.split("."):
@@ -380,8 +382,7 @@ def hides_code(kind: type, name: str) -> bool:
 def _made_by(factory: Tree) -> Callable[[], Any] | None:
     if factory is None or isinstance(factory, str):
         return None if factory is None else FACTORIES[factory]
-    module, name = factory
-    made: Callable[[], Any] = _class(module, name, object)
+    made: Callable[[], Any] = _class(factory[0], factory[1], object)
     return made
 
 

@@ -21,6 +21,8 @@ from testbed.errors import Unfit
 
 MOST_STEPS = 200_000
 BIN_SECONDS = 0.5
+SHORTEST_SECONDS = 0.001
+LONGEST_MS = int(1000 * BIN_SECONDS * MOST_STEPS)
 FRAME_BITS = 8 * 1514
 """Of a packet of 1,500 bytes in its Ethernet frame."""
 
@@ -126,6 +128,9 @@ def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace
         rows.append((time, value))
     if len(rows) < (2 if repeats else 1):
         raise UnfitLine(lines[-1][0], "nothing below it", "rows, the last for where it ends")
+    if repeats and rows[-1][0] < SHORTEST_SECONDS:
+        found, expected = f"an end at {rows[-1][0]:g} s", "a recording of a millisecond or more"
+        raise UnfitLine(lines[-1][0], found, expected)
     kept = rows[:-1] if repeats else rows
     times, values = zip(*kept, strict=True)
     return Trace(times, values, rows[-1][0], repeats)
@@ -146,13 +151,15 @@ def _deliveries(lines: list[tuple[int, str]], *, repeats: bool) -> Trace:
     for number, line in lines:
         if not line.isdecimal():
             raise UnfitLine(number, shortened(line), "a millisecond, a whole number")
+        if len(line) > len(str(LONGEST_MS)) or int(line) > LONGEST_MS:
+            raise UnfitLine(number, shortened(line), f"at most {LONGEST_MS:,} milliseconds")
         moments.append(int(line))
         if len(moments) > 1 and moments[-1] < moments[-2]:
             found = f"{moments[-1]} ms after {moments[-2]} ms"
             raise UnfitLine(number, found, "milliseconds in order")
     end = moments[-1] / 1000
-    if not end or end / BIN_SECONDS > MOST_STEPS:
-        raise UnfitLine(0, f"a recording of {end:g} s", "one of a millisecond or more, and days")
+    if not end:
+        raise UnfitLine(0, "a recording of 0 s", "one of a millisecond or more")
     bins = Counter(
         min(int((one - 1) / 1000 / BIN_SECONDS), ceil(end / BIN_SECONDS) - 1) for one in moments
     )

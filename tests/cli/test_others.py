@@ -61,7 +61,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (runs / "damaged/run.json").write_text("{")
         (runs / "closed").chmod(0o700)
         Path(name).chmod(0o755)
-        for command in (["ps"], ["net", "show", "training"], ["down", "training"]):
+        used = (["ps"], ["net", "show", "training"], ["down", "training"])
+        for command in (*used, ["report", "damaged"], ["resume", "damaged"]):
             main([*command, "--runs", str(runs)])  # so that nothing has to be imported below
         RunFolder(runs / "training").move("training", now=0.0)
         yield runs
@@ -89,3 +90,18 @@ def test_nothing_is_done_with_them(
         assert main([*command, run, "--runs", str(runs)]) == 3
     told = f"{runs / run} is not yours: the run is that of the user 0.\n"
     assert told in capsys.readouterr().err
+
+
+def test_a_folder_of_one_s_own_that_is_closed(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its permissions are what is wrong, and not whose it is."""
+    run = runs / "closed"
+    os.chown(run, SOMEBODY, -1)
+    run.chmod(0)
+    capsys.readouterr()
+    with somebody():
+        for command in ("wait", "report", "resume"):
+            assert main([command, "closed", "--runs", str(runs)]) == 3
+    told = f"{run} is yours, and its permissions do not let you read it (mode 000).\n"
+    assert capsys.readouterr().err.count(f"{told}  chmod -R u+rwX {run}\n") == 3

@@ -76,6 +76,11 @@ def test_a_busy_host_alone_is_a_warning() -> None:
     assert "50.00% of the run, and processes waited for a CPU during 75.00% of it." in found
 
 
+def test_a_wall_clock_that_was_set_is_a_warning() -> None:
+    (found,) = warnings(clock_set_seconds=[-3600.0])
+    assert "wall clock was set by -3,600.0 s" in found
+
+
 def test_pressure_decides_where_nothing_says_what_was_late() -> None:
     blind = {"late_steps_ratio": None, "late_requests_ratio": None, "busy_share_ratio": 0.2}
     assert len(warnings(**blind)) == 1

@@ -13,7 +13,7 @@ from testbed.values.record_types import RECORDS
 
 @pytest.mark.parametrize("name", sorted(RECORDS))
 def test_each_is_a_class_where_it_says(name: str) -> None:
-    module, _, own = name.rpartition(".")
+    module, _, own = f"testbed.{name}".rpartition(".")
     found = getattr(import_module(module), own)
     assert (found.__module__, found.__qualname__) == (module, own)
 
@@ -21,7 +21,7 @@ def test_each_is_a_class_where_it_says(name: str) -> None:
 def test_every_kind_of_payload_is_one() -> None:
     modules = (base, dense, keyed, quantized, sparse)
     kinds = {kind for module in modules for kind in vars(module).values() if _is_payload(kind)}
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
+    names = {f"{kind.__module__}.{kind.__qualname__}".removeprefix("testbed.") for kind in kinds}
     assert len(names) == 4
     assert names <= RECORDS
 

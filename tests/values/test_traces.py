@@ -91,6 +91,9 @@ def test_packet_deliveries_are_a_rate_of_half_seconds() -> None:
         ("5\n7\n6\n", RATE, 3, "milliseconds in order"),
         ("5\n-7\n", RATE, 2, "a millisecond"),
         ("0\n", RATE, 0, "a millisecond or more"),
+        (f"1\n{'9' * 400}\n", RATE, 2, "at most 100,000,000 milliseconds"),
+        (f"1\n{'9' * 5000}\n", RATE, 2, "at most 100,000,000 milliseconds"),
+        ("time_seconds,delay_seconds\n0,1\n5e-324,1\n", DELAY, 3, "a millisecond or more"),
         ("5\n7\n", DELAY, 1, "the header time_seconds,delay_seconds"),
     ],
 )
