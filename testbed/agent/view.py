@@ -13,7 +13,7 @@ from testbed.host import syscalls
 SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 """Where a node may write, into memory of its own."""
 
-SCRATCH_OPTIONS = "size=16m,mode=1777"
+SCRATCH_OPTIONS = "size=16m,nr_inodes=16k,mode=1777"
 COVER_OPTIONS = "size=1m,mode=755"
 TERMINALS = Path("/dev/pts")
 TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV

@@ -33,7 +33,7 @@ LOG = "/run/testbed.log"
 SHOW_LOG = ("tail", "-n", "+1", "-F", LOG)
 FIRST_PROCESS = ("/usr/bin/tini", "-s", "--")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-SCRATCH = {"/tmp": "rw,nosuid,nodev,size=16m,mode=1777"}
+SCRATCH = {"/tmp": "rw,nosuid,nodev,size=16m,nr_inodes=16k,mode=1777"}
 AGENT_SCRATCH = {"/tmp": "rw,nosuid,nodev,mode=1777", "/run": "rw,nosuid,nodev,mode=755"}
 
 CAPABILITIES = (
