@@ -16,9 +16,17 @@ were compared differ by more than the tolerance. 130 is Ctrl-C.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def escaped(text: str) -> str:
+    r"""Text as a terminal may show it: control characters but tabs and line ends as ``\x1b``."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is raised
@@ -37,15 +45,15 @@ class TestbedError(Exception):
     """Base of all errors that are shown as one message, without a traceback.
 
     The message says where it is, what was found and what was expected; the hint what to do next.
+    Both may quote what the user's own code has printed: control characters in them are escaped.
     """
 
     __test__ = False  # the name starts with "Test"; pytest must not collect it
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = escaped(message), escaped(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
@@ -145,7 +153,7 @@ class UserCodeError(TestbedError):
     def __init__(self, message: str, *, hint: str = "", node: str = "", trace: str = "") -> None:
         super().__init__(message, hint=hint)
         self.node = node
-        self.trace = trace
+        self.trace = escaped(trace)
 
 
 class RunNotFound(TestbedError):  # noqa: N818 - a noun of the user's, not of the implementation

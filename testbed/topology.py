@@ -38,6 +38,11 @@ SCRATCH = Size(16 * 2**20)
 """Of a node whose scenario does not say how much it may write."""
 
 
+def inodes(scratch: int) -> int:
+    """How many files a node may make in so many bytes of memory: one for every KiB."""
+    return scratch // 1024
+
+
 @dataclass(frozen=True)
 class Shape:
     """One direction of a link; a field that is None is not shaped."""

@@ -3,7 +3,7 @@
 import pytest
 
 from testbed import errors
-from testbed.errors import Problem, ScenarioError, TestbedError, Unfit
+from testbed.errors import Problem, ScenarioError, TestbedError, Unfit, UserCodeError
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,12 @@ def test_a_hint_follows_the_message() -> None:
     assert (
         str(TestbedError("No such run.", hint="See: testbed ps")) == "No such run. See: testbed ps"
     )
+
+
+def test_control_characters_are_shown_and_have_no_effect() -> None:
+    error = UserCodeError("\x1b[31mred\x1b[0m\x9b1m", hint="a\x07b", trace="one\n\ttwo\x1b")
+    assert str(error) == r"\x1b[31mred\x1b[0m\x9b1m a\x07b"
+    assert error.trace == "one\n\ttwo\\x1b"
 
 
 def test_an_unfit_value_may_speak_for_itself() -> None:

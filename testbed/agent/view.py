@@ -11,6 +11,7 @@ from testbed.agent.interpreter import Cover, find_covers, find_needs
 from testbed.agent.launch import HOSTS, MOUNT_ROOT, Mount
 from testbed.host import syscalls
 from testbed.topology import SCRATCH as DEFAULT_SCRATCH
+from testbed.topology import inodes
 from testbed.values.units import Size
 
 SCRATCH = (Path("/tmp"), Path("/dev/shm"))
@@ -75,7 +76,9 @@ def _open(paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def _put_up(cover: Cover, trees: dict[Path, int], scratch: Size) -> None:
-    options = f"size={ceil(scratch)},mode=1777" if cover.folder in SCRATCH else COVER_OPTIONS
+    size = ceil(scratch)
+    of_scratch = f"size={size},nr_inodes={inodes(size)},mode=1777"
+    options = of_scratch if cover.folder in SCRATCH else COVER_OPTIONS
     syscalls.mount("tmpfs", str(cover.folder), "tmpfs", flags=TMPFS_FLAGS, data=options)
     for link, target in cover.links:
         link.parent.mkdir(parents=True, exist_ok=True)

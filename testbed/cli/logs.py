@@ -9,6 +9,7 @@ import click
 
 from testbed.cli.complete import nodes_argument, run_argument
 from testbed.cli.options import find, runs_option
+from testbed.errors import escaped
 
 
 @click.command("logs")
@@ -17,8 +18,11 @@ from testbed.cli.options import find, runs_option
 @click.option("-f", "--follow", is_flag=True, help="Go on as long as the run does.")
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_json: bool) -> None:
-    """Print what nodes of RUN printed.
+@click.option("--raw", is_flag=True, help="Print colours and other control sequences as they are.")
+def command(
+    run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_json: bool, raw: bool
+) -> None:
+    """Print what nodes of RUN printed; control characters as \\x1b, without --raw.
 
     SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, or controller (of a run in the
     background); without one, all nodes.
@@ -35,7 +39,8 @@ def command(run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_js
         if as_json:
             click.echo(json.dumps({"node": line.node, "line": line.text}))
         else:
-            click.echo(f"{line.node:<{width}} | {line.text}")
+            text = line.text if raw else escaped(line.text)
+            click.echo(f"{line.node:<{width}} | {text}", color=raw)
         printed = True
     if not printed:
         click.echo(f"nothing was printed by {', '.join(selector) or 'any node'}", err=True)

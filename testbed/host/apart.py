@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from testbed import errors
-from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError
+from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, escaped
 from testbed.host import syscalls
 from testbed.user_code import Signalled, closed_descriptors, own_failures, own_place
 
@@ -324,7 +324,7 @@ def _settle(prints: int) -> None:
 def _show(printed: bytes, room: int) -> int:
     """Pass on what was printed, as far as there is room for it; returns what room is left."""
     if room >= 0:
-        sys.stderr.write(printed[:room].decode(errors="replace"))
+        sys.stderr.write(escaped(printed[:room].decode(errors="replace")))
         if len(printed) > room:
             sys.stderr.write(f"\n(more than {PRINTED_BYTES:,} bytes were printed)\n")
         sys.stderr.flush()

@@ -2,8 +2,10 @@
 
 A worker has no capabilities, but where the kernel lets ordinary users make user namespaces it could
 make itself one and have all of them in there. And one process of a node could take the memory and
-the descriptors of another, such as those of a command that `testbed exec` runs in there. A seccomp
-filter refuses the system calls for both, as root and as a user, and nothing else.
+the descriptors of another, such as those of a command that `testbed exec` runs in there. And no
+network namespace holds vsock, by which virtual machines talk to their host. A seccomp filter refuses
+the system calls for all of these, as root and as a user, and io_uring, which makes sockets past the
+filter; nothing else.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ NEW_NAMESPACE = (
     syscalls.CONTAINER | syscalls.CLONE_NEWCGROUP | syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWTIME
 )
 
+VSOCK = 40
+"""The family of addresses, AF_VSOCK."""
+
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 _AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
@@ -55,20 +60,23 @@ class Numbers:
     ptrace: int
     process_vm_readv: int
     process_vm_writev: int
+    socket: int
     clone3: int = 435
+    io_uring_setup: int = 425
     pidfd_getfd: int = 438
 
     @property
     def refused(self) -> tuple[int, ...]:
         """The calls that are refused whatever they are called with."""
         reaching = (self.ptrace, self.process_vm_readv, self.process_vm_writev, self.pidfd_getfd)
-        return (self.setns, *reaching)
+        return (self.setns, self.io_uring_setup, *reaching)
 
 
 _LATER = {"clone": 220, "unshare": 97, "setns": 268} | {
     "ptrace": 117,
     "process_vm_readv": 270,
     "process_vm_writev": 271,
+    "socket": 198,
 }
 """Architectures that came after these calls number them alike."""
 
@@ -81,6 +89,7 @@ NUMBERS = {
         ptrace=101,
         process_vm_readv=310,
         process_vm_writev=311,
+        socket=41,
     ),
     "aarch64": Numbers(0xC000_00B7, **_LATER),
     "riscv64": Numbers(0xC000_00F3, **_LATER),
@@ -140,8 +149,8 @@ def filter_calls() -> None:
 def build_filter(numbers: Numbers) -> bytes:
     """The filter as classic BPF. A jump is (if true, if false): instructions to skip."""
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    first = 4  # the index of the first of the refused calls; between them and `refuse` are 6 others
-    refusal = first + len(numbers.refused) + 6
+    first = 4  # the index of the first of the refused calls; between them and `refuse` are 9 others
+    refusal = first + len(numbers.refused) + 9
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 0, refusal - 2, numbers.architecture),  # calls of another architecture: refuse
@@ -151,7 +160,10 @@ def build_filter(numbers: Numbers) -> bytes:
             (_EQUAL, refusal - index - 1, 0, number)
             for index, number in enumerate(numbers.refused, start=first)
         ),
-        (_EQUAL, 6, 0, numbers.clone3),  # its flags lie in memory: glibc then uses clone
+        (_EQUAL, 9, 0, numbers.clone3),  # its flags lie in memory: glibc then uses clone
+        (_EQUAL, 0, 2, numbers.socket),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_EQUAL, 5, 4, VSOCK),
         (_EQUAL, 1, 0, numbers.unshare),
         (_EQUAL, 0, 2, numbers.clone),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),

@@ -30,6 +30,9 @@ FIRST_WORKER_UID = 20010
 INSIDE = Path("/run/testbed")
 """Where a node finds what it needs."""
 
+FIRST_OF_SIGNALS = 128
+"""From this status on a role was asked to end: the number of the signal is added to it."""
+
 SERVICE_WEIGHT = 10
 """CPU weight of what all workers wait for."""
 
@@ -100,11 +103,16 @@ class Role(ABC):
         return PYTHON_BYTES[plan.launch] + self.vectors * vector + self.other_bytes
 
 
+def was_ended(status: int) -> bool:
+    """Whether a role's status says that a signal has ended it, at once or by asking it to end."""
+    return status <= 0 or status > FIRST_OF_SIGNALS
+
+
 def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> Ending:
     """What it means that a node has ended, after what the parameter server has written down."""
     if status == 0 and (Finished in seen or node.end == "expected"):
         return "expected"
-    if node.end == "restarted" and status < 0:
+    if node.end == "restarted" and was_ended(status):
         return "restarted"
     if node.end in {"fatal", "restarted"} or Started not in seen:
         return "fatal"

@@ -28,7 +28,7 @@ from testbed.events.kinds import (
 )
 from testbed.host.apart import early_end
 from testbed.nodes import role_of
-from testbed.nodes.base import meaning
+from testbed.nodes.base import FIRST_OF_SIGNALS, meaning, was_ended
 from testbed.run.removals import Removals
 from testbed.run.revival import Restarts, Revival
 from testbed.telemetry.breakage import deletion, find_gone
@@ -54,9 +54,6 @@ FAULTS = frozenset(
     (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP)
 )
 """By one of these a process ends for what it has done itself."""
-
-FIRST_OF_SIGNALS = 128
-"""From this status on a role was asked to end: the number of the signal is added to it."""
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
@@ -238,7 +235,7 @@ class Watch:
         Raises:
             NodeError: that was done in vain, or it cannot be started.
         """
-        killed = node.part == "server" and ended.status < 0 and not ended.container_ended
+        killed = node.part == "server" and was_ended(ended.status) and not ended.container_ended
         if self.revival is None or not killed or Finished in self.seen or self.saved is None:
             return False
         how = describe_exit(node, ended)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import TestbedError
+from testbed.errors import TestbedError, escaped
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
 LARGEST_RECORD = 128 * 2**20
@@ -85,10 +85,11 @@ class LineReader:
 
 
 def read_tail(path: Path, *, lines: int) -> list[str]:
-    """The last lines of a log, and of those at most the last TAIL_BYTES; it may be of any size."""
+    """The last lines of a log, escaped, of at most TAIL_BYTES; it may be of any size."""
     with path.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-        return log.read(TAIL_BYTES).decode(errors="replace").splitlines()[-lines:]
+        last = log.read(TAIL_BYTES).decode(errors="replace").splitlines()[-lines:]
+    return [escaped(line) for line in last]
 
 
 @contextmanager

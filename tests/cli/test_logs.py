@@ -59,6 +59,22 @@ def test_some_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 2
 
 
+TITLE = "\x1b]0;owned\x07red\x9b1m"
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [([], r"\x1b]0;owned\x07red\x9b1m"), (["--raw"], TITLE)],
+    ids=["escaped", "raw"],
+)
+def test_control_sequences(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], options: list[str], shown: str
+) -> None:
+    folder.log("w0").write_text(f"{TITLE}\tcaf\u00e9\n")
+    assert main(["logs", "good", "w0", *options]) == 0
+    assert capsys.readouterr().out == f"w0 | {shown}\tcaf\u00e9\n"
+
+
 def test_the_agent_is_read_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "good", "agent"]) == 0
     assert capsys.readouterr().out == "agent | warm\n"

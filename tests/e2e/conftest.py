@@ -165,8 +165,8 @@ class Bed:
         """What ``testbed ps RUN`` says, by node."""
         return {row["node"]: row for row in self.run("ps", run, "--json").json}
 
-    def kill_node(self, up: Up, node: str) -> None:
-        os.kill(self.nodes(up.name)[node]["pid"], signal.SIGKILL)
+    def kill_node(self, up: Up, node: str, number: int = signal.SIGKILL) -> None:
+        os.kill(self.nodes(up.name)[node]["pid"], number)
 
     def remains(self, run: str) -> list[str]:
         """What there is of a run on the host besides its folder."""

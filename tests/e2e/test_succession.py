@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
@@ -16,14 +17,21 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 PACED = ("--set", "workers.think.mean=40ms", "--set", "workers.count=6")
 
 
-def test_workers_go_on_and_every_update_is_on_record_once(bed: Any) -> None:
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "ps was ended by SIGKILL"),
+        (signal.SIGTERM, "ps exited with status 0"),
+    ],
+)
+def test_workers_go_on_and_every_update_is_on_record_once(bed: Any, number: int, how: str) -> None:
     up = bed.up("--set", "checkpoint.every=100", "--set", "stop.updates=600", *PACED)
     up.wait_for_event("saved")
     up.wait_for_updates(130)
-    bed.kill_node(up, "ps")
+    bed.kill_node(up, "ps", number)
     done = up.end()
     assert done.status == 6, done
-    assert "ps was ended by SIGKILL; it is started again from its checkpoint" in done.out
+    assert f"{how}; it is started again from its checkpoint" in done.out
     run, events = testbed.Run(up.folder.path), read_events(up.folder.events)
     assert run.state.reason == "600 updates applied"
 
@@ -33,7 +41,7 @@ def test_workers_go_on_and_every_update_is_on_record_once(bed: Any) -> None:
     assert run.summary["restarts"] == {"total": 1, "lost_updates": restored.lost_updates}
     (reason,) = (one for one in run.verdict.reasons if one.startswith("ps"))
     assert f"{restored.lost_updates:,} updates were lost" in reason
-    (lost,) = (event for event in only(events, Exited) if event.status)  # no worker gave up
+    (lost,) = (event for event in only(events, Exited) if not event.planned)  # no worker gave up
     assert (lost.node, lost.restarted) == ("ps", True)
 
     assert run.updates["version_applied"].tolist() == list(range(600))

@@ -109,6 +109,11 @@ def test_what_it_prints_is_shown_up_to_a_limit(capsys: pytest.CaptureFixture[str
     assert printed.err == f"{'x' * PRINTED_BYTES}\n(more than 1,048,576 bytes were printed)\n"
 
 
+def test_control_sequences_that_it_prints_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    apart(lambda _: print("\x1b]0;owned\x07"), whose="net.py")
+    assert capsys.readouterr().err == "\\x1b]0;owned\\x07\n"
+
+
 def test_it_has_no_input_and_leaves_no_processes() -> None:
     def work(_: Opened) -> list[object]:
         left = os.fork()

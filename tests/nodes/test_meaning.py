@@ -42,6 +42,9 @@ OVER = {*TRAINING, Finished}
         (replace(WORKER, end="expected"), 1, TRAINING, "noticed"),
         (replace(WORKER, end="restarted"), -9, BEFORE, "restarted"),
         (replace(WORKER, end="restarted"), -9, TRAINING, "restarted"),
+        (replace(WORKER, end="restarted"), 0, TRAINING, "restarted"),  # SIGTERM, to a role of ours
+        (replace(WORKER, end="restarted"), 143, TRAINING, "restarted"),  # and to Java
+        (replace(WORKER, end="restarted"), 0, OVER, "expected"),
         (replace(WORKER, end="restarted"), 1, TRAINING, "fatal"),
     ],
 )

@@ -169,11 +169,21 @@ def start_again(small: Any) -> tuple[Any, list[str]]:
     return watch, launched
 
 
-def test_a_parameter_server_that_is_killed_is_started_again(small: Any) -> None:
+@pytest.mark.parametrize(
+    ("status", "how"),
+    [
+        (-9, "ps was ended by SIGKILL"),
+        (0, "ps exited with status 0"),  # by SIGTERM
+        (143, "ps exited with status 143"),  # by SIGTERM, before the role had a handler of its own
+    ],
+)
+def test_a_parameter_server_that_is_killed_is_started_again(
+    small: Any, status: int, how: str
+) -> None:
     watch, launched = start_again(small)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     watch.look()
-    small.agent.ended = [Exit("ps", -9)]
+    small.agent.ended = [Exit("ps", status)]
     watch.look()
     small.says("restored", version=500, time_seconds=1.0, lost_updates=37)
     watch.look()
@@ -182,7 +192,7 @@ def test_a_parameter_server_that_is_killed_is_started_again(small: Any) -> None:
     assert (exited["event"], exited["restarted"], exited["ends_run"]) == ("exited", True, False)
     assert (started["event"], started["node"], started["pid"]) == ("launched", "ps", 4001)
     assert small.shown.getvalue().splitlines()[-2:] == [
-        "ps was ended by SIGKILL; it is started again from its checkpoint",
+        f"{how}; it is started again from its checkpoint",
         "goes on from update 500: 37 updates are lost",
     ]
 

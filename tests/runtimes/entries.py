@@ -86,6 +86,17 @@ def _try(path: Path) -> str:
     return " ".join([*done, "writes"])
 
 
+def fill_scratch(arguments: Arguments) -> int:
+    """Make empty files in /tmp until it refuses; report how many, and the error."""
+    made = 0
+    try:
+        for made in range(10**6):
+            Path(f"/tmp/{made}").touch()
+    except OSError as error:
+        print(made, error.strerror)
+    return 0
+
+
 def import_late(arguments: Arguments) -> int:
     """Import what nobody has imported before, from the library and from next to this file."""
     import xmlrpc.client

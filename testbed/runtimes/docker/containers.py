@@ -25,7 +25,7 @@ from testbed.host.limits import (
 from testbed.host.users import Users
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import Plan
+from testbed.topology import Plan, inodes
 
 AGENT = "agent"
 AGENT_MODULE = "testbed.agent.contained"
@@ -83,6 +83,7 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
     gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
     scratch = ceil(node.scratch)
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
+    size = f"size={scratch},nr_inodes={inodes(scratch)}"
     body = {
         "Image": image,
         "Entrypoint": list(first),
@@ -95,7 +96,7 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
         "HostConfig": {
             **_HOST,
             **_limits(Limits.of(node)),
-            "Tmpfs": {"/tmp": f"rw,nosuid,nodev,size={scratch},mode=1777"},
+            "Tmpfs": {"/tmp": f"rw,nosuid,nodev,{size},mode=1777"},
             "ShmSize": scratch,
             "Sysctls": {PING_GROUPS: f"{node.uid} {node.uid}"},
             "Mounts": [_bind(mount) for mount in mounts],

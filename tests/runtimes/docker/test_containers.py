@@ -71,7 +71,7 @@ def test_a_nodes_container() -> None:
             "Memory": 256 * 2**20,
             "MemorySwap": 256 * 2**20,
             "SecurityOpt": ["no-new-privileges"],
-            "Tmpfs": {"/tmp": "rw,nosuid,nodev,size=16777216,mode=1777"},
+            "Tmpfs": {"/tmp": "rw,nosuid,nodev,size=16777216,nr_inodes=16384,mode=1777"},
             "ShmSize": 16777216,
             "Sysctls": {"net.ipv4.ping_group_range": "20004 20004"},
             "Mounts": [

@@ -198,6 +198,13 @@ def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
     (own / "new").unlink()  # whoever owns the folder can remove what a node left in it
 
 
+def test_it_can_make_only_so_many_files_in_scratch(live: Any) -> None:
+    status, output = live.run("w25", "entries:fill_scratch")
+    made, error = output.split(maxsplit=1)
+    assert (status, error.strip()) == (0, "No space left on device")
+    assert 16_000 < int(made) < 16 * 1024  # the folder and what the interpreter needs there count
+
+
 @MODES
 def test_it_sees_nothing_private_of_the_user(live: Any, users: Any, mode: str) -> None:
     home = Path.home()
