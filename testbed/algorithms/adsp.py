@@ -15,21 +15,23 @@ Symbols, as the paper writes them:
     μ    momentum        of the server's steps, beside what asynchrony brings about; 0 by default
 
     worker:   g at W_i; U ← U + η' g; W_i ← W_i - η' g
-              once Γ / ΔC_i - O_i have passed since the last pull: push U, W_i ← pull, U ← 0
+              on the timeout of Γ / ΔC_i - O_i: push U, W_i ← pull, U ← 0, set the timer again
     server:   V ← μ V + (1 - μ) U / M; W ← W - V, as it comes
               at a checkpoint: C ← max c + d; ΔC_i ← C - c_i, to every worker at once
 
 Deviations: the paper's scheduler searches for C, counted from the beginning; this one for d, as the
-authors' does, so that trials can be told apart. Who was not heard of for 3 Γ (3 Γ / d if d < 1) is
-not in max c. Who joins late begins with the least c. η' is constant.
+authors' does, so that trials can be told apart, and again once the loss rises by 30 % in a Γ. The
+mini-batch amid which a timer expires stands still for the commit, and is in the next U with its g
+at the W_i before it. If no mini-batch has ended since the last commit, the next end is the timeout.
+Who was not heard of for 3 Γ (3 Γ / d if d < 1) is not in max c. Who joins late begins with the
+least c.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import ClassVar, Literal
-
-import numpy as np
 
 from testbed.algorithms.base import (
     Applied,
@@ -43,68 +45,79 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.accumulation import Accumulation
 from testbed.algorithms.parts.commit_counts import CommitCounts
-from testbed.algorithms.parts.commits import CommitServer
-from testbed.algorithms.parts.options import Lasting, LearningRate, Momentum
+from testbed.algorithms.parts.commit_rate import CommitRateSearch
+from testbed.algorithms.parts.commit_timer import CommitTimer
+from testbed.algorithms.parts.commits import MomentumCommitServer
+from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
+from testbed.algorithms.parts.options import Lasting, Momentum
 from testbed.algorithms.parts.search_options import SearchOptions
 from testbed.payloads import Vector
 
 
-class Adsp(SearchOptions):
-    """ADSP's options, beside those of the search.
+class Adsp(SearchOptions, LocalRateOptions):
+    """ADSP's options, beside those of η' and of the search.
 
     Attributes:
-        learning_rate: η'.
         momentum: μ of equation 2, which the paper varies in figure 3c.
         min_commit_interval: the least Γ / ΔC_i.
+        commit: at the timeout or, as the authors' code does, after the mini-batch amid which it is.
     """
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size", "commit_interval"})
     SENDS_ORDERS: ClassVar[bool] = True
+    WAKES: ClassVar[bool] = True
     THINKS: ClassVar[bool] = False
 
     name: Literal["adsp"]
-    learning_rate: LearningRate = 0.1
     momentum: Momentum = 0.0
     min_commit_interval: Lasting | None = None
+    commit: Literal["at_timeout", "after_batch"] = "at_timeout"
 
     def halves(self) -> Halves:
         return AdspWorker, AdspServer
 
 
 class AdspWorker(WorkerHalf[Adsp]):
-    """Trains its copy until it is time to commit, which it looks at after every mini-batch."""
+    """Trains its copy until it is time to commit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._update = Accumulation(self.parameters)
-        self._pulled = 0.0  # when the last commit was over; at first, the training's beginning
-        self._pushed: float | None = None  # when it began
-        self._duration = 0.0  # O_i
+        self._rate = LocalRate(self.config)
+        self._timer = CommitTimer(grid=self.config.commit == "at_timeout")
 
     def receive(self, reply: Reply, now: float) -> None:
         """W_i ← W; the commit is over."""
         super().receive(reply, now)
-        if self._pushed is not None:
-            self._pulled, self._duration = now, now - self._pushed
+        self._timer.pulled(now)
 
-    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
-        """U ← U + η' g; W_i ← W_i - η' g; push U if Γ / ΔC_i - O_i have passed."""
-        self._update.add(gradient, samples, rate=self.config.learning_rate)
-        interval = self.orders.commit_interval or float(self.config.check_period)
-        if now - self._pulled < interval - self._duration:
-            return None
-        self._pushed = now
+    def alarm(self) -> float:
+        """The timeout, if there is something to commit."""
+        return self._timer.due(self._interval) if self._timer.grid and self._update.steps else inf
+
+    def wake(self, now: float) -> Update:
+        """The timeout amid a mini-batch: push U."""
+        self._timer.push(now, self._interval)
         return self._update.take(self.version)
 
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        """U ← U + η' g; W_i ← W_i - η' g; push U if it is time."""
+        self._update.add(gradient, samples, rate=self._rate.next())
+        return self.wake(now) if now >= self._timer.due(self._interval) else None
 
-class AdspServer(CommitServer[Adsp]):
+    @property
+    def _interval(self) -> float:
+        return self.orders.commit_interval or float(self.config.check_period)
+
+
+class AdspServer(MomentumCommitServer):
     """Applies commits as they come, and tells the workers at checkpoints how often to commit."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         least = float(self.config.min_commit_interval or 0.0)
         self._counts = CommitCounts(float(self.config.check_period), least)
-        self._search = self.config.search()
-        self._velocity = np.zeros_like(self.parameters) if self.config.momentum else None  # V
+        self._search: CommitRateSearch = self.config.search()
 
     def join(self, worker: int) -> None:
         self._counts.join(worker)
@@ -118,15 +131,6 @@ class AdspServer(CommitServer[Adsp]):
         applied = super().push(worker, update, now)
         self._counts.count(worker, now)
         return applied
-
-    def step(self, update: Vector) -> Vector:
-        """V ← μ V + (1 - μ) U / M."""
-        mean = super().step(update)
-        if self._velocity is None:
-            return mean
-        momentum = np.float32(self.config.momentum)
-        self._velocity = momentum * self._velocity + (1 - momentum) * mean
-        return self._velocity
 
     def next_tick(self, now: float) -> float:
         return max(now, self._search.due)

@@ -9,7 +9,8 @@ nothing blocks or counts bytes, nothing knows whether it runs in containers or i
       receive(reply, now)           <──────      pull(worker, now) -> Reply
       demand(stream, now) -> count
       taken(samples, now)           ──────>      push(worker, update, now) -> Applied, ...
-      step(gradient, samples, now)  ──────>      ready(worker): may this worker have its reply?
+      wake(now), amid a step        ──────>      ready(worker): may this worker have its reply?
+      step(gradient, samples, now)
 
 What an asynchronous algorithm with one step a push does not need has a default here.
 """
@@ -238,6 +239,18 @@ class WorkerHalf(Half, ABC, Generic[C]):
             training locally. ``gradient`` is only lent: what the update holds must not alias it.
         """
 
+    def alarm(self) -> float:
+        """When it is to be woken, if a step is being computed then; its config says ``WAKES``."""
+        return inf
+
+    def wake(self, now: float) -> Update | None:
+        """The time that ``alarm`` named has come, amid a step whose gradient is still to come.
+
+        Returns:
+            An update to push at once, without that step, or None to go on.
+        """
+        return None
+
 
 @dataclass(eq=False)
 class ServerHalf(Half, ABC, Generic[C]):
@@ -331,6 +344,7 @@ class AlgorithmConfig(BaseModel, ABC):
             may not ask for one where it is not.
         PACKS: whether what it pushes can be packed; a scenario's encoding is raw where it cannot.
         SENDS_KEYS: whether it sends Keyed payloads, whose core keys are to travel once.
+        WAKES: whether its worker half is to be woken amid steps.
         TAKES_STREAMS: whether its workers may train on samples that come as they go.
     """
 
@@ -342,6 +356,7 @@ class AlgorithmConfig(BaseModel, ABC):
     THINKS: ClassVar[bool] = True
     PACKS: ClassVar[bool] = True
     SENDS_KEYS: ClassVar[bool] = False
+    WAKES: ClassVar[bool] = False
     TAKES_STREAMS: ClassVar[bool] = False
 
     @abstractmethod

@@ -8,7 +8,7 @@ Symbols, as the ADSP paper writes them:
     W    parameters      the model: the server's, and the copy of it that a worker pulled
     g    gradient        the mean gradient of a worker's mini-batch
     U    update          what a worker pushes
-    η'   learning_rate   of the workers
+    η'   learning_rate   of the workers; may fall with the steps of each
     M    workers         those that pushed in the round
 
     worker:   W ← pull        U ← η' g          push U
@@ -24,21 +24,16 @@ from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.base import AlgorithmConfig, Halves, Update, WorkerHalf
+from testbed.algorithms.base import Halves, Update, WorkerHalf
 from testbed.algorithms.parts.barrier import AveragingServer
-from testbed.algorithms.parts.options import LearningRate
+from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
 from testbed.payloads import Dense, Vector
 
 
-class Bsp(AlgorithmConfig):
-    """BSP's options.
-
-    Attributes:
-        learning_rate: η'.
-    """
+class Bsp(LocalRateOptions):
+    """BSP's options: those of η'."""
 
     name: Literal["bsp"]
-    learning_rate: LearningRate = 0.1
 
     def halves(self) -> Halves:
         """See base; the server's is that of all barriers."""
@@ -48,7 +43,11 @@ class Bsp(AlgorithmConfig):
 class BspWorker(WorkerHalf[Bsp]):
     """Pushes after every step."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rate = LocalRate(self.config)
+
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """U ← η' g; push U."""
-        step = np.float32(self.config.learning_rate) * gradient
+        step = np.float32(self._rate.next()) * gradient
         return Update(Dense(step), self.version, samples)

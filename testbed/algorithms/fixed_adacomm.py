@@ -9,7 +9,7 @@ Symbols, as the ADSP paper writes them:
     W    parameters      the model: the server's, and the copy W_i of it that a worker trains
     g    gradient        the mean gradient of a worker's mini-batch
     U    update          the sum of a worker's steps since its last push
-    η'   learning_rate   of the workers
+    η'   learning_rate   of the workers; may fall with the steps of each
     τ    local_steps     of each worker between two pushes
     M    workers         those that pushed in the round
 
@@ -24,26 +24,37 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from testbed.algorithms.base import AlgorithmConfig, Halves
+from testbed.algorithms.base import Halves
 from testbed.algorithms.parts.accumulation import LocalStepsWorker
 from testbed.algorithms.parts.barrier import AveragingServer
-from testbed.algorithms.parts.options import LearningRate, Steps
+from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
+from testbed.algorithms.parts.options import Steps
 
 
-class FixedAdacomm(AlgorithmConfig):
-    """Fixed ADACOMM's options.
+class FixedAdacomm(LocalRateOptions):
+    """Fixed ADACOMM's options, beside those of η'.
 
     Attributes:
-        learning_rate: η'.
         local_steps: τ.
     """
 
     THINKS: ClassVar[bool] = False
 
     name: Literal["fixed-adacomm"]
-    learning_rate: LearningRate = 0.1
     local_steps: Steps = 40
 
     def halves(self) -> Halves:
-        """See base; both are also ADACOMM's."""
-        return LocalStepsWorker, AveragingServer
+        """See base; the server's is that of all barriers."""
+        return FixedAdacommWorker, AveragingServer
+
+
+class FixedAdacommWorker(LocalStepsWorker):
+    """Pushes the sum of τ steps."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rate = LocalRate(self.config)
+
+    def rate(self) -> float:
+        """η', which may fall."""
+        return self._rate.next()

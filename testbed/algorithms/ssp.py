@@ -8,7 +8,7 @@ Symbols, as the ADSP paper writes them:
 
     W     parameters      the model: the server's, and the copy of it that a worker trains
     g     gradient        the mean gradient of a worker's mini-batch
-    η'    learning_rate   of the workers
+    η'    learning_rate   of the workers; may fall with the steps of each
     M     workers         how many the scenario has
     s     slack           the lead that is allowed, in completed steps; 1 is BSP
     step  _steps          completed steps of every worker
@@ -30,7 +30,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from testbed.algorithms.base import (
-    AlgorithmConfig,
     Applied,
     Halves,
     Reply,
@@ -39,22 +38,21 @@ from testbed.algorithms.base import (
     WorkerHalf,
     expect,
 )
-from testbed.algorithms.parts.options import LearningRate, Steps
+from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
+from testbed.algorithms.parts.options import Steps
 from testbed.payloads import Dense, Sparse, Vector
 
 
-class Ssp(AlgorithmConfig):
-    """SSP's options.
+class Ssp(LocalRateOptions):
+    """SSP's options, beside those of η'.
 
     Attributes:
-        learning_rate: η'.
         slack: s.
     """
 
     THINKS: ClassVar[bool] = False
 
     name: Literal["ssp"]
-    learning_rate: LearningRate = 0.1
     slack: Steps = 40
 
     def halves(self) -> Halves:
@@ -64,6 +62,10 @@ class Ssp(AlgorithmConfig):
 class SspWorker(WorkerHalf[Ssp]):
     """Trains its copy, pushes every step, and takes a model over when one comes."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rate = LocalRate(self.config)
+
     def receive(self, reply: Reply, now: float) -> None:
         """W_i ← W, after a pull."""
         if isinstance(reply.model, Dense):
@@ -71,7 +73,7 @@ class SspWorker(WorkerHalf[Ssp]):
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """W_i ← W_i - η' g; push η' g."""
-        step = np.float32(self.config.learning_rate) * gradient
+        step = np.float32(self._rate.next()) * gradient
         self.parameters -= step
         return Update(Dense(step), self.version, samples)
 

@@ -8,7 +8,7 @@ Symbols, as the ADSP paper writes them:
 
     W    parameters      the model: the server's, and the copy of it that a worker pulled
     g    gradient        the mean gradient of a worker's mini-batch
-    η'   learning_rate   of the workers
+    η'   learning_rate   of the workers; may fall with the steps of each
     M    workers         how many the scenario has
 
     worker:   W ← pull        push η' g
@@ -23,23 +23,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.algorithms.base import AlgorithmConfig, Halves, Update, WorkerHalf
+from testbed.algorithms.base import Halves, Update, WorkerHalf
 from testbed.algorithms.parts.commits import CommitServer
-from testbed.algorithms.parts.options import LearningRate
+from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
 from testbed.payloads import Dense, Vector
 
 
-class Tap(AlgorithmConfig):
-    """TAP's options.
-
-    Attributes:
-        learning_rate: η'.
-    """
+class Tap(LocalRateOptions):
+    """TAP's options: those of η'."""
 
     THINKS: ClassVar[bool] = False
 
     name: Literal["tap"]
-    learning_rate: LearningRate = 0.1
 
     def halves(self) -> Halves:
         """See base; the server's applies a push as it comes."""
@@ -49,7 +44,11 @@ class Tap(AlgorithmConfig):
 class TapWorker(WorkerHalf[Tap]):
     """Pushes after every step."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rate = LocalRate(self.config)
+
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """Push η' g."""
-        step = np.float32(self.config.learning_rate) * gradient
+        step = np.float32(self._rate.next()) * gradient
         return Update(Dense(step), self.version, samples)

@@ -6,9 +6,13 @@ it over gRPC in real seconds and a simulation on a virtual clock in modelled one
     yields                      is sent
     Pull()                      Arrived(now, reply, standing)
     Take(count)                 Taken(now, samples); none if nothing has come for too long
-    Step(samples, draw)         Computed(now, gradient)
+    Step(samples, draw)         Computed(now, gradient, left)
+    Work(seconds)               Passed(now, left)
     Think(seconds)              Passed(now)
     Push(sequence, update)      Arrived(now, reply, standing)
+
+A step that ``wakes`` interrupts is sent its gradient early, with the seconds that are left of it;
+``Work`` asks for these once the half has been woken.
 
 A reply of None ends the loop. Any other outcome than the action's own is the driver's mistake.
 """
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -55,6 +60,13 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Work:
+    """Let pass what is left of a step that was interrupted, in emulated seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Think:
     """Let emulated seconds pass between computing and pushing (AdaComp's added waiting time)."""
 
@@ -74,7 +86,7 @@ class Push:
     saturated: int = 0
 
 
-Action = Pull | Take | Step | Think | Push
+Action = Pull | Take | Step | Work | Think | Push
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,17 +108,23 @@ class Taken:
 
 @dataclass(frozen=True, eq=False)
 class Computed:
-    """A gradient, float32 (N,), lent until the next Step, at emulated time ``now``."""
+    """A gradient, float32 (N,), lent until the next Step, at emulated time ``now``.
+
+    Attributes:
+        left: seconds of the step that have not passed, as it is interrupted.
+    """
 
     now: float
     gradient: Vector
+    left: float = 0.0
 
 
 @dataclass(frozen=True)
 class Passed:
-    """The time asked for has passed; it is ``now``."""
+    """The time asked for has passed, or all but what is ``left`` of it; it is ``now``."""
 
     now: float
+    left: float = 0.0
 
 
 Outcome = Arrived | Taken | Computed | Passed
@@ -167,6 +185,11 @@ class Worker:
     _samples: Samples | None = None  # taken, and no gradient of theirs was used yet
     _draw: int = 0  # of the step with them
     _stepping: bool = False  # whether that gradient is being computed
+    _held: Vector | None = None  # the gradient of a step that was interrupted
+    _count: int = 0  # of its samples
+    _left: float = 0.0  # seconds of it
+    _woken: bool = False  # whether the half was woken for it
+    _working: bool = False  # whether they are passing
 
     def state(self) -> PlainState:
         """Where the worker is: at a step that was not computed, or waiting for a reply.
@@ -208,36 +231,82 @@ class Worker:
         """
         self._orders.append((at, standing))
 
+    def wakes(self, ends: float) -> float | None:
+        """When the half is to be woken in the step that ends then; it obeys what comes before."""
+        if not self.half.config.WAKES:
+            return None
+        while True:
+            at = max(self.half.alarm(), self._now)
+            ordered = self._orders[0][0] if self._orders else inf
+            if at < ends and at <= ordered:
+                return at
+            if ordered >= ends:
+                return None
+            self._pass_to(max(ordered, self._now))
+
     def loop(self) -> Loop:
         """The life of a worker; see the module's table for what it yields and is sent.
 
         That of a restored one begins with the step that was not computed, or the samples that were
         not taken, or else with a Pull, and goes on with the reply that was waited for.
         """
-        amid = self._stepping or self._demanded is not None
+        amid = self._stepping or self._working or self._demanded is not None
         going_on = amid or (yield from self._exchange(Pull()))
         while going_on:
             update = None
             while update is None:
-                if self._samples is None:
-                    self._samples = yield from self._take()
-                    if self.draws is not None:
-                        self._draw = int(self.draws.integers(2**63))
-                    message = self.half.taken(self._samples, self._now)
-                    if message is not None and not (yield from self._send(message, "taken")):
-                        return
-                if not len(self._samples):  # nothing has come, so there is nothing to compute
-                    self._samples = None
+                if self._held is None and not (yield from self._begin_step()):
+                    return
+                if self._held is None:  # nothing has come, so there is nothing to compute
                     continue
-                self._stepping = True
-                computed = yield from _ask(Step(self._samples, self._draw), Computed)
-                self._stepping, samples, self._samples = False, len(self._samples), None
-                self._pass_to(computed.now)
-                update = self.half.step(computed.gradient, samples, self._now)
+                if self._left and not (yield from self._end_step()):
+                    return
+                gradient, self._held = self._held, None
+                update = self.half.step(gradient, self._count, self._now)
             seconds = self.think()
             if seconds > 0:
                 yield from _ask(Think(seconds), Passed)
             going_on = yield from self._send(update, "step")
+
+    def _begin_step(self) -> Generator[Action, Outcome, bool]:
+        """Take samples and compute their gradient; returns whether the training goes on."""
+        if self._samples is None:
+            self._samples = yield from self._take()
+            if self.draws is not None:
+                self._draw = int(self.draws.integers(2**63))
+            message = self.half.taken(self._samples, self._now)
+            if message is not None and not (yield from self._send(message, "taken")):
+                return False
+        if not len(self._samples):
+            self._samples = None
+            return True
+        self._stepping = True
+        computed = yield from _ask(Step(self._samples, self._draw), Computed)
+        self._stepping, self._count, self._samples = False, len(self._samples), None
+        self._left, self._woken = computed.left, False
+        self._held = computed.gradient.copy() if computed.left else computed.gradient
+        self._pass_to(computed.now)
+        return True
+
+    def _end_step(self) -> Generator[Action, Outcome, bool]:
+        """Wake the half, then let the rest of its step pass; returns whether the training goes on.
+
+        What the half pushes meanwhile is without this step, which is computed already, at the
+        parameters that it began with.
+        """
+        while self._left:
+            update = None if self._woken else self.half.wake(self._now)
+            if not self._woken and update is None and self.half.alarm() <= self._now:
+                again = f"wants to be woken at {self.half.alarm()} again, it is {self._now}"
+                raise breach(self.half, "alarm", again)
+            self._woken = True
+            if update is not None and not (yield from self._send(update, "wake")):
+                return False
+            self._working = True
+            passed = yield from _ask(Work(self._left), Passed)
+            self._working, self._left, self._woken = False, passed.left, False
+            self._pass_to(passed.now)
+        return True
 
     def _take(self) -> Generator[Action, Outcome, Samples]:
         """The samples of the next step."""

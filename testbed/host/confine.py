@@ -3,9 +3,9 @@
 A worker has no capabilities, but where the kernel lets ordinary users make user namespaces it could
 make itself one and have all of them in there. And one process of a node could take the memory and
 the descriptors of another, such as those of a command that `testbed exec` runs in there. And no
-network namespace holds vsock, by which virtual machines talk to their host. A seccomp filter refuses
-the system calls for all of these, as root and as a user, and io_uring, which makes sockets past the
-filter; nothing else.
+network namespace holds vsock, by which virtual machines talk to their host. A seccomp filter
+refuses the system calls for all of these, as root and as a user, and io_uring, which makes sockets
+past the filter; nothing else.
 """
 
 from __future__ import annotations

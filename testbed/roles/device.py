@@ -22,6 +22,7 @@ from testbed.frame.worker import (
     Take,
     Taken,
     Think,
+    Work,
 )
 from testbed.models import Bound
 from testbed.payloads.encodings import Encoding
@@ -54,6 +55,7 @@ class Device:
         slow: how many times as long a step takes that begins now.
         encoding: of its pushes.
         keys: the caches of its connection, where the algorithm sends keys.
+        wakes: when the worker half is to be woken in a step that ends at a moment, both emulated.
         sleep: lets real seconds pass.
         gap: the longest that this process stood still since this was last called, real seconds.
         stream: where its samples come from; None if they are all there.
@@ -72,6 +74,7 @@ class Device:
     paced_first: bool = False
     encoding: Encoding = "raw"
     keys: KeyCaches | None = None
+    wakes: Callable[[float], float | None] = lambda ends: None
     sleep: Callable[[float], None] = time.sleep
     gap: Callable[[], float] = lambda: 0.0
     stream: DeviceStream | None = None
@@ -129,8 +132,8 @@ class Device:
                 samples = self.stream.take(count)
                 self._lap()  # the stream counts the wait
                 return Taken(self.clock.now, samples)
-            case Step():
-                return self._step(action)
+            case Step() | Work():
+                return self._step(action) if isinstance(action, Step) else self._rest(action)
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
                 slept = self._lap()
@@ -182,9 +185,32 @@ class Device:
         source = self.stream or self.data
         _, gradient = self.bound.loss_and_gradient(*source.batch(action.samples, action.draw))
         if self.paced_first:
+            ends = self.clock.now + self._pace - self._passed
+            if self.wakes(ends) is not None:
+                self._stepping = False
+                left = self._work(ends)
+                return Computed(self.clock.now, gradient, left)
             self._finish_step()
             return Computed(self.clock.now, gradient)
         return Computed(self.clock.now + max(0.0, self._pace - self._passed), gradient)
+
+    def _rest(self, action: Work) -> Passed:
+        """What was left of a step."""
+        left = self._work(self.clock.now + action.seconds)
+        return Passed(self.clock.now, left)
+
+    def _work(self, ends: float) -> float:
+        """Let a step that ends at a moment go on to there, or until the half is woken.
+
+        Orders that come meanwhile are seen when this is over.
+
+        Returns:
+            What is left of it, in emulated seconds.
+        """
+        woken = self.wakes(ends)
+        self._let_pass((ends if woken is None else woken) - self.clock.now)
+        self._compute += self._lap()
+        return 0.0 if woken is None else max(0.0, ends - self.clock.now)
 
     def _finish_step(self) -> None:
         """Wait for what the step just made really took less than the device class takes."""

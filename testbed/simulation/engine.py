@@ -241,9 +241,10 @@ class Engine:
             worker, now, think=device.think, horizon=device.horizon, coming=coming, slow=device.slow
         )
         device.computing = True
-        sends_messages = self.server.half.config.SENDS_MESSAGES  # as soon as it has a reply
+        config = self.server.half.config
+        at_once = config.SENDS_MESSAGES or config.WAKES  # it may push as soon as it has a reply
         step_seconds = device.step_seconds * device.slow
-        soonest = now if sends_messages else now + step_seconds + device.think
+        soonest = now if at_once else now + step_seconds + device.think
         self._let_finish(worker, soonest)
 
     def _let_finish(self, worker: int, time: float) -> None:
@@ -356,7 +357,8 @@ class Engine:
         coming, slow = device.take_coming(), device.slow
         self.workers.resume(worker, horizon=device.horizon, coming=coming, slow=slow)
         if device.paused is not None:
-            self._let_finish(worker, device.paused.step_ends)
+            wakes = self.server.half.config.WAKES  # perhaps sooner now, by its new orders
+            self._let_finish(worker, self.agenda.now if wakes else device.paused.step_ends)
             device.paused = None
 
     def _look(self, now: float) -> None:

@@ -31,6 +31,7 @@ from testbed.frame.worker import (
     Take,
     Taken,
     Think,
+    Work,
     Worker,
 )
 from testbed.models import Bound, Evaluation
@@ -130,7 +131,7 @@ class SimulatedWorker:
     sample_bytes: int = 0
     next_think: float = 0.0
     _loop: Loop | None = None
-    _paused: Step | Take | None = None
+    _paused: Step | Take | Work | None = None
     _now: float = 0.0
     _compute: float = 0.0
 
@@ -186,7 +187,7 @@ class SimulatedWorker:
             if own["begun"]:
                 self._loop = self.worker.loop()
                 action = next(self._loop)
-                if own["paused"] and isinstance(action, Step | Take):
+                if own["paused"] and isinstance(action, Step | Take | Work):
                     self._paused = action
 
     def _given(self) -> dict[str, object]:
@@ -256,16 +257,22 @@ class SimulatedWorker:
         think = 0.0
         while not isinstance(action, Push):
             match action:
-                case Step():
-                    lasts = self._step if begun else self._lasts(action) * slow
-                    begun, ends = False, self._now + lasts
-                    if ends >= horizon:
-                        self._paused, self._step = action, lasts
-                        return Paused(self.index, ends)
-                    self._compute += lasts
-                    self._now, self._step = ends, self.draw_step()
-                    gradient = learner.gradient(self.worker.half.parameters, action)
-                    action = self._loop.send(Computed(ends, gradient))
+                case Step() | Work():
+                    if isinstance(action, Work):
+                        lasts = action.seconds
+                    else:
+                        lasts = self._step if begun else self._lasts(action) * slow
+                    ends = self._now + lasts
+                    woken = self.worker.wakes(min(ends, horizon))
+                    until = ends if woken is None else woken
+                    if until >= horizon:
+                        self._paused = action
+                        if isinstance(action, Step):
+                            self._step = lasts
+                        return Paused(self.index, until)
+                    if isinstance(action, Step):
+                        begun = False
+                    action = self._loop.send(self._worked(action, learner, until, ends))
                 case Think(seconds):
                     think += seconds
                     self._now += seconds
@@ -285,6 +292,18 @@ class SimulatedWorker:
 
     def _lasts(self, step: Step) -> float:
         return self._step + self.each_sample * len(step.samples)
+
+    def _worked(
+        self, action: Step | Work, learner: Learner, until: float, ends: float
+    ) -> Computed | Passed:
+        """A step, or what was left of one, until its end or until the half is woken."""
+        self._compute += until - self._now
+        self._now = until
+        if isinstance(action, Work):
+            return Passed(until, ends - until)
+        self._step = self.draw_step()
+        gradient = learner.gradient(self.worker.half.parameters, action)
+        return Computed(until, gradient, ends - until)
 
     def _pushed(self, action: Push, think: float) -> Cycle:
         """What it has done until this push."""

@@ -108,6 +108,8 @@ def test_options_have_defaults_and_unknown_ones_are_refused(member: type[Algorit
 
 
 ENDS: dict[str, tuple[object, ...]] = {
+    "decay": (0.01, 1.0),
+    "decay_steps": (1, 30),
     "alpha": (0.05, 1.0),
     "check_period": ("1s", "2min"),
     "commit_rate": (None, 0.5, 100.0),
@@ -120,6 +122,8 @@ TOGETHER: dict[str, dict[str, object]] = {
     "alpha": {"beta": 0.5, "epsilon": 0.0},
     "beta": {"alpha": 0.5},
     "check_period": {"epoch": "100h"},
+    "decay": {"decay_steps": 5},
+    "decay_steps": {"decay": 0.5},
     "delta": {"ratio": 0.1},
     "epoch": {"check_period": "500ms"},
     "epsilon": {"alpha": 1.0},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -204,9 +205,45 @@ def test_adacomm_searches_for_its_first_tau_by_hand(group_of: GroupOf) -> None:
     assert group.pull(0, now=now + 60).orders == Orders(local_steps=1)
 
 
-def test_an_adsp_worker_commits_when_it_is_time_by_hand(group_of: GroupOf) -> None:
-    """Ordered to commit every 30 s: after 30 s, and after 26 s once a commit has taken 4 s."""
+def test_an_adsp_worker_commits_at_its_timeouts_by_hand(group_of: GroupOf) -> None:
+    """Every 30 s, and a commit takes 4 s: timeouts at 30, 60, ... whenever batches end, each with
+    the batches that have ended. At 90 none has since the last: the next end, 95, is the timeout.
+    """
     group = group_of(Adsp(name="adsp", learning_rate=0.5), 1)
+    worker = group.workers[0]
+    worker.obey(Orders(commit_interval=30.0), 0.0)
+    assert worker.alarm() == inf  # nothing to commit
+    assert group.step(0, 2, 0, now=20.0) is None
+    assert worker.alarm() == 30
+    update = worker.wake(30.0)  # the batch that ends at 40 is under way
+    assert (update.steps, update.samples) == (1, 10)
+    assert [array.tolist() for array in update.payload.arrays] == [[1, 0]]
+    group.server.push(0, update, 32.0)
+    group.pull(0, now=34.0)
+    assert worker.parameters.tolist() == [7, 16]
+    assert group.step(0, 0, 4, now=44.0) is None
+    assert worker.parameters.tolist() == [7, 14]
+    assert worker.alarm() == 60
+    update = group.step(0, 2, 0, now=60.0)  # which this batch has met
+    assert (update.steps, worker.alarm()) == (2, inf)
+    group.server.push(0, update, 62.0)
+    group.pull(0, now=64.0)
+    update = group.step(0, 0, 0, now=95.0)
+    assert update.steps == 1
+    group.server.push(0, update, 97.0)
+    group.pull(0, now=99.0)
+    assert group.step(0, 0, 0, now=110.0) is None
+    assert worker.alarm() == 120
+    worker.obey(Orders(commit_interval=10.0), 110.0)  # 100 has passed
+    assert worker.alarm() == 100
+    worker.wake(110.0)
+    group.step(0, 0, 0, now=111.0)
+    assert worker.alarm() == 120  # a whole interval late: the grid begins there
+
+
+def test_an_adsp_worker_that_commits_after_batches_by_hand(group_of: GroupOf) -> None:
+    """Ordered to commit every 30 s: after 30 s, and after 26 s once a commit has taken 4 s."""
+    group = group_of(Adsp(name="adsp", learning_rate=0.5, commit="after_batch"), 1)
     worker = group.workers[0]
     worker.obey(Orders(commit_interval=30.0), 0.0)
     assert group.step(0, 2, 0, now=29.0) is None
@@ -225,6 +262,59 @@ def test_an_adsp_worker_without_orders_commits_once_a_check_period(group_of: Gro
     group = group_of(Adsp(name="adsp", check_period=Duration(10)), 1)
     assert group.step(0, 0, 0, now=9.0) is None
     assert group.step(0, 0, 0, now=10.0) is not None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Bsp(name="bsp", learning_rate=4.0, decay=0.5, decay_steps=2),
+        Ssp(name="ssp", learning_rate=4.0, decay=0.5, decay_steps=2),
+        Tap(name="tap", learning_rate=4.0, decay=0.5, decay_steps=2),
+    ],
+    ids=lambda config: config.name,
+)
+def test_the_local_rate_falls_with_a_workers_steps(
+    group_of: GroupOf, config: AlgorithmConfig
+) -> None:
+    """η' is 4, 4, 2, 2, 1: of a gradient of (1, 2)."""
+    group = group_of(config, 1)
+    for rate in (4, 4, 2, 2, 1):
+        (values,) = group.step(0, 1, 2).payload.arrays
+        assert values.tolist() == [rate, 2 * rate]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        FixedAdacomm(
+            name="fixed-adacomm", learning_rate=4.0, local_steps=5, decay=0.5, decay_steps=2
+        ),
+        Adsp(
+            name="adsp",
+            learning_rate=4.0,
+            check_period=Duration(5),
+            epoch=Duration(10),
+            decay=0.5,
+            decay_steps=2,
+        ),
+    ],
+    ids=lambda config: config.name,
+)
+def test_the_local_rate_falls_within_what_is_pushed(
+    group_of: GroupOf, config: AlgorithmConfig
+) -> None:
+    """Five steps with a gradient of (1, 2): 4 + 4 + 2 + 2 + 1 = 13 times that."""
+    group = group_of(config, 1)
+    for now in (1.0, 2.0, 3.0, 4.0):
+        assert group.step(0, 1, 2, now=now) is None
+    (values,) = group.step(0, 1, 2, now=5.0).payload.arrays
+    assert values.tolist() == [13, 26]
+
+
+@pytest.mark.parametrize("option", [{"decay": 0.5}, {"decay_steps": 2}])
+def test_a_decay_needs_its_steps_and_steps_their_decay(option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="alone, expected decay"):
+        Bsp.model_validate({"name": "bsp", **option})
 
 
 def test_adsp_at_its_checkpoints_by_hand(group_of: GroupOf) -> None:

@@ -62,18 +62,6 @@ def test_ddl_averages_a_round(group_of: GroupOf) -> None:
     assert group.server.ready(0)
 
 
-def test_some_entries_are_no_gradient_of_ddl(group_of: GroupOf) -> None:
-    """Its sender is told, and the other's round is the mean of (2, 4) and (6, -4)."""
-    group = group_of(ddl(), 2)
-    entries = Sparse(np.array([0], np.int32), floats(9))
-    with pytest.raises(RejectedError, match="a Sparse payload, expected a Dense one"):
-        group.server.push(0, Update(entries, 0, 64), 0.0)
-    assert group.server.awaited() == {0, 1}
-    push(group, 0, (2, 4), 64)
-    push(group, 1, (6, -4), 64)
-    assert group.server.parameters.tolist() == [6, 16]
-
-
 def test_momentum_and_weight_decay_are_the_servers(group_of: GroupOf) -> None:
     """m 0.5, λ 0.25, η 0.5. v = (2, 4) + 0.25 (8, 16) = (4, 8): w = (6, 12);
     then v = (2, 4) + (2, 4) + 0.25 (6, 12) = (5.5, 11): w = (3.25, 6.5)."""

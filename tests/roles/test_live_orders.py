@@ -93,6 +93,25 @@ class Commander(ServerHalf[Ordering]):
         return Ticked(orders=dict.fromkeys(range(self.workers), Orders(batch_size=size)))
 
 
+class Alarming(Ordering):
+    """Orders nothing; wakes its workers once, at 0.75."""
+
+    WAKES: ClassVar[bool] = True
+
+    def halves(self) -> Halves:
+        return Sleeper, Commander
+
+
+class Sleeper(Obedient):
+    def alarm(self) -> float:
+        return inf if "wake" in self.told else 0.75
+
+    def wake(self, now: float) -> Update:
+        self.told["wake"] = now
+        nothing = Dense(np.zeros_like(self.parameters))
+        return Update(nothing, self.version, samples=2, steps=1, note={})
+
+
 def work(stage: Any, index: int, *, step_seconds: float) -> None:
     """A worker as its process has it, to the end of the training."""
     network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
@@ -111,6 +130,7 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
             connection=connection,
             clock=clock,
             paced_first=True,
+            wakes=worker.wakes,
         )
         device.join()
         follow_orders(connection, index, worker, clock)
@@ -145,4 +165,24 @@ def test_orders_inside_a_step_at_its_end_and_a_moment_after_it(
             "step 2 of 6": 1.0,
             "step 3 of 7": 1.5,
         }
+        assert told == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.slow
+def test_a_push_amid_a_step_which_ends_when_it_would_have(begin: Callable[..., Any]) -> None:
+    """Steps of 0.5 s, and a push at 0.75: the second step is not over, and ends at 1.0, for a push
+    takes next to no time here."""
+    layout = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path()).layout
+    stage = begin(layout, updates=4, config=Alarming(at=()))
+    threads = [
+        threading.Thread(target=work, args=(stage, index), kwargs={"step_seconds": 0.5})
+        for index in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stage.half.notes.keys() == {0, 1}
+    for told in stage.half.notes.values():
+        expected = {"step 1 of 2": 0.5, "wake": 0.75, "step 2 of 2": 1.0, "step 3 of 2": 1.5}
         assert told == pytest.approx(expected, abs=0.1)

@@ -270,6 +270,26 @@ def test_at_every_checkpoint_of_adsp_all_have_committed_as_often(run_simulation:
     assert means[0] == means[1] == pytest.approx(3 * means[2], rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("commit", "commits"),
+    [("at_timeout", [(6, 12), (8, 16), (9, 18)]), ("after_batch", [(6, 10), (8, 13), (9, 13)])],
+)
+def test_at_its_timeouts_a_worker_commits_as_often_as_it_is_ordered(
+    commit: str, commits: list[tuple[int, int]], run_simulation: Simulate
+) -> None:
+    """Two check periods of 60 s with steps of 3 s. At rates of 6, 8 and 9 timeouts are 10, 7.5 and
+    6.7 s apart. After a batch, commits are 12, 9 and 9 s apart: 10, 13 and 13 of them."""
+    for rate, expected in commits:
+        run = run_simulation(
+            f"{commit}-{rate}",
+            f"algorithm={{adsp: {{commit_rate: {rate}, commit: {commit}}}}}",
+            *("workers.count=2", "workers.think=", "workers.classes={equal: {speed: 3s}}"),
+            *("stop={time: 120100ms}", "evaluate={every: 60s, images: 100}"),
+        )
+        counts = run.updates["worker"].value_counts().to_dict()
+        assert counts == {0: expected, 1: expected}
+
+
 def test_adsp_trains_on_links_that_take_no_time(run_simulation: Simulate) -> None:
     """Its first orders are for the moment at which the workers already have the model."""
     bare = "workers={count: 2, classes: {one: {speed: 500ms}}}"

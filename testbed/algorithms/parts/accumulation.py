@@ -55,8 +55,12 @@ class LocalStepsWorker(WorkerHalf[Any]):
         self._options: LocalSteps = self.config
         self._update = Accumulation(self.parameters)
 
+    def rate(self) -> float:
+        """η' of the step that comes next; called once for each."""
+        return self._options.learning_rate
+
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """U ← U + η' g; W_i ← W_i - η' g; after τ steps push U."""
-        self._update.add(gradient, samples, rate=self._options.learning_rate)
+        self._update.add(gradient, samples, rate=self.rate())
         wanted = self.orders.local_steps or self._options.local_steps or 1
         return None if self._update.steps < wanted else self._update.take(self.version)

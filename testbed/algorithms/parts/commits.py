@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,3 +26,20 @@ class CommitServer(ServerHalf[C]):
     def step(self, update: Vector) -> Vector:
         """What a commit of U takes off the model: U / M."""
         return update / np.float32(self.workers)
+
+
+class MomentumCommitServer(CommitServer[Any]):
+    """V ← μ V + (1 - μ) U / M; W ← W - V, where the config has a ``momentum``, μ."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._velocity = np.zeros_like(self.parameters) if self.config.momentum else None  # V
+
+    def step(self, update: Vector) -> Vector:
+        """V ← μ V + (1 - μ) U / M."""
+        mean = super().step(update)
+        if self._velocity is None:
+            return mean
+        momentum = np.float32(self.config.momentum)
+        self._velocity = momentum * self._velocity + (1 - momentum) * mean
+        return self._velocity

@@ -1,0 +1,54 @@
+"""The learning rate of a worker's own steps, which may fall with them (ADSP and its rivals)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import model_validator
+
+from testbed.algorithms.base import AlgorithmConfig
+from testbed.algorithms.parts.options import LearningRate, Ratio, Steps
+from testbed.errors import Unfit
+
+
+class LocalRateOptions(AlgorithmConfig):
+    """What a scenario may say of η'.
+
+    Attributes:
+        learning_rate: η' at first.
+        decay: the factor that η' is multiplied by after every `decay_steps`; 1 without.
+        decay_steps: mini-batches of a worker.
+    """
+
+    learning_rate: LearningRate = 0.1
+    decay: Ratio | None = None
+    decay_steps: Steps | None = None
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> LocalRateOptions:
+        if (self.decay is None) != (self.decay_steps is None):
+            found, lacking = ("decay", "decay_steps")[:: 1 if self.decay else -1]
+            raise Unfit(
+                f"{found} alone", f"{lacking} too: a factor, and after how many mini-batches"
+            )
+        return self
+
+
+@dataclass
+class LocalRate:
+    """η' of one worker.
+
+    Attributes:
+        steps: mini-batches that it has trained on.
+    """
+
+    options: LocalRateOptions
+    steps: int = 0
+
+    def next(self) -> float:
+        """η' of the next mini-batch, which is counted: η'_0 decay^⌊steps / decay_steps⌋."""
+        options, steps = self.options, self.steps
+        self.steps += 1
+        if options.decay is None or options.decay_steps is None:
+            return options.learning_rate
+        return options.learning_rate * options.decay ** (steps // options.decay_steps)
