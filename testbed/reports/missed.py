@@ -29,7 +29,7 @@ def missed_evaluations(evaluations: pd.DataFrame, updates: pd.DataFrame, scenari
     end = min(float(reached.max()), inf if limit is None else limit)
     due = range(1, ceil(_exact(end) / step))
     done = {_exact(one) // step for one in reached[~evaluations["final"]]}
-    if not by_version:
+    if not isinstance(every, int):
         return len(set(due) - done)
     moments = updates["time_seconds"].tolist()
     last = {moment: version for version, moment in enumerate(moments, 1)}  # applied at once
