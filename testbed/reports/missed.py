@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,12 @@ if TYPE_CHECKING:
     from testbed.scenario.schema import Scenario
 
 
-def missed_evaluations(evaluations: pd.DataFrame, scenario: Scenario) -> int:
+def missed_evaluations(evaluations: pd.DataFrame, updates: pd.DataFrame, scenario: Scenario) -> int:
     """How many multiples of ``evaluate.every`` before the end have no evaluation of their own.
 
     A mean of ten evaluations in a row reaches back further by as many as are missing in between.
     A training that ends a little behind its last multiple, by a round or by milliseconds, has its
-    last evaluation there.
+    last evaluation there. Multiples that a round reaches at one moment have one evaluation.
     """
     every, stop = scenario.evaluate.every, scenario.stop
     assert every is not None, "a scenario that was read has one"
@@ -24,8 +25,23 @@ def missed_evaluations(evaluations: pd.DataFrame, scenario: Scenario) -> int:
     reached = evaluations["version" if by_version else "time_seconds"]
     if reached.empty:
         return 0
-    limit = stop.updates if by_version else stop.time
+    limit, step = stop.updates if by_version else stop.time, _exact(every)
     end = min(float(reached.max()), inf if limit is None else limit)
-    due = ceil(end / every) - 1
-    done = set((reached[~evaluations["final"]] // every).astype(int))
-    return due - len(done & set(range(1, due + 1)))
+    due = range(1, ceil(_exact(end) / step))
+    done = {_exact(one) // step for one in reached[~evaluations["final"]]}
+    if not isinstance(every, int):
+        return len(set(due) - done)
+    moments = updates["time_seconds"].tolist()
+    last = {moment: version for version, moment in enumerate(moments, 1)}  # applied at once
+    shared = {number: number * every for number in due}
+    shared |= {n: last[moments[v - 1]] for n, v in shared.items() if v <= len(moments)}
+    return sum(
+        version < end and version // every not in done
+        for number, version in shared.items()
+        if number not in done
+    )
+
+
+def _exact(value: float) -> Fraction:
+    """A number to a millionth, of which a multiple is one."""
+    return Fraction(f"{value:.6f}")

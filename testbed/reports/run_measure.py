@@ -57,7 +57,9 @@ _WHOLE_RUN: Mapping[str, Whole] = {
     "egress": lambda run: run.updates["payload_down_bytes"].sum(),
     "time": lambda run: run.updates["time_seconds"].max(),
     "staleness": lambda run: run.updates["staleness"].mean(),
-    "missed_evaluations": lambda run: missed_evaluations(run.evaluations, run.scenario),
+    "missed_evaluations": lambda run: missed_evaluations(
+        run.evaluations, run.updates, run.scenario
+    ),
     "crashes": lambda run: run.summary.get("faults", {}).get("crash", 0),
     "sigma": lambda run: run.updates["sigma_mean"].mean(),
     "sigma_ratio": lambda run: _sigma_ratio(run.updates),

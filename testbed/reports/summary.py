@@ -70,7 +70,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "updates": _updates(run, seconds=seconds) | {"rejected": _rejected(events)},
         "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
-        "missed_evaluations": missed_evaluations(run.evaluations, run.scenario),
+        "missed_evaluations": missed_evaluations(run.evaluations, run.updates, run.scenario),
         "accuracy": measures.accuracy(run.evaluations),
         "loss": measures.loss(run.evaluations),
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
