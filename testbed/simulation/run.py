@@ -277,8 +277,8 @@ def build(
         worker = anew()
         simulated[index] = SimulatedWorker(
             *(index, worker, _draw_step(experiment, index)),
-            each_sample=experiment.device_class(index).each_sample,
             anew=anew,
+            each_sample=experiment.device_class(index).each_sample,
             stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
             sample_bytes=experiment.sample_bytes,
         )

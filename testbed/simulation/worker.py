@@ -115,20 +115,20 @@ class SimulatedWorker:
 
     Attributes:
         draw_step: draws the emulated seconds of a training step, one step ahead.
-        each_sample: what a step takes besides, for each sample of its batch.
         anew: makes the worker as it was at its beginning.
         stream: where its samples come from; None if they are all there. It goes on while the worker
             begins anew.
         sample_bytes: of a sample that it shares.
+        each_sample: what a step takes besides, for each sample of its batch.
     """
 
     index: int
     worker: Worker
     draw_step: Callable[[], float]
-    each_sample: float = 0.0
     anew: Callable[[], Worker] | None = None
     stream: SimulatedStream | None = None
     sample_bytes: int = 0
+    each_sample: float = 0.0
     next_think: float = 0.0
     _loop: Loop | None = None
     _paused: Step | Take | Work | None = None

@@ -103,11 +103,13 @@ class Alarming(Ordering):
 
 
 class Sleeper(Obedient):
+    woken = False
+
     def alarm(self) -> float:
-        return inf if "wake" in self.told else 0.75
+        return inf if self.woken else 0.75
 
     def wake(self, now: float) -> Update:
-        self.told["wake"] = now
+        self.told["wake"], self.woken = now, True
         nothing = Dense(np.zeros_like(self.parameters))
         return Update(nothing, self.version, samples=2, steps=1, note={})
 
