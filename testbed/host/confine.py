@@ -3,9 +3,9 @@
 A worker has no capabilities, but where the kernel lets ordinary users make user namespaces it could
 make itself one and have all of them in there. And one process of a node could take the memory and
 the descriptors of another, such as those of a command that `testbed exec` runs in there. And no
-network namespace holds vsock, by which virtual machines talk to their host. A seccomp filter refuses
-the system calls for all of these, as root and as a user, and io_uring, which makes sockets past the
-filter; nothing else.
+network namespace holds vsock, by which virtual machines talk to their host. A seccomp filter
+refuses the system calls for all of these, as root and as a user, and io_uring, which makes sockets
+past the filter; nothing else.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def filter_calls() -> None:
 def build_filter(numbers: Numbers) -> bytes:
     """The filter as classic BPF. A jump is (if true, if false): instructions to skip."""
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    first = 4  # the index of the first of the refused calls; between them and `refuse` are 9 others
+    first = 4  # the index of the first refused call; between these and `refuse` are 9 others
     refusal = first + len(numbers.refused) + 9
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
