@@ -149,7 +149,7 @@ def filter_calls() -> None:
 def build_filter(numbers: Numbers) -> bytes:
     """The filter as classic BPF. A jump is (if true, if false): instructions to skip."""
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    first = 4  # the index of the first of the refused calls; between them and `refuse` are 9 others
+    first = 4  # the index of the first refused call; between these and `refuse` are 9 others
     refusal = first + len(numbers.refused) + 9
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),

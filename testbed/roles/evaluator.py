@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from testbed.errors import HostError
 from testbed.experiment import Experiment
 from testbed.frame.evaluation import Due
+from testbed.host.deadline import evaluated_within
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement, ModelWriter
 from testbed.payloads import Vector, zeros
@@ -47,7 +48,8 @@ def _main(arguments: Arguments) -> None:
             final = snapshot.final
             samples, data = slice(None) if final else chosen, experiment.data
             tested = data.test_images[samples], data.test_labels[samples]
-            measured = bound.evaluate(*tested, transform=data.transform)
+            with evaluated_within(experiment.scenario.evaluate.timeout):
+                measured = bound.evaluate(*tested, transform=data.transform)
             _save(writer, parameters, Measurement(snapshot.version, snapshot.time, measured, final))
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)

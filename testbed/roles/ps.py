@@ -47,8 +47,8 @@ DRAIN_SECONDS = 5.0
 EVALUATOR_SECONDS = 60.0
 """How long after the end the evaluator may take to ask for the final model."""
 
-FINAL_SECONDS = 600.0
-"""How long it may then take to evaluate it on all test images."""
+REPORT_SECONDS = 10.0
+"""How much longer than an evaluation may take it may be until the final one is reported."""
 
 
 def main(arguments: Mapping[str, str]) -> int:
@@ -87,6 +87,7 @@ def _main(arguments: Arguments) -> None:
         secret=arguments.token,
         producers=producers(experiment.scenario),
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
+        final_seconds=experiment.scenario.evaluate.timeout + REPORT_SECONDS,
     )
     asyncio.run(_serve_until_sigterm(server, arguments))
 
@@ -106,6 +107,7 @@ class ParameterServer:
         encoding: in which pushes must come.
         secret: of the run, with which it knows the tokens of all who may call.
         producers: the nodes that produce streams.
+        final_seconds: how long the final model's evaluation may take.
     """
 
     training: Training
@@ -116,6 +118,7 @@ class ParameterServer:
     encoding: Encoding = "raw"
     producers: Sequence[str] = ()
     drain_seconds: float = DRAIN_SECONDS
+    final_seconds: float = 600.0
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
     def __post_init__(self) -> None:
@@ -212,7 +215,7 @@ class ParameterServer:
         await wait(training.drained, self.drain_seconds)
         training.log.write(Drained(tuple(f"w{worker}" for worker in training.untold)))
         if await wait(snapshots.final_taken, EVALUATOR_SECONDS):
-            await wait(snapshots.concluded, FINAL_SECONDS)
+            await wait(snapshots.concluded, self.final_seconds)
         training.log.summarise()
         training.log.write(training.record.done(evaluated=snapshots.concluded.is_set()))
         self._done = True

@@ -41,8 +41,8 @@ from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_go
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.untrusted import SpoiledError
 
-FINAL_SECONDS = 720.0
-"""Once training has ended, longer than the PS itself waits for the last worker and evaluation."""
+FINAL_SECONDS = 120.0
+"""Beside the last evaluation, longer than the PS itself waits once training has ended."""
 
 AGENT_SECONDS = 30.0
 UNFORESEEN = TestbedError.exit_code
@@ -157,7 +157,8 @@ class Execution:
                 self.in_training()
             with heap_frozen():
                 self._await(watch, Finished, within=None, faults=faults, traces=traces)
-            self._await(watch, Done, within=FINAL_SECONDS)
+            final_seconds = FINAL_SECONDS + setup.scenario.evaluate.timeout
+            self._await(watch, Done, within=final_seconds)
             watch.count()
             workers = {node.name for node in setup.plan.workers}
             alive = workers.intersection(agent.running())

@@ -287,10 +287,13 @@ class Evaluate(Part):
         every: so many updates, or so long in emulated time, lie between two evaluations. By default
             a twentieth of what `stop` says of updates, steps or time, and at most 1,000 updates.
         images: how many fixed test images an evaluation during training uses.
+        timeout: how long one evaluation may take, in real time; a run whose evaluation takes longer
+            ends with an error.
     """
 
     every: Count | PositiveDuration | None = None
     images: Count = 2000
+    timeout: PositiveDuration = Duration(600)
 
 
 class Checkpoint(Part):

@@ -270,7 +270,8 @@ def build(
     vector = parameters[: experiment.network.layout.size]
     bound = experiment.network.bind(vector, device=compute_device(experiment.scenario))
     gradients = reuse and _reused(experiment, reuse, processes)
-    learner = Learner(experiment.data, vector, bound, gradients)
+    timeout = experiment.scenario.evaluate.timeout
+    learner = Learner(experiment.data, vector, bound, gradients, timeout)
     simulated, shards, arrivals = {}, experiment.shards(), experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
         anew = partial(experiment.worker, index, shards=shards)

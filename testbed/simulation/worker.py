@@ -34,6 +34,7 @@ from testbed.frame.worker import (
     Work,
     Worker,
 )
+from testbed.host.deadline import evaluated_within
 from testbed.models import Bound, Evaluation
 from testbed.payloads import Vector, encodings
 from testbed.simulation.gradients import Gradients
@@ -86,12 +87,14 @@ class Learner:
 
     Attributes:
         gradients: those of other runs, which it reuses; None for none.
+        timeout_seconds: how long an evaluation may take, in real time.
     """
 
     data: Prepared
     parameters: Vector
     bound: Bound
     gradients: Gradients | None = None
+    timeout_seconds: float = 600.0
 
     def gradient(self, at: Vector, step: Step) -> Vector:
         """The gradient at the parameters ``at``; lent until the next call."""
@@ -106,7 +109,8 @@ class Learner:
         self.parameters[:] = at[: self.parameters.size]
         data, chosen = self.data, slice(None) if images is None else images
         tested = data.test_images[chosen], data.test_labels[chosen]
-        return self.bound.evaluate(*tested, transform=data.transform)
+        with evaluated_within(self.timeout_seconds):
+            return self.bound.evaluate(*tested, transform=data.transform)
 
 
 @dataclass

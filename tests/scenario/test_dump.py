@@ -100,7 +100,7 @@ def test_what_is_written_loads_back_equal(data: dict[str, Any]) -> None:
 def test_every_default_is_written_out(small: str) -> None:
     written = yaml.safe_load(dump(load_text(small)))
     assert written["algorithm"]["name"] == "adacomp"
-    assert written["evaluate"] == {"every": 5, "images": 2000}
+    assert written["evaluate"] == {"every": 5, "images": 2000, "timeout": "10min"}
     assert written["workers"]["batch_size"] == 10
     assert written["runtime"] == {"name": "native"}
 

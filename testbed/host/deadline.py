@@ -1,0 +1,50 @@
+"""A bound on how long an evaluation may take, which may call the user's own code."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from testbed.errors import NodeError, UserCodeError
+from testbed.host.apart import Overdue
+from testbed.user_code import own_place
+
+AGAIN_SECONDS = 1.0
+"""The alarm rings again after this long, for code that catches what the first one raised."""
+
+
+@contextmanager
+def evaluated_within(seconds: float) -> Iterator[None]:
+    """Break off what runs inside the context when it takes longer; for a process's main thread.
+
+    Args:
+        seconds: real time.
+
+    Raises:
+        UserCodeError: it took longer, and stood in the user's own code.
+        NodeError: it took longer elsewhere.
+    """
+    place = ""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        nonlocal place
+        place = own_place(reversed(list(traceback.walk_stack(frame))))
+        raise Overdue
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
+    try:
+        yield
+    except Overdue:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        kind = UserCodeError if place else NodeError
+        raise kind(
+            f"{place or 'the evaluation'}: still runs after {seconds:g} s, `evaluate.timeout`.",
+            hint="A longer `evaluate.timeout` or fewer images (`evaluate.images`) may help.",
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
