@@ -135,7 +135,7 @@ def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("Gone", r"mine.py: algorithm: found no 'Gone' in it; it defines .*Mine"),
+        ("Gone", r"algorithm.class: found no Gone in mine.py, which defines .*Mine"),
         ("RAN", r"found RAN, a int, expected a subclass of testbed.algorithms.base.AlgorithmConf"),
         ("NoConfig", r"mine.py:23: algorithm: found NoConfig, a ABCMeta, expected a subclass of"),
         ("NoHalves", r"mine.py:25: algorithm: found NoHalves without halves\(\), expected all"),
@@ -157,8 +157,11 @@ def test_what_is_wrong_with_the_class_is_said(file: Path, kind: str, expected: s
     ("source", "expected"),
     [
         ("x = = 1\n", r"mine.py:1: algorithm: found SyntaxError: .*expected valid Python"),
-        ("import gone\n", r"mine.py:1: algorithm: found the file raised ModuleNotFoundError"),
-        ("import sys\nsys.exit(0)\n", r"mine.py:2: algorithm: found the file raised SystemExit"),
+        ("import gone\n", r"mine.py:1: algorithm: found an import of gone, which is not there"),
+        (
+            "import sys\nclass Mine: ...\nsys.exit(0)\n",
+            r"mine.py:3: algorithm: found the file raised SystemExit",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_imported(file: Path, source: str, expected: str) -> None:

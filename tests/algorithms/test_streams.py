@@ -368,7 +368,7 @@ def test_a_gradient_is_no_vote_whatever_its_note_says(group_of: GroupOf) -> None
     """w0 votes, w1 pushes at once and has no say. The mean of (2, 4) and (6, 4): 8 - 2 and 16 - 2.
     A note of ``shares`` on a gradient likewise."""
     for note in ({"vote": 1.0}, {"shares": 1.0}):
-        group = group_of(scadles(ratio=0.5, delta=0.0), 2)
+        group = group_of(scadles(ratio=0.5, delta=0.0, decide="majority"), 2)
         tell(group, 0, group.workers[0].step(floats(2, 4), 64, 0.0))
         assert group.server.awaited() == {1}
         forged = Update(Dense(floats(6, 4)), 0, 64, note=note)

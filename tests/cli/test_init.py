@@ -58,7 +58,7 @@ def test_a_file_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) 
     ("arguments", "message"),
     [
         (["../up"], "NAME: found '../up', expected a name of at most 40"),
-        (["Big"], "NAME: found 'Big', expected a name of at most 40"),
+        (["big!"], "NAME: found 'big!', expected a name of at most 40"),
         (["a", "--from", "b"], "--from: found 'b', expected one of adacomp/mnist-20, "),
     ],
 )
