@@ -38,7 +38,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check notebook bench bench-flower clean soak
+	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -101,7 +101,7 @@ test-netem: setup ## the tests of delays, jitter and losses: needs root, and net
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."
 	fi
 
-check: lint types contracts protos-check schema-check dashboard-check test ## what a change has to pass
+check: lint types contracts protos-check schema-check papers-check dashboard-check test ## what a change has to pass
 
 format: setup ## format the code
 	@$(python) -m ruff format
@@ -137,6 +137,12 @@ schema-check: $(VENV)/.installed
 		echo "$(SCHEMA) or $(STUDY_SCHEMA) is not that of the code. Try: make schema" >&2
 		exit 1
 	fi
+
+papers: $(VENV)/.installed ## write docs/papers.md anew, of the results that are kept
+	@$(python) scenarios/papers.py
+
+papers-check: $(VENV)/.installed
+	@$(python) scenarios/papers.py --check
 
 # BENCH_RUNTIMES="native docker" measures both side by side; each program runs alone as well.
 BENCH_RUNTIMES ?= native

@@ -70,10 +70,10 @@ def judge(results: Results) -> list[Judged]:
 
 
 def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: Results) -> Judged:
-    expected = _expected(expectation, cases, results)
+    expected, basis = _expected(expectation, cases, results), expectation.basis or ""
     seeds = results.common_seeds(cases)
     if not seeds:
-        return Judged(name, expected, "", "not run", 0, expectation.source)
+        return Judged(name, expected, "", "not run", 0, expectation.source, basis)
     columns = [results.values(case, expectation.measure, seeds) for case in cases]
     if expectation.order is not None:
         verdict = _order(columns, expectation.tolerance)
@@ -83,7 +83,6 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
         values = _meant(expectation, columns)
         verdict = _within(values, *_bounds(expectation))
         found = spread(values, lambda value: _shown(expectation, value))
-    basis = expectation.basis or ""
     if basis != "arithmetic" and not _tells(expectation, cases, columns, results):
         verdict = "not resolved"
     elif _side(expectation) * (fmean(_meant(expectation, columns)) - 1) < 0:

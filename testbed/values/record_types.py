@@ -44,6 +44,7 @@ RECORDS = frozenset(
         "payloads.keyed.Keyed",
         "payloads.quantized.Quantized",
         "payloads.sparse.Sparse",
+        "rpc.shared.SharedSamples",
         "simulation.agenda.Planned",
         "simulation.keys.KeyedLinks",
         "simulation.links.Sharers",

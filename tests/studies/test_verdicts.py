@@ -150,6 +150,11 @@ def test_without_a_common_seed_it_was_not_run(judged: Callable[..., Judged]) -> 
     assert judged(ORDER, both([0.5, 0.9], [])).verdict == "not run"
 
 
+def test_arithmetic_that_was_not_run_is_counted_apart_too(judged: Callable[..., Judged]) -> None:
+    found = judged(ARITHMETIC, both([0.5, 0.9], []))
+    assert (found.verdict, found.basis) == ("not run", "arithmetic")
+
+
 def test_never_is_later_than_any_time(judged: Callable[..., Judged]) -> None:
     slow = both([0.7, 0.7], [0.5, 0.5])  # at 0.2 the accuracy 0.6 is never reached
     assert judged(ORDER, slow, measure="updates_to(0.6)").verdict == "reproduced"
