@@ -56,10 +56,6 @@ class Population:
     crashed: set[int] = field(default_factory=set)
     restarted: Collection[int] = ()
 
-    def present(self, workers: int) -> list[int]:
-        """Those of the first ``workers`` that take part."""
-        return [worker for worker in range(workers) if worker not in self.absent]
-
     def held_by(self, kind: str) -> dict[int, int]:
         """The workers that a fault of this kind holds, and the place of that fault."""
         return self.held.setdefault(kind, {})
