@@ -172,7 +172,7 @@ def test_what_is_wrong_is_raised_and_nothing_is_made(
 ) -> None:
     with pytest.raises(ScenarioError, match=told):
         testbed.simulate(scenario, settings=settings)
-    with pytest.raises(ScenarioError, match="expected 1 to 60 small letters"):
+    with pytest.raises(ScenarioError, match="expected 1 to 60 letters"):
         testbed.simulate(SCENARIO, name="No name")
     assert list(folder.iterdir()) == []
 

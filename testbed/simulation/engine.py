@@ -98,7 +98,8 @@ class Engine:
 
     def begin(self) -> None:
         """Those workers join and pull that are there at the beginning."""
-        there = self.timeline.population.present(len(self.devices))
+        absent = self.timeline.population.absent
+        there = [worker for worker in range(len(self.devices)) if worker not in absent]
         for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)

@@ -203,8 +203,10 @@ def simulate(
         engine.save = Saver.into(folder, writer).save
         with own_failures("ps"):
             if checkpoint is None:
-                for worker in engine.timeline.population.present(scenario.workers.count):
-                    recorder.event(Joined(f"w{worker}"))
+                absent = engine.timeline.population.absent
+                for worker in range(scenario.workers.count):
+                    if worker not in absent:
+                        recorder.event(Joined(f"w{worker}"))
                 recorder.event(Started())
                 engine.begin()
             else:
