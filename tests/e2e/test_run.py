@@ -74,7 +74,7 @@ def test_nothing_is_left_but_the_folder(finished: Any, shared_bed: Any) -> None:
     assert shared_bed.remains(up.name) == []
     assert sorted(path.name for path in up.folder.path.iterdir()) == [
         *("accuracy-ingress.png", "control", "environment.json", "evaluations.csv"),
-        *("events.jsonl", "logs", "model", "plan.json", "ps", "run.json"),
+        *("events.jsonl", "hosts", "logs", "model", "plan.json", "ps", "run.json"),
         *("scenario.yaml", "slow", "sockets", "summary.json", "traffic.csv", "updates"),
     ]
     assert [path.name for path in up.folder.control.iterdir()] == ["lock"]
