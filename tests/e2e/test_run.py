@@ -296,7 +296,7 @@ def test_neither_the_umask_nor_the_name_of_a_folder_matters(bed: Any, umask: int
     """Links are measured, a file of the user's own is read, and sockets lie in that folder."""
     shutil.copytree(SHIPPED / "custom", bed.path / "own")
     (bed.path / "own" / "dc_asgd.py").chmod(0o600)
-    settings = ("--set", "stop.updates=20", "--set", "paced=false")
+    settings = ("--set", "stop.updates=200", "--set", "paced=false")
     callers = os.umask(umask)
     try:
         runs = str(bed.path / "ratio=0.1,seeds=[1,2]#%20?")
@@ -305,5 +305,5 @@ def test_neither_the_umask_nor_the_name_of_a_folder_matters(bed: Any, umask: int
         os.umask(callers)
     done = up.end()
     assert (done.status, done.err) == (0, "")
-    assert len(testbed.Run(up.folder.path).updates) == 20
+    assert len(testbed.Run(up.folder.path).updates) == 200
     assert stat.S_IMODE(up.folder.path.stat().st_mode) == 0o777 & ~umask
