@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -136,3 +136,12 @@ class DeviceModel:
         """The orders to tell the worker of now."""
         taken, self.coming = self.coming, []
         return taken
+
+
+def buckets_of(devices: Sequence[DeviceModel]) -> dict[str, object]:
+    """The token buckets of all links, by name: both ends of a transfer refer to one."""
+    return {
+        f"w{number}.{way}": path.bucket
+        for number, device in enumerate(devices)
+        for way, path in (("up", device.up), ("down", device.down))
+    }

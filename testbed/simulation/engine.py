@@ -32,7 +32,7 @@ from testbed.scenario.codec import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation.agenda import Agenda, Happening, Planned
 from testbed.simulation.coding import Coding
-from testbed.simulation.device import DeviceModel
+from testbed.simulation.device import DeviceModel, buckets_of
 from testbed.simulation.faults import Faults
 from testbed.simulation.keys import Misses
 from testbed.simulation.links import FairLink
@@ -98,8 +98,7 @@ class Engine:
 
     def begin(self) -> None:
         """Those workers join and pull that are there at the beginning."""
-        absent = self.timeline.population.absent
-        there = [worker for worker in range(len(self.devices)) if worker not in absent]
+        there = self.timeline.population.present(len(self.devices))
         for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
@@ -136,8 +135,7 @@ class Engine:
             "coding": self._coding,
             "timeline": self.timeline,
             "population": self.timeline.population,
-            **{f"w{number}.up": one.up.bucket for number, one in enumerate(self.devices)},
-            **{f"w{number}.down": one.down.bucket for number, one in enumerate(self.devices)},
+            **buckets_of(self.devices),
         }
 
     def _save(self, schedule: Schedule) -> None:

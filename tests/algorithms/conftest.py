@@ -54,6 +54,12 @@ class Group:
         assert update is not None
         return self.server.push(index, update, now)
 
+    def tell(self, index: int, message: Update | None) -> None:
+        """A worker sends something that is no part of the model."""
+        assert message is not None
+        assert message.steps == 0
+        assert self.server.push(index, message, 0.0) == ()
+
 
 @pytest.fixture
 def group_of() -> type[Group]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from testbed.algorithms.base import (
     WorkerHalf,
 )
 from testbed.datasets import Prepared
-from testbed.frame.worker import Shard, Worker
+from testbed.frame.worker import Shard, Step, Worker
 from testbed.models import Mlp
 from testbed.payloads import Dense, Vector
 from testbed.roles.clock import EmulatedClock
@@ -139,6 +139,19 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
         drive(worker.loop(), device)
 
 
+def work_side_by_side(stage: Any) -> None:
+    """Both workers, to the end of the training."""
+    threads = [
+        threading.Thread(target=work, args=(stage, index), kwargs={"step_seconds": 0.5})
+        for index in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stage.half.notes.keys() == {0, 1}
+
+
 @pytest.mark.slow
 def test_orders_inside_a_step_at_its_end_and_a_moment_after_it(
     begin: Callable[..., Any],
@@ -150,15 +163,7 @@ def test_orders_inside_a_step_at_its_end_and_a_moment_after_it(
     config = Ordering(at=(0.25, 0.9, 1.55))
     layout = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path()).layout
     stage = begin(layout, updates=2, config=config)
-    threads = [
-        threading.Thread(target=work, args=(stage, index), kwargs={"step_seconds": 0.5})
-        for index in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert stage.half.notes.keys() == {0, 1}
+    work_side_by_side(stage)
     for told in stage.half.notes.values():
         expected = {
             "order 6": 0.25,
@@ -176,15 +181,33 @@ def test_a_push_amid_a_step_which_ends_when_it_would_have(begin: Callable[..., A
     takes next to no time here."""
     layout = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path()).layout
     stage = begin(layout, updates=4, config=Alarming(at=()))
-    threads = [
-        threading.Thread(target=work, args=(stage, index), kwargs={"step_seconds": 0.5})
-        for index in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert stage.half.notes.keys() == {0, 1}
+    work_side_by_side(stage)
     for told in stage.half.notes.values():
         expected = {"step 1 of 2": 0.5, "wake": 0.75, "step 2 of 2": 1.0, "step 3 of 2": 1.5}
         assert told == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("samples", "slow", "seconds"), [(10, 1.0, 70), (30, 1.0, 110), (10, 2.0, 140)]
+)
+def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seconds: float) -> None:
+    """50 s and 2 s a sample: hours of emulated time that a worker sleeps through."""
+    network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
+    slept: list[float] = []
+    device = Device(
+        index=0,
+        bound=network.bind(np.zeros(network.layout.size, np.float32)),
+        data=DATA,
+        fingerprint=network.layout.fingerprint,
+        size=network.layout.size,
+        step=lambda: 50.0,
+        each_sample=2.0,
+        connection=cast("Any", None),  # a step calls nobody
+        clock=EmulatedClock(1.0),
+        slow=lambda: slow,
+        paced_first=True,
+        sleep=slept.append,
+    )
+    device.perform(Step(np.arange(samples), 0))
+    (waited,) = slept
+    assert seconds - 5 < waited <= seconds  # less what the gradient really took
