@@ -44,7 +44,7 @@ def test_a_disk_without_room_for_the_run_folder(
     assert list(runs.iterdir()) == []
 
 
-@pytest.mark.parametrize("size", ["16k", "100k"], ids=["at the start", "in training"])
+@pytest.mark.parametrize("size", ["20k", "100k"], ids=["at the start", "in training"])
 def test_a_full_disk(bed: Any, name: str, tmpfs: Callable[[str], Path], size: str) -> None:
     tmpfs(f"size={size}")
     up = bed("up", bed.scenario, "--name", name, *ENDLESS, status=(3, 5))
