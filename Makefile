@@ -85,7 +85,8 @@ slow: setup ## the tests that need nothing but more time
 	@$(python) -m pytest -m "slow and not ($(OF_THE_MACHINE))" $(shared) --durations=20
 
 privileged: setup ## the tests that need root, or a tool of the machine
-	@$(python) -m pytest -m "$(OF_THE_MACHINE)" --durations=25
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not alone" $(shared) --durations=20
+	$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone" --durations=20
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200
