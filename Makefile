@@ -32,6 +32,10 @@ endif
 # PyTorch's builds without CUDA; empty: always the index that pip uses for everything else.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
+# Python may keep the bytecode of what it has compiled: each of the tests' processes would compile
+# all of the package, and pytest all of the tests.
+export PYTHONDONTWRITEBYTECODE :=
+
 SCHEMA := scenarios/schema.json
 STUDY_SCHEMA := scenarios/study-schema.json
 python := $(VENV)/bin/python
@@ -70,14 +74,19 @@ images: $(VENV)/.installed ## build the Docker image of agent and nodes, online 
 # What a test may need that not every machine has.
 OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
 
+# How many processes share the tests that measure nothing: one a CPU, up to 8.
+TEST_PROCESSES ?= auto
+shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
+
 test: setup ## the tests that need neither root nor much time
-	@$(python) -m pytest --quick
+	@$(python) -m pytest --quick $(shared) --durations=20
 
 slow: setup ## the tests that need nothing but more time
-	@$(python) -m pytest -m "slow and not ($(OF_THE_MACHINE))" --durations=10
+	@$(python) -m pytest -m "slow and not ($(OF_THE_MACHINE))" $(shared) --durations=20
 
 privileged: setup ## the tests that need root, or a tool of the machine
-	@$(python) -m pytest -m "$(OF_THE_MACHINE)" --durations=25
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not alone" $(shared) --durations=20
+	$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone" --durations=20
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200

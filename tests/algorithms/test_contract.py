@@ -134,6 +134,9 @@ TOGETHER: dict[str, dict[str, object]] = {
 }
 """What an option needs, or is without effect without; of the algorithms that have it too."""
 
+FEW_STEPS: dict[str, object] = {"local_steps": 3}
+"""Of the algorithms that take a number of steps for each push: by default some take 40."""
+
 
 def ends(name: str, field: FieldInfo) -> tuple[object, ...]:
     """Both ends of an option: of a number those allowed, up to 30; else all that there is."""
@@ -159,15 +162,21 @@ def numbers(kind: object, metadata: list[Any]) -> tuple[object, ...]:
     return (least, min(most, 30))
 
 
+def companions(member: type[AlgorithmConfig], name: str) -> dict[str, object]:
+    """The other options that are given with an end of one."""
+    fields = member.model_fields
+    steps = fields.get("local_steps")
+    few = FEW_STEPS if steps is not None and isinstance(steps.default, int) else {}
+    return few | {key: one for key, one in TOGETHER.get(name, {}).items() if key in fields}
+
+
 EXTREMES = [
-    pytest.param(member, {**together, name: end}, id=f"{member.__name__}-{name}-{end}")
+    pytest.param(member, {**needed, name: end}, id=f"{member.__name__}-{name}-{end}")
     for member in MEMBERS
     for name, field in member.model_fields.items()
     if name != "name"
     for end in ends(name, field)
-    for together in [
-        {key: v for key, v in TOGETHER.get(name, {}).items() if key in member.model_fields}
-    ]
+    for needed in [companions(member, name)]
 ]
 
 

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 ENDED = (0, 6)
 
 

@@ -16,7 +16,7 @@ import pytest
 from testbed.cli import main
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "quickstart.yaml"
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 
 class LiveRun:

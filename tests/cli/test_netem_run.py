@@ -12,7 +12,7 @@ import pytest
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "adsl.yaml"
 
-pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow, pytest.mark.alone]
 
 
 # Control groups of its own mount namespace, where the kernel has some and nobody mounted them.

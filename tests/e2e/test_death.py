@@ -14,7 +14,7 @@ import testbed
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.recovery import spooled_rows
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 

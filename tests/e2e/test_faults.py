@@ -14,7 +14,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Crashed, Done, FaultApplied, Finished, LinkChanged, Started
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 FAULTS = """\
 name: faults

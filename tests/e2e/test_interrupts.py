@@ -12,7 +12,7 @@ import pytest
 
 import testbed
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 

@@ -16,6 +16,7 @@ MOST_BYTES = 8e9
 
 
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.slow
 def test_two_hundred_workers_train_in_eight_gigabytes(tmp_path: Path) -> None:
     done = subprocess.run(

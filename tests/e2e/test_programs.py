@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 CROSS_TRAFFIC = Path(__file__).parents[2] / "scenarios" / "cross-traffic.yaml"
 LOOK = "import json; from testbed.agent.probe import look; print(json.dumps(look()))"
 ALIKE = ("capabilities", "writable", "new namespaces", "interfaces")

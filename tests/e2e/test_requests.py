@@ -33,7 +33,7 @@ VERDICT = 6
 HOST_TELLS = ("hierarchies",)
 """Of what the agent is told at its start."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 
 def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:

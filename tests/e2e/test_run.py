@@ -19,7 +19,7 @@ from testbed.events.kinds import Done, LinksRead
 from testbed.experiment import load_model
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 SHIPPED = Path(__file__).parents[2] / "scenarios"
 

@@ -16,7 +16,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import FaultApplied, Launched, Produced
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 RATES = [19, 35, 61, 77, 23, 28, 31, 68]
 SCENARIO = f"""\

@@ -15,7 +15,7 @@ from testbed.network.qdiscs import FRAME_BYTES
 from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 SHIFTS = """\
 name: shifts

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-from typing import Any
+import subprocess
+import sys
 
 import pytest
 
+SCRIPT = """
+import gc, weakref
 from testbed.host.garbage import heap_frozen
 
+class Kept: pass
 
-class Kept:
-    """Something that the collector can tell from everything else."""
-
-
-def looked_at(one: Any) -> bool:
-    """Whether a full collection looks at an object."""
+def looked_at(one):
     return any(found is one for found in gc.get_objects())
 
-
-def test_what_exists_is_passed_over_only_inside() -> None:
-    before = Kept()
-    assert looked_at(before)
-    with pytest.raises(KeyError), heap_frozen():
-        since = Kept()
-        assert looked_at(since) and not looked_at(before)
-        raise KeyError
-    assert looked_at(since) and looked_at(before)
-
-
-def test_what_becomes_garbage_inside_is_collected() -> None:
+before = Kept()
+{first}
+try:
     with heap_frozen():
-        one: Any = Kept()
-        one.itself = one
-        alive = weakref.ref(one)
-        del one
+        since = Kept()
+        print(looked_at(since), looked_at(before))
+        cycle = Kept()
+        cycle.itself = cycle
+        alive = weakref.ref(cycle)
+        del cycle
         gc.collect()
-        assert alive() is None
+        print(alive() is None)
+        raise KeyError
+except KeyError:
+    print(looked_at(since), looked_at(before))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "seen"),
+    [
+        ("", "True False\nTrue\nTrue True\n"),
+        ("gc.freeze()", "True False\nTrue\nTrue False\n"),  # a heap frozen before stays so
+    ],
+)
+def test_what_exists_is_passed_over_only_inside(first: str, seen: str) -> None:
+    """In a process of its own: this one's heap is frozen, and has to stay so."""
+    command = [sys.executable, "-c", SCRIPT.format(first=first)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == seen

@@ -66,6 +66,7 @@ def test_an_interface_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_a_meter_reads_both_ends_of_an_exchange(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
@@ -80,6 +81,7 @@ def test_a_meter_reads_both_ends_of_an_exchange(lab: Any, meter: TrafficMeter) -
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_totals_outlive_connections_and_nodes(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
@@ -103,6 +105,7 @@ def test_totals_outlive_connections_and_nodes(lab: Any, meter: TrafficMeter) -> 
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_a_workers_repeated_pushes_are_counted_under_its_name(
     lab: Any, meter: TrafficMeter
 ) -> None:
@@ -117,6 +120,7 @@ def test_a_workers_repeated_pushes_are_counted_under_its_name(
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_a_node_that_comes_back_adds_to_what_it_had(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
     worker.peer.tell("exchange 5000 5000 1")
@@ -136,6 +140,7 @@ def read_to_the_end(meter: TrafficMeter, expected_bytes: int) -> Traffic:
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMeter) -> None:
     narrow = Shape(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
     ps, worker = lab.pair(up=narrow)
@@ -150,6 +155,7 @@ def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMe
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_a_worker_that_is_killed_amid_a_push_takes_no_bytes_along(
     lab: Any, meter: TrafficMeter
 ) -> None:
@@ -166,6 +172,7 @@ def test_a_worker_that_is_killed_amid_a_push_takes_no_bytes_along(
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_connections_within_a_node_are_not_on_its_link(lab: Any) -> None:
     ps, _ = lab.pair()
     with closing(SocketDiagnosis(ps.peer.pid)) as sockets:

@@ -22,7 +22,7 @@ from testbed.network.qdiscs import Netem
 from testbed.topology import Distribution, NodeSpec, Shape
 from testbed.values.units import Duration, Rate
 
-pytestmark = [pytest.mark.root, pytest.mark.netem]
+pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.alone]
 
 MILLISECOND = 1e-3
 

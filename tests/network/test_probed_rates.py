@@ -16,7 +16,7 @@ import pytest
 from testbed.topology import Shape
 from testbed.values.units import Rate
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 RATES = ("16kbit", "128kbit", "256kbit", "400kbit", "10mbit")
 PROBER = "from testbed.roles.prober import main; import sys, json; main(json.loads(sys.argv[1]))"

@@ -12,7 +12,7 @@ from testbed.network.ends import End, sockets
 from testbed.topology import Shape
 from testbed.values.units import Rate
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 RUNS = 5
 

@@ -11,7 +11,7 @@ from testbed.network.counters import Traffic, TrafficMeter
 from testbed.topology import NetworkSpec, Offload, Shape
 from testbed.values.units import Rate
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 HEADER_BYTES = 14 + 20 + 32
 """Ethernet, IPv4 and TCP with timestamps, in front of every packet's payload."""

@@ -16,6 +16,7 @@ NODES = 1000
 
 
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_thousand_nodes_answer_and_are_gone(tmp_path: Path) -> None:
     done = subprocess.run(

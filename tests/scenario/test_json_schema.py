@@ -22,6 +22,11 @@ def validator() -> Draft202012Validator:
     return Draft202012Validator(json_schema())
 
 
+@pytest.fixture(scope="module")
+def study_validator() -> Draft202012Validator:
+    return Draft202012Validator(json.loads(study_schema_text()))
+
+
 def test_the_committed_copy_is_what_the_code_says() -> None:
     committed = (SCENARIOS / "schema.json").read_text(encoding="utf-8")
     assert committed == json_schema_text(), "run: make schema"
@@ -54,11 +59,13 @@ def test_a_shipped_scenario_is_valid_and_tells_editors_its_schema(
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: str(file.relative_to(SCENARIOS)))
-def test_a_shipped_study_is_valid_and_tells_editors_its_schema(file: Path) -> None:
+def test_a_shipped_study_is_valid_and_tells_editors_its_schema(
+    file: Path, study_validator: Draft202012Validator
+) -> None:
     text = file.read_text(encoding="utf-8")
     where = relpath(SCENARIOS / "study-schema.json", file.parent)
     assert text.startswith(f"# yaml-language-server: $schema={where}\n")
-    Draft202012Validator(json.loads(study_schema_text())).validate(yaml.safe_load(text))
+    study_validator.validate(yaml.safe_load(text))
     load_study(file)
 
 
