@@ -20,7 +20,6 @@ from testbed.algorithms.base import (
     Applied,
     Measured,
     Orders,
-    Reply,
     ServerHalf,
     Ticked,
     Update,
@@ -29,6 +28,7 @@ from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
+from testbed.frame.returned import checked_applied, checked_orders, checked_reply
 from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
 from testbed.frame.stop import StopRule, stall
 from testbed.values.state import PlainState, pack, put_back, unpack
@@ -195,10 +195,7 @@ class Server:
         applied: Sequence[Applied] = ()
         accepted = not self.finished and sequence == seat.sequence + 1
         if accepted:
-            applied = self.half.push(worker, update, now)
-            if not isinstance(applied, Sequence):
-                returned = f"push returned {applied!r}, expected a sequence of Applied"
-                raise breach(self.half, "push", returned)
+            applied = checked_applied(self.half, self.half.push(worker, update, now))
             seat.sequence, seat.pulled = sequence, None
             if update.steps:
                 self._pending.setdefault(worker, []).append(update.steps)
@@ -353,10 +350,7 @@ class Server:
             return self._seats[worker].standing
         if worker not in self._seats:
             raise breach(self.half, "tick", f"orders for w{worker}, which takes no part")
-        if unknown := new.given - self.half.config.OBEYS:
-            names = ", ".join(sorted(unknown))
-            raise breach(self.half, "tick", f"ordered {names}, which no worker half obeys")
-        return self._seats[worker].order(new)
+        return self._seats[worker].order(checked_orders(self.half, new))
 
     def _watch_clock(self, now: float) -> None:
         self.finished = self.finished or self.stop.by_time(now)
@@ -389,9 +383,7 @@ class Server:
         return released
 
     def _reply(self, worker: int, now: float) -> Release:
-        reply = self.half.pull(worker, now)
-        if not isinstance(reply, Reply):
-            raise breach(self.half, "pull", f"pull returned {reply!r}, expected a Reply")
+        reply = checked_reply(self.half, self.half.pull(worker, now))
         self._seats[worker].pulled, self._seats[worker].since = reply.version, now
         return Release(worker, reply, self._order(worker, reply.orders))
 
