@@ -123,7 +123,8 @@ class Server:
         self.half.join(worker)
 
     def leave(self, worker: int, now: float) -> Effects:
-        """A worker is gone. What it has pushed is in the model, or will be."""
+        """A worker is gone. What it has pushed is in the model, or will be unless training ends."""
+        self._watch_clock(now)
         there = worker in self._seats
         return self._effects(now, applied=self._drop(worker, now)) if there else Effects()
 
@@ -255,10 +256,13 @@ class Server:
         return tuple(w for w, seat in self._seats.items() if seat.since + self.dead_after <= now)
 
     def _drop(self, worker: int, now: float) -> Sequence[Applied]:
-        """A worker takes no part any more; returns what is in the model because of it."""
+        """A worker takes no part any more; returns what is in the model because of it.
+
+        The half is not told after the end, or it would apply the round that waited for the worker.
+        """
         del self._seats[worker]
         self._waiting.pop(worker, None)
-        return self.half.leave(worker, now)
+        return () if self.finished else self.half.leave(worker, now)
 
     def measured(self, measured: Measured, *, accuracy: float | None, now: float) -> Effects:
         """The evaluator has measured the model of a moment; None where it has no accuracy."""
