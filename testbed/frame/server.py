@@ -30,7 +30,7 @@ from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.frame.returned import checked_applied, checked_orders, checked_reply
 from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
-from testbed.frame.stop import StopRule, stall
+from testbed.frame.stop import DIVERGED, StopRule, stall
 from testbed.values.state import PlainState, pack, put_back, unpack
 
 SUCCESSION = 2**20
@@ -365,7 +365,7 @@ class Server:
         refused, workers = len(self._diverged), len(self._diverged | self._seats.keys())
         if 2 * refused > workers and not self.finished:
             self.finished = (
-                f"diverged: pushes of {refused} of {workers} workers are NaN or infinite at "
+                f"{DIVERGED}: pushes of {refused} of {workers} workers are NaN or infinite at "
                 f"version {self.version}"
             )
 
