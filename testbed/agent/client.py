@@ -6,8 +6,8 @@ import errno
 import json
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -167,10 +167,14 @@ class AgentClient:
         """Let a node's link carry again."""
         self._call("Heal", pb.NodeRequest(node=node), pb.Done)
 
-    def private_bytes(self, node: str) -> int:
-        """Memory of a node's role that it shares with no other process."""
-        request = pb.NodeRequest(node=node)
-        return self._call("PrivateBytes", request, pb.PrivateBytesReply).private_bytes
+    def private_bytes(self, nodes: Iterable[str]) -> dict[str, int]:
+        """Memory of each node's role that it shares with no other process, if it still runs."""
+        found = {}
+        for node in nodes:
+            with suppress(NodeError):  # it has just ended
+                reply = self._call("PrivateBytes", pb.NodeRequest(node=node), pb.PrivateBytesReply)
+                found[node] = reply.private_bytes
+        return found
 
     def count(self) -> Traffic:
         """What the links have carried so far."""

@@ -11,7 +11,8 @@ that is none of the data set's own as a keyword: ``load(noise=0.1)``. What it re
         return points["x"], points["y"], points["x_test"], points["y_test"]
 
 - Images: numbers of shape (n, channels, height, width), or (n, height, width) for one channel. They
-  are used as they are, as float32: scale them as the model wants them.
+  are used as they are, as float32: scale them as the model wants them. Integers, such as ids, that
+  float32 would round (beyond 16,777,216 either way) are refused.
 - Labels: integers of shape (n,), from 0 on and below MOST_CLASSES; the highest of the training set
   gives the number of classes. Or floats of shape (n,): numbers to predict, without classes.
 
@@ -56,6 +57,9 @@ from testbed.user_code import OwnCode, UserCode
 
 MOST_CLASSES = 1_000_000
 """Every class has a score for every image, and parameters behind it."""
+
+LARGEST_INTEGER = 2**24
+"""Up to here float32 holds every integer; beyond, two ids could become one."""
 
 CONTRACT = f"({', '.join(PARTS)}), or something with these attributes"
 
@@ -223,6 +227,8 @@ def _half(
     labels = _labels(which, len(images), values, code)
     if raw and images.dtype == np.uint8:
         return np.ascontiguousarray(images), labels
+    if images.dtype.kind in "ui":
+        _check_integers(f"{which}_images", images, code)
     with np.errstate(over="ignore"):  # too large a number becomes infinite, and is refused below
         images = np.ascontiguousarray(images, np.float32)
     finite = np.isfinite(images).all(axis=(1, 2, 3))
@@ -230,6 +236,16 @@ def _half(
         found = f"NaN or infinity in {which}_images[{int(np.argmin(finite))}]"
         raise code.error(found, "finite numbers that float32 can hold")
     return images, labels
+
+
+def _check_integers(name: str, images: NDArray[Any], code: UserCode) -> None:
+    for value in (int(images.min()), int(images.max())):
+        if abs(value) > LARGEST_INTEGER:
+            expected = (
+                f"integers of at most {LARGEST_INTEGER:,}, all of which float32 holds, or floats "
+                "where rounding does no harm; ids can be numbered from 0 on"
+            )
+            raise code.error(f"the integer {value:,} in {name}", expected)
 
 
 def _labels(which: str, count: int, values: Mapping[str, Any], code: UserCode) -> Labels:

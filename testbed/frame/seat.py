@@ -9,6 +9,8 @@ from testbed.algorithms.base import Orders, Update
 from testbed.errors import RejectedError
 from testbed.frame.effects import NO_STANDING, StandingOrders
 
+NOT_FINITE = "a value is NaN or infinite"
+
 
 class NotFiniteError(RejectedError):
     """A push with values that are NaN or infinite."""
@@ -95,4 +97,4 @@ class Seat:
         if flaw := update.payload.flaw(size):
             raise RejectedError(f"w{self.worker}: {flaw}")
         if not update.payload.finite:
-            raise NotFiniteError(f"w{self.worker}: a value is NaN or infinite")
+            raise NotFiniteError(f"w{self.worker}: {NOT_FINITE}")

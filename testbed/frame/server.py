@@ -20,7 +20,6 @@ from testbed.algorithms.base import (
     Applied,
     Measured,
     Orders,
-    Reply,
     ServerHalf,
     Ticked,
     Update,
@@ -29,8 +28,9 @@ from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
+from testbed.frame.returned import checked_applied, checked_orders, checked_reply
 from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
-from testbed.frame.stop import StopRule, stall
+from testbed.frame.stop import DIVERGED, StopRule, stall
 from testbed.values.state import PlainState, pack, put_back, unpack
 
 SUCCESSION = 2**20
@@ -123,7 +123,8 @@ class Server:
         self.half.join(worker)
 
     def leave(self, worker: int, now: float) -> Effects:
-        """A worker is gone. What it has pushed is in the model, or will be."""
+        """A worker is gone. What it has pushed is in the model, or will be unless training ends."""
+        self._watch_clock(now)
         there = worker in self._seats
         return self._effects(now, applied=self._drop(worker, now)) if there else Effects()
 
@@ -195,10 +196,7 @@ class Server:
         applied: Sequence[Applied] = ()
         accepted = not self.finished and sequence == seat.sequence + 1
         if accepted:
-            applied = self.half.push(worker, update, now)
-            if not isinstance(applied, Sequence):
-                returned = f"push returned {applied!r}, expected a sequence of Applied"
-                raise breach(self.half, "push", returned)
+            applied = checked_applied(self.half, self.half.push(worker, update, now))
             seat.sequence, seat.pulled = sequence, None
             if update.steps:
                 self._pending.setdefault(worker, []).append(update.steps)
@@ -258,10 +256,13 @@ class Server:
         return tuple(w for w, seat in self._seats.items() if seat.since + self.dead_after <= now)
 
     def _drop(self, worker: int, now: float) -> Sequence[Applied]:
-        """A worker takes no part any more; returns what is in the model because of it."""
+        """A worker takes no part any more; returns what is in the model because of it.
+
+        The half is not told after the end, or it would apply the round that waited for the worker.
+        """
         del self._seats[worker]
         self._waiting.pop(worker, None)
-        return self.half.leave(worker, now)
+        return () if self.finished else self.half.leave(worker, now)
 
     def measured(self, measured: Measured, *, accuracy: float | None, now: float) -> Effects:
         """The evaluator has measured the model of a moment; None where it has no accuracy."""
@@ -353,10 +354,7 @@ class Server:
             return self._seats[worker].standing
         if worker not in self._seats:
             raise breach(self.half, "tick", f"orders for w{worker}, which takes no part")
-        if unknown := new.given - self.half.config.OBEYS:
-            names = ", ".join(sorted(unknown))
-            raise breach(self.half, "tick", f"ordered {names}, which no worker half obeys")
-        return self._seats[worker].order(new)
+        return self._seats[worker].order(checked_orders(self.half, new))
 
     def _watch_clock(self, now: float) -> None:
         self.finished = self.finished or self.stop.by_time(now)
@@ -367,7 +365,7 @@ class Server:
         refused, workers = len(self._diverged), len(self._diverged | self._seats.keys())
         if 2 * refused > workers and not self.finished:
             self.finished = (
-                f"diverged: pushes of {refused} of {workers} workers are NaN or infinite at "
+                f"{DIVERGED}: pushes of {refused} of {workers} workers are NaN or infinite at "
                 f"version {self.version}"
             )
 
@@ -389,9 +387,7 @@ class Server:
         return released
 
     def _reply(self, worker: int, now: float) -> Release:
-        reply = self.half.pull(worker, now)
-        if not isinstance(reply, Reply):
-            raise breach(self.half, "pull", f"pull returned {reply!r}, expected a Reply")
+        reply = checked_reply(self.half, self.half.pull(worker, now))
         self._seats[worker].pulled, self._seats[worker].since = reply.version, now
         return Release(worker, reply, self._order(worker, reply.orders))
 

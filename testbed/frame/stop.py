@@ -8,6 +8,7 @@ from math import isfinite
 
 from testbed.algorithms.base import Measured
 
+DIVERGED = "diverged"
 NOBODY_LEFT = "nobody is left who could push"
 NAMED = 3
 """So many workers are named one by one in a sentence."""
@@ -50,7 +51,7 @@ class StopRule:
         There is no accuracy where targets are numbers.
         """
         if not isfinite(measured.loss):
-            return f"diverged: loss is {measured.loss} at version {measured.version}"
+            return f"{DIVERGED}: loss is {measured.loss} at version {measured.version}"
         if self.accuracy is not None and accuracy is not None and accuracy >= self.accuracy:
             return f"accuracy {accuracy:.4f} reached {self.accuracy:g}"
         if self.loss is not None and measured.loss <= self.loss:

@@ -109,12 +109,15 @@ def was_ended(status: int) -> bool:
 
 
 def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> Ending:
-    """What it means that a node has ended, after what the parameter server has written down."""
+    """What it means that a node has ended, after what the parameter server has written down.
+
+    Before the training starts, others wait for every node but for one with a command of its own.
+    """
     if status == 0 and (Finished in seen or node.end == "expected"):
         return "expected"
     if node.end == "restarted" and was_ended(status):
         return "restarted"
-    if node.end in {"fatal", "restarted"} or Started not in seen:
+    if node.end in {"fatal", "restarted"} or not (Started in seen or node.command):
         return "fatal"
     return "noticed"
 

@@ -27,6 +27,8 @@ from testbed.events.kinds import (
     Restored,
     StateChanged,
 )
+from testbed.frame.seat import NOT_FINITE
+from testbed.frame.stop import DIVERGED
 from testbed.reports.measurements import Flow, Pace
 from testbed.reports.verdict import BUSY_LIMIT_RATIO
 from testbed.scenario.durations import RandomDuration, StepTime
@@ -321,12 +323,14 @@ def private_bytes_median(events: Sequence[Entry]) -> float | None:
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     """Each node whose pushes or calls were refused, and why the first was, and how many more.
 
-    A call without a valid token is nobody's: anyone who finds the port can make one.
+    Where the training has diverged, values that are not finite are its course, whoever met them
+    first: a push, or the evaluator.
     """
     reasons: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    for rejected in only(events, Rejected):
-        if rejected.code == UNAUTHENTICATED:
+    diverged = any(event.reason.startswith(DIVERGED) for event in only(events, Finished))
+    for rejected in _refusals(events):
+        if diverged and rejected.reason.endswith(NOT_FINITE):
             continue
         node = rejected.node or "an unknown peer"
         reasons.setdefault(node, rejected.reason)
@@ -340,9 +344,14 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     return [(node, f"{reason}{more[node]}") for node, reason in reasons.items()]
 
 
+def _refusals(events: Sequence[Entry]) -> list[Rejected]:
+    """Those of a run's nodes; a call without a valid token can come from anyone on the host."""
+    return [one for one in only(events, Rejected) if one.code != UNAUTHENTICATED]
+
+
 def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     """Nodes that ended before the training did, unplanned and not for a rejected push, and how."""
-    explained = {node for node, _ in rejected_pushes(events)}
+    explained = {rejected.node for rejected in _refusals(events)}
     struck = {node for event in only(events, FaultApplied) for node in event.nodes}
     removed: set[str] = set()  # struck, and not there since
     lost: dict[str, str] = {}

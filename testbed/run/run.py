@@ -162,8 +162,7 @@ class Execution:
             watch.count()
             workers = {node.name for node in setup.plan.workers}
             alive = workers.intersection(agent.running())
-            private_bytes = {name: agent.private_bytes(name) for name in sorted(alive)}
-            self.recorder.event(MemoryRead(private_bytes))
+            self.recorder.event(MemoryRead(agent.private_bytes(sorted(alive))))
             return watch.ending
 
     def _await(

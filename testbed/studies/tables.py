@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, isinf
 
+from testbed.frame.stop import DIVERGED
 from testbed.reports.run_measure import Measure
 from testbed.reports.text_table import csv_text, markdown
 from testbed.scenario.targets import substitutes
@@ -160,7 +161,7 @@ def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
                 "a row reach back further there."
             )
     for run in runs:
-        if results.condition(run) == "valid" and results.found[run].reason.startswith("diverged"):
+        if results.condition(run) == "valid" and results.found[run].reason.startswith(DIVERGED):
             yield f"- {results.found[run].name} {results.found[run].reason}"
 
 

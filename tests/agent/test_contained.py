@@ -147,7 +147,7 @@ def test_it_is_in_all_that_the_engine_has_made(live: Any, mode: str) -> None:
     assert Path(f"/proc/{role}/oom_score_adj").read_text() == "300\n"
     comm = {"warm": name, "cold": "python"}[mode]
     assert Path(f"/proc/{role}/comm").read_text() == f"{comm}\n"
-    assert live.client.private_bytes(name) > 100_000
+    assert live.client.private_bytes([name])[name] > 100_000
     titles = live.containers[name].top(ps_args="-eo pid,comm")["Processes"]
     assert [str(role), comm] in titles
     live.client.signal(name, signal.SIGKILL)
@@ -373,7 +373,7 @@ def test_a_run_folder_of_another_user_is_served_and_left_to_its_owner(
         run.launch(node, "entries:wait", mounts=(mount,))
         status = writable.stat()
         assert (status.st_uid, status.st_gid, status.st_mode & 0o070) == (OWNER, node.uid, 0o070)
-        assert run.client.private_bytes("w1") > 0
+        assert run.client.private_bytes(["w1"])["w1"] > 0
         run.client.signal("w1", signal.SIGTERM)
         assert run.wait_for_exit("w1").status == 128 + signal.SIGTERM
         eventually(lambda: run.state("w1")["Status"] == "exited")

@@ -58,6 +58,12 @@ def test_an_option_that_the_function_does_not_take(tmp_path: Path) -> None:
         config.prepare(tmp_path / "cache", environment={}, folder=tmp_path)
 
 
+@pytest.mark.parametrize("images", ["(x * 0 + 2**24)", "-(x * 0 + 2**24)", "x + 2.0**24"])
+def test_integers_that_float32_holds_and_floats_that_it_rounds(tmp_path: Path, images: str) -> None:
+    data = read(tmp_path, SOURCE.replace("return x, y, x[:1]", f"return {images}, y, x[:1]"))
+    assert np.abs(data.train_images[0, 0, 0, 0]) == 2**24
+
+
 def test_images_with_channels_and_tensors(tmp_path: Path) -> None:
     source = """
 import torch
@@ -95,6 +101,18 @@ def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
         ("x, y, x[:, :1], y", r"test_images of shape \(1, 1, 2\) each, expected \(1, 2, 2\)"),
         ("x * np.nan, y, x, y", r"NaN or infinity in train_images\[0\]"),
         ("x, y, x * 1e40, y", r"NaN or infinity in test_images\[0\]"),
+        (
+            "x, y, x + 2**24, y",  # the highest is 23
+            r"the integer 16,777,239 in test_images, expected integers of at most 16,777,216, all",
+        ),
+        (
+            "x + np.iinfo('i8').min, y, x, y",
+            "the integer -9,223,372,036,854,775,808 in train_images",
+        ),
+        (
+            "x.astype('u8') + np.uint64(2**63), y, x, y",
+            "the integer 9,223,372,036,854,775,808 in train_images",
+        ),
         ("[[1], [1, 2]], y, x, y", "train_images raised ValueError.*expected an array"),
     ],
 )

@@ -143,6 +143,14 @@ def test_what_its_end_means(bed: Any, runtime: str, end: str, status: int) -> No
     assert bed.remains(up.name) == []
 
 
+@pytest.mark.parametrize("end", ["noticed", "expected"])
+def test_it_may_end_before_the_training_starts(bed: Any, runtime: str, end: str) -> None:
+    ended = run(bed, runtime, command=["sh", "-c", "exit 3"], end=end)
+    assert ended.done.status in {0, VERDICT}, ended.done.err
+    assert ended.up.folder.state().state == "finished"
+    assert [(one["status"], one["planned"]) for one in ended.exits()] == [(3, True)]
+
+
 def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
     python = sys.executable if runtime == "native" else "python"
     greedy = [python, "-c", "print(len(bytes(range(256)) * 2**20))"]

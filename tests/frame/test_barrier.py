@@ -83,6 +83,20 @@ def test_who_leaves_is_not_waited_for_and_what_it_pushed_counts() -> None:
     assert server.half.parameters.tolist() == [-2.5, -2.5]
 
 
+@pytest.mark.parametrize("ticked", [True, False])
+def test_who_leaves_after_the_end_completes_no_round(ticked: bool) -> None:
+    """w1 and w2 wait for w0 when time is up at 10 s; the model stays as it was then."""
+    server = begun(Bsp(name="bsp"), stop=StopRule(time=10.0))
+    for worker in (1, 2):
+        push(server, worker, version=0)
+    if ticked:
+        assert released(server.tick(10.0)) == [(1, None), (2, None)]
+    effects = [server.leave(worker, 10.0) for worker in (0, 1, 2)]
+    assert [list(one.applied) for one in effects] == [[], [], []]
+    assert (server.version, server.half.parameters.tolist()) == (0, [0, 0])
+    assert server.finished == "10 s of emulated time passed"
+
+
 @pytest.mark.parametrize(("updates", "version"), [(3, 3), (4, 6), (6, 6)])
 def test_it_stops_at_the_first_full_round(updates: int, version: int) -> None:
     server = begun(Bsp(name="bsp"), stop=StopRule(updates=updates))

@@ -144,6 +144,21 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
             "pull returned (Dense(",
         ),
         (
+            "return Reply(Dense(self.parameters),",
+            "return Reply(Dense(np.tile(self.parameters, 2)),",
+            "check_training",
+            22,
+            "a reply with 248 values for a model of 124",
+        ),
+        ("Dense(self.parameters)", "self.parameters", "check_training", 22, "expected a payload"),
+        (
+            "self.parameters), self.version)",
+            "self.parameters), self.version + 1)",
+            "check_training",
+            22,
+            "a reply at version 1, the model is at 0",
+        ),
+        (
             "return Update(Dense(gradient.copy()), self.version, samples)",
             "return 3",
             "check_aliases",

@@ -18,9 +18,10 @@ algorithm: asgd
 model: digits-cnn
 dataset: digits
 workers: {count: 1}
+programs: {aside: {command: [sleep, "1"]}}
 stop: {updates: 1}
 """
-PS, EVALUATOR, WORKER = plan(load_text(TEXT), "r1").nodes
+PS, EVALUATOR, PROGRAM, WORKER = plan(load_text(TEXT), "r1").nodes
 BEFORE: set[type[Event]] = {Listening}
 TRAINING = {*BEFORE, Started}
 OVER = {*TRAINING, Finished}
@@ -37,9 +38,12 @@ OVER = {*TRAINING, Finished}
         (WORKER, 0, TRAINING, "noticed"),
         (WORKER, -9, OVER, "noticed"),
         (WORKER, 0, OVER, "expected"),
-        (replace(WORKER, end="expected"), 0, BEFORE, "expected"),
-        (replace(WORKER, end="expected"), 1, BEFORE, "fatal"),
-        (replace(WORKER, end="expected"), 1, TRAINING, "noticed"),
+        (replace(PROGRAM, end="expected"), 0, BEFORE, "expected"),
+        (replace(PROGRAM, end="expected"), 1, BEFORE, "noticed"),
+        (replace(PROGRAM, end="expected"), 1, TRAINING, "noticed"),
+        (replace(PROGRAM, end="noticed"), 0, BEFORE, "noticed"),
+        (replace(PROGRAM, end="noticed"), -9, BEFORE, "noticed"),
+        (PROGRAM, 0, BEFORE, "fatal"),
         (replace(WORKER, end="restarted"), -9, BEFORE, "restarted"),
         (replace(WORKER, end="restarted"), -9, TRAINING, "restarted"),
         (replace(WORKER, end="restarted"), 0, TRAINING, "restarted"),  # SIGTERM, to a role of ours

@@ -72,6 +72,18 @@ def test_a_rejected_worker_and_a_planned_end_are_no_losses() -> None:
     assert measures.rejected_pushes(events) == [("w1", "a value is NaN or infinite")]
 
 
+def test_values_that_are_not_finite_are_the_course_of_a_training_that_diverges() -> None:
+    """One rule, whether pushes or the evaluator found it; what else was refused still counts."""
+    other = Rejected("w3", "version 3 is from the future, the model is at 2")
+    for reason in ("pushes of 2 of 3 workers are NaN or infinite", "loss is nan"):
+        diverged = Finished(f"diverged: {reason} at version 2", 2)
+        events = entries(REJECTED, Exited("w1", 8), other, diverged)
+        assert measures.rejected_pushes(events) == [("w3", other.reason)]
+        assert measures.lost_nodes(events) == []
+    events = entries(REJECTED, Exited("w1", 8), Finished("9 updates applied", 9))
+    assert measures.rejected_pushes(events) == [("w1", REJECTED.reason)]
+
+
 def test_a_call_without_the_token_is_nobodys_push() -> None:
     stranger = Rejected(None, "no valid token", "unix:", "Snapshot", "UNAUTHENTICATED")
     assert measures.rejected_pushes(entries(stranger, REJECTED)) == [("w1", REJECTED.reason)]

@@ -354,7 +354,10 @@ def test_what_no_round_was_complete_for_is_dropped(run: Run, barrier: Half) -> N
         bench.seconds = 1.0
         bench.training.tick()
         assert (await held).reply is None
+        bench.training.leave(1)
+        bench.training.leave(0)
 
     bench = run(play, half=barrier, stop=StopRule(time=10.0))
     done = bench.record.done(evaluated=True)
     assert (done.applied, done.dropped, done.dropped_bytes) == (0, 1, 16)
+    assert (len(bench.rows()), bench.half.version) == (0, 0)

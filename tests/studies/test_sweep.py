@@ -265,10 +265,13 @@ def test_a_run_that_is_killed_is_told_and_begins_anew(
 
 
 def test_an_invalid_run_is_kept_marked_and_told(sweeps: Sweeps, write_study: Any) -> None:
-    """Its first step is so long that the next push is no number."""
-    write_study(text=two_rates("bad", 60).replace("0.01]", "1e30]"))
+    """All of its workers crash with their first push."""
+    crash = "faults=[{crash: {workers: [class=fast], after_push: 1}}]"
+    rates = "[algorithm.learning_rate=0.1, algorithm.learning_rate=0.01]"
+    levels = f'{{steady: algorithm.learning_rate=0.1, crashed: "{crash}"}}'
+    write_study(text=two_rates("bad", 60).replace(rates, levels))
     said = sweeps("sweep", "study.yaml", status=6)
-    assert "bad-60-1e30-s0 is INVALID, and kept: A push of w0 was rejected" in said
+    assert "bad-60-crashed-s0 is INVALID, and kept: The training stalled: nobody is left" in said
     before = sweeps.begun()
     assert "2 there already" in sweeps("sweep", "study.yaml", status=6)
     assert sweeps.begun() == before
