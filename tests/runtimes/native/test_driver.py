@@ -35,14 +35,14 @@ EXPECTED: Mapping[int, Mapping[tuple[str, str], str]] = {
         ("cpu", "cpu.shares"): "3072",
         ("cpu", "cpu.cfs_quota_us"): "25000",
         ("memory", "memory.limit_in_bytes"): str(64 * 2**20),
-        ("pids", "pids.max"): "1024",
+        ("pids", "pids.max"): "512",
         ("freezer", "freezer.state"): "THAWED",
     },
     2: {
         ("cpu", "cpu.weight"): "300",
         ("cpu", "cpu.max"): "25000 100000",
         ("memory", "memory.max"): str(64 * 2**20),
-        ("pids", "pids.max"): "1024",
+        ("pids", "pids.max"): "512",
         ("freezer", "cgroup.freeze"): "0",
     },
 }
@@ -117,7 +117,7 @@ def test_its_environment_is_explicit(seen: dict[str, Any]) -> None:
 
 def test_its_limits_are_explicit(seen: dict[str, Any], users: Any) -> None:
     # Of one uid all nodes count as one; the plan of these runs has none.
-    processes = {"root": 4096, "range": 1024, "one": 2048}[users.kind]
+    processes = {"root": 2048, "range": 512, "one": 1024}[users.kind]
     assert seen["limits"] == {
         "RLIMIT_CORE": [0, 0],
         "RLIMIT_NOFILE": [4096, 4096],
@@ -256,6 +256,27 @@ def test_a_node_reaches_no_agent(
             assert {*json.loads(output).values()} <= {"FileNotFoundError", "PermissionError"}
             # And what an agent takes calls by lies in no file that one could come to see.
             assert not list(run.folder.control.glob("*token*"))
+
+
+def test_a_closed_home_that_holds_the_interpreters_modules_lists_nothing(
+    driver: Any, live_in: Any, tmp_path: Path
+) -> None:
+    """Its way leads on to what is needed; neither it nor a folder on the way says what is there."""
+    with TemporaryDirectory(dir="/var/tmp") as place:
+        home = Path(place) / "home"
+        (home / "deep/lib").mkdir(parents=True)
+        home.chmod(0o700)
+        Path(place).chmod(0o755)
+        shutil.copy(Path(__file__).parents[1] / "entries.py", home / "deep/lib/entries.py")
+        paths = [home, home / "deep", home / "deep/lib"]
+        roots = f"{Path(__file__).parents[3]}:{home / 'deep/lib'}"
+        with live_in(tmp_path, environment={"PYTHONPATH": roots}) as run:
+            asked = {"paths": ":".join(map(str, paths))}
+            status, output = run.run("w0", "entries:try_files", arguments=asked)
+    assert status == 0, output
+    found = json.loads(output)
+    assert [found[str(path)] for path in paths[:2]] == ["PermissionError"] * 2
+    assert found[str(paths[2])].startswith("lists ['entries.py'")
 
 
 @MODES
