@@ -258,27 +258,6 @@ def test_a_node_reaches_no_agent(
             assert not list(run.folder.control.glob("*token*"))
 
 
-def test_a_closed_home_that_holds_the_interpreters_modules_lists_nothing(
-    driver: Any, live_in: Any, tmp_path: Path
-) -> None:
-    """Its way leads on to what is needed; neither it nor a folder on the way says what is there."""
-    with TemporaryDirectory(dir="/var/tmp") as place:
-        home = Path(place) / "home"
-        (home / "deep/lib").mkdir(parents=True)
-        home.chmod(0o700)
-        Path(place).chmod(0o755)
-        shutil.copy(Path(__file__).parents[1] / "entries.py", home / "deep/lib/entries.py")
-        paths = [home, home / "deep", home / "deep/lib"]
-        roots = f"{Path(__file__).parents[3]}:{home / 'deep/lib'}"
-        with live_in(tmp_path, environment={"PYTHONPATH": roots}) as run:
-            asked = {"paths": ":".join(map(str, paths))}
-            status, output = run.run("w0", "entries:try_files", arguments=asked)
-    assert status == 0, output
-    found = json.loads(output)
-    assert [found[str(path)] for path in paths[:2]] == ["PermissionError"] * 2
-    assert found[str(paths[2])].startswith("lists ['entries.py'")
-
-
 @MODES
 def test_it_can_import_late_from_folders_that_are_closed_or_covered(
     driver: Any, live_in: Any, tmp_path: Path, mode: str
