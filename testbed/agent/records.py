@@ -32,8 +32,8 @@ class NodeRecords:
         self._place.mkdir(exist_ok=True)
 
     def add(self, node: str, role: Process) -> None:
-        """Put a node on record; ``role`` as the run's pid namespace has it."""
-        write_atomically(self._place / node, f"{role}\n")
+        """Put a node on record, which ends with the host; ``role`` as its pid namespace has it."""
+        write_atomically(self._place / node, f"{role}\n", lasting=False)
 
     def remove(self, node: str) -> None:
         """Take a node off the record; without one, nothing happens."""

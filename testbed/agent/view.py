@@ -18,6 +18,9 @@ SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 """Where a node may write, into memory of its own."""
 
 COVER_OPTIONS = "size=1m,mode=755"
+CLOSED_OPTIONS = "size=1m,mode=111"
+"""Of a folder that is closed to others, or the user's: its way leads on, and nothing is listed."""
+CLOSED_MASK = 0o666
 TERMINALS = Path("/dev/pts")
 TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 TERMINAL_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NOEXEC
@@ -78,13 +81,18 @@ def _open(paths: Iterable[Path]) -> dict[Path, int]:
 def _put_up(cover: Cover, trees: dict[Path, int], scratch: Size) -> None:
     size = ceil(scratch)
     of_scratch = f"size={size},nr_inodes={inodes(size)},mode=1777"
-    options = of_scratch if cover.folder in SCRATCH else COVER_OPTIONS
+    closed = cover.folder not in (*SCRATCH, MOUNT_ROOT.parent)
+    options = CLOSED_OPTIONS if closed else COVER_OPTIONS
+    if cover.folder in SCRATCH:
+        options = of_scratch
     syscalls.mount("tmpfs", str(cover.folder), "tmpfs", flags=TMPFS_FLAGS, data=options)
+    mask = os.umask(CLOSED_MASK if closed else 0o022)
     for link, target in cover.links:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
     for tree in cover.trees:
         _bind(trees[tree], tree)
+    os.umask(mask)
 
 
 def _bind(descriptor: int, target: Path) -> None:

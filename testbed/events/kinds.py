@@ -195,6 +195,13 @@ class MemoryRead(Event):
     private_bytes: Annotated[Mapping[str, int], "by worker"]
 
 
+@dataclass(frozen=True)
+class LinksCarried(Event):
+    """What has left nodes through their links by the training's end."""
+
+    up_bytes: Annotated[Mapping[str, int], "by node that still runs, in Ethernet bytes"]
+
+
 # What the parameter server (PS) sees.
 
 

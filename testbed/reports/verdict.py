@@ -29,6 +29,7 @@ ROUND_TRIP_LIMIT_SECONDS = 0.001
 STANDARD_ERRORS = 4
 RETRANSMITTED_LIMIT_RATIO = 0.05
 RECONCILIATION_LIMIT_RATIO = 0.01
+MOST_SENDERS = 3
 LATE_FAULT_LIMIT_SECONDS = 1.0
 PRODUCER_LIMIT_RATIO = 0.05
 
@@ -333,10 +334,10 @@ def _traffic(measured: Measurements) -> Iterator[str]:
                 f"{name}: {payload:,} payload bytes do not fit into the {flow.tcp_bytes:,} bytes "
                 "that the sockets carried. A count of this run is wrong: run it again."
             )
-    yield from _reconciliation(measured.ingress)
+    yield from _reconciliation(measured.ingress, measured.sent_beyond)
 
 
-def _reconciliation(flow: Flow) -> Iterator[str]:
+def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]:
     """Wire bytes beyond the expected may be repetitions that arrived twice, nothing else."""
     if not flow.wire_bytes or flow.expected_wire_bytes is None:
         return
@@ -344,11 +345,14 @@ def _reconciliation(flow: Flow) -> Iterator[str]:
     explained = min(max(difference, 0), flow.retransmitted_bytes or 0)
     ratio = abs(difference - explained) / flow.wire_bytes
     if ratio > RECONCILIATION_LIMIT_RATIO:
+        least = abs(difference - explained) / MOST_SENDERS
+        senders = [f"{name} {sent:,}" for name, sent in sent_beyond.items() if sent >= least]
+        who = f" Bytes beyond its pushes: {', '.join(senders[:MOST_SENDERS])}." if senders else ""
         yield (
             f"ingress: the interface counted {flow.wire_bytes:,} bytes where the sockets account "
             f"for {flow.expected_wire_bytes:,}, {ratio:.2%} off "
-            f"({RECONCILIATION_LIMIT_RATIO:.0%} is allowed). Keep other traffic, of programs or "
-            "`testbed exec`, off the parameter server's link."
+            f"({RECONCILIATION_LIMIT_RATIO:.0%} is allowed).{who} Keep other traffic, of programs "
+            "or `testbed exec`, off the parameter server's link."
         )
 
 

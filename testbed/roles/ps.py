@@ -35,6 +35,9 @@ from testbed.telemetry.spool import SpoolWriter
 FLUSH_SECONDS = 0.1
 """How often new rows are handed to the kernel."""
 
+REFUSED_SECONDS = 5.0
+"""Between two looks whether messages were refused, whose memory is then given back."""
+
 LOAD_SECONDS = 1.0
 """Between two events that tell how busy it is."""
 
@@ -157,7 +160,8 @@ class ParameterServer:
             self.training.log.write(Listening(port))
             stack.enter_context(self.heartbeat.beating())
             duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]
-            duties += [self._tell_load(), self._shrink(), self._conclude()]
+            duties += [self._tell_load(), self._shrink(), self._shrink_after_refusals()]
+            duties.append(self._conclude())
             if self.checkpoints is not None:
                 duties.append(self.checkpoints.keep(self.training))
             tasks = [asyncio.create_task(duty) for duty in duties]
@@ -191,6 +195,16 @@ class ParameterServer:
         while self.training.server.version < self.training.workers:
             await asyncio.sleep(FLUSH_SECONDS)
         return_free_memory()
+
+    async def _shrink_after_refusals(self) -> None:
+        """Give back what messages have taken that were refused or did not arrive whole."""
+        before = 0
+        while True:
+            await asyncio.sleep(REFUSED_SECONDS)
+            refused = sum(gate.counts.total() - gate.counts["OK"] for gate in self.gates)
+            if refused != before:
+                return_free_memory()
+            before = refused
 
     async def _watch_own_time(self) -> None:
         """Write down when this process stood still, from the training's start to its end."""

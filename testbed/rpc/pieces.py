@@ -2,11 +2,13 @@
 
 A piece is a message of the contract: the first says how long the whole is, each brings a part. What
 comes is written where it will stay, so that taking in a message takes its own size of memory and
-that of a few pieces; and nothing is set aside for more than a message of the model may be.
+that of a few pieces. Memory is taken as the pieces arrive, whatever length the first one announces,
+and a length above that of the model's messages is refused.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from typing import cast
 
@@ -45,7 +47,7 @@ class Assembly:
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
-        self._message: bytearray | None = None
+        self._message: bytearray | mmap.mmap | None = None
         self._filled = 0
 
     def add(self, piece: bytes) -> bool:
@@ -77,8 +79,10 @@ class Assembly:
             raise MalformedError(f"the pieces end after {self._filled} bytes")
         return cast(bytes, self._message)  # which nobody changes any more: a copy would be as large
 
-    def _begin(self, first: memoryview) -> bytearray:
+    def _begin(self, first: memoryview) -> bytearray | mmap.mmap:
         total = varint_fields(first, (TOTAL,)).get(TOTAL, 0)
         if total > self.longest:
             raise OversizedError(f"a message of {total} bytes, expected at most {self.longest}")
-        return bytearray(total)
+        if total <= PIECE_BYTES:
+            return bytearray(total)
+        return mmap.mmap(-1, total)  # takes a page when it is written, and goes back at once

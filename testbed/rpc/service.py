@@ -21,6 +21,7 @@ from testbed.payloads.key_cache import UnknownKeysError
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
 from testbed.rpc.pieces import Assembly, pieces
+from testbed.rpc.room import GivenUpError, Room
 from testbed.rpc.wire import MalformedError, OversizedError
 
 GRACE_SECONDS = 0.2
@@ -30,7 +31,8 @@ MOST_CALLS = 16
 of its may still stand here after their connections were lost."""
 
 MOST_READ = 2
-"""Messages of one caller that are taken in at a time; further ones wait."""
+"""Whole messages of one caller that are taken in at a time; further ones wait. Of messages in
+pieces see ``Room``."""
 
 INCOMPLETE = "INCOMPLETE"
 
@@ -143,6 +145,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        self._room = Room(self.limits.ping_patience_seconds)
         long = IN_PIECES if self.limits.in_pieces else {}
         self._long = {long[method]: method for method in self.behaviours if method in long}
         self._callers = {
@@ -205,8 +208,8 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             call = Call(method, context.peer(), caller.name)
             try:
                 with caller:
-                    message = await self._read_pieces(context, call, caller)
-                    for piece in pieces(await behaviour(message, call)):
+                    data = await behaviour(await self._read_pieces(context, call, caller), call)
+                    for piece in pieces(data):
                         yield piece
             except BaseException as error:
                 await self._end(call, context, error)
@@ -232,6 +235,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     async def _end(self, call: Call, context: Any, error: BaseException) -> None:
         """Answer a refusal with its status, and report an error that nobody foresaw."""
+        _drop_frames(error)
         try:
             if isinstance(error, SupersededError):
                 self.counts["ABORTED"] += 1
@@ -239,6 +243,8 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             elif isinstance(error, UnknownKeysError):  # nobody's mistake: it comes with the keys
                 self.counts["NOT_FOUND"] += 1
                 await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+            elif isinstance(error, GivenUpError):
+                await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             elif isinstance(error, RejectedError):
                 code = _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION)
                 self._note(call, code.name, str(error))
@@ -265,14 +271,18 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return cast(bytes, message)
 
     async def _read_pieces(self, context: Any, call: Call, caller: _Caller) -> bytes:
-        """A message in pieces; of one caller so many at a time as of whole ones."""
+        """A message in pieces."""
         assembly, complete = Assembly(self.limits.message_bytes), False
         try:
-            async with caller.reading:
-                while not complete and (piece := await context.read()) is not _END:
+            with self._room.intake(caller.name) as intake:
+                while not complete and (piece := await intake.next(context.read())) is not _END:
                     self.limits.check(cast(bytes, piece))
                     complete = assembly.add(cast(bytes, piece))
+                    self._room.arrived(intake, len(piece))
         except RejectedError:
+            raise
+        except GivenUpError as error:
+            self._note(call, INCOMPLETE, str(error))
             raise
         except BaseException:
             self._note(call, INCOMPLETE, "the message did not come whole")
@@ -292,6 +302,16 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _note(self, call: Call, code: str, reason: str) -> None:
         self.counts[code] += 1
         self.refused(Refusal(call, code, reason))
+
+
+def _drop_frames(error: BaseException | None) -> None:
+    """Let go of what the frames of a call hold that has ended, its message above all.
+
+    gRPC keeps the error of an aborted call in a cycle: without this, until the next collection.
+    """
+    while isinstance(error, RejectedError | GivenUpError):
+        error.__traceback__ = None
+        error = error.__context__
 
 
 @asynccontextmanager

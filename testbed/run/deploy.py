@@ -80,17 +80,19 @@ class Deployment:
                 self._settle()
                 self._await(lambda: not self._missing(needed), deadline, on_its_way=needed)  # noqa: B023 - at once
             self._asked.append((node, self._begin(node)))
-            started.append(node)
+            started = [*self._missing(started), node]  # not all: 1,000 nodes would be gone through
             self._settle(but=LAUNCHES_AHEAD)
             self.watch.look()
             if len(self._missing(started)) >= most:
                 self._settle()
                 self._await(
-                    lambda: len(self._missing(started)) < most, deadline, on_its_way=started
+                    lambda: len(self._missing(started)) < most,  # noqa: B023 - at once
+                    deadline,
+                    on_its_way=started,
                 )
         self._settle()
         self._check_links()  # not once it trains: then a recording may have a change due
-        self._await(lambda: Started in seen, deadline, on_its_way=started, every=START_SECONDS)
+        self._await(lambda: Started in seen, deadline, on_its_way=there, every=START_SECONDS)
 
     def probe_links(self) -> None:
         """Measure every class's link, before anything else uses the switch."""

@@ -16,6 +16,7 @@ from testbed.events.kinds import (
     Done,
     Event,
     Finished,
+    LinksCarried,
     MemoryRead,
     State,
     StateChanged,
@@ -160,6 +161,8 @@ class Execution:
             final_seconds = FINAL_SECONDS + setup.scenario.evaluate.timeout
             self._await(watch, Done, within=final_seconds)
             watch.count()
+            sent = {name: carried.up_bytes for name, carried in agent.carried().items()}
+            self.recorder.event(LinksCarried(sent))
             workers = {node.name for node in setup.plan.workers}
             alive = workers.intersection(agent.running())
             self.recorder.event(MemoryRead(agent.private_bytes(sorted(alive))))

@@ -291,8 +291,8 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
     """How a node ended, as a sentence without its full stop."""
     status = ended.status
     if ended.out_of_memory:
-        limit = f"the kernel killed it at its limit of {node.memory}"
-        return f"{node.name} ran out of memory: {limit}"
+        limit = node.memory or "half of the host's memory, as it has no `memory` of its own"
+        return f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"
     if status >= 0:
         return f"{node.name} exited with status {status}"
     if ended.container_ended:

@@ -65,7 +65,7 @@ class PsSettings(Part):
             reply or has crashed, is removed as if it had left. None for never.
         cpu: how much CPU it may use, in CPUs.
         cpuset: which CPUs of the host it may use.
-        memory: memory it may use.
+        memory: memory it may use; by default half of the host's.
         scratch: what fits into its /tmp, and as much again into its /dev/shm; both count as memory
             that it uses. 16MiB by default.
     """
@@ -92,7 +92,7 @@ class DeviceClass(Part):
         link: link of each of its workers.
         cpu: how much CPU each may use, in CPUs.
         cpuset: which CPUs of the host they may use.
-        memory: memory each may use.
+        memory: memory each may use; by default half of the host's.
         scratch: what fits into the /tmp of each, and as much again into its /dev/shm; both count as
             memory that it uses. 16MiB by default.
         gpus: GPUs that each of them sees; needs Docker with an nvidia runtime.
@@ -263,7 +263,7 @@ class ProgramSettings(Part):
         link: its link.
         cpu: how much CPU it may use, in CPUs.
         cpuset: which CPUs of the host it may use.
-        memory: memory it may use.
+        memory: memory it may use; by default half of the host's.
         scratch: what fits into its /tmp, and as much again into its /dev/shm; both count as memory
             that it uses. 16MiB by default.
         end: what it means when it ends before the training has: `fatal`, the run fails; `noticed`,

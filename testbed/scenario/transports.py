@@ -69,7 +69,7 @@ class Kafka(_Member):
             down; without, the run ends with it.
         cpu: how much CPU the broker may use, in CPUs.
         cpuset: which CPUs of the host it may use.
-        memory: memory it may use, heap and all.
+        memory: memory it may use, heap and all; by default half of the host's.
     """
 
     name: Literal["kafka"]

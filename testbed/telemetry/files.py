@@ -93,8 +93,10 @@ def read_tail(path: Path, *, lines: int) -> list[str]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     """Put a file in place so that a reader, or a crash, sees the old content or the new one.
+
+    One that is not ``lasting`` may be lost with the host's power; waiting for a disk takes 5 ms.
 
     Yields the path to write the new content to. It is gone if that fails: on a full disk it would
     take the room that is needed to write down how the run ended.
@@ -102,12 +104,15 @@ def replacing(path: Path) -> Iterator[Path]:
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield fresh
-        with fresh.open("rb") as file:
-            os.fsync(file.fileno())
+        if lasting:
+            with fresh.open("rb") as file:
+                os.fsync(file.fileno())
         fresh.rename(path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+    if not lasting:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -115,9 +120,9 @@ def replacing(path: Path) -> Iterator[Path]:
         os.close(folder)
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
     """Write a whole file; see ``replacing``."""
-    with replacing(path) as fresh:
+    with replacing(path, lasting=lasting) as fresh:
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

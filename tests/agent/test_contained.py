@@ -98,7 +98,7 @@ def test_nothing_is_inherited_that_is_not_meant_to_be(seen: dict[str, Any]) -> N
     assert seen["limits"] == {
         "RLIMIT_CORE": [0, 0],
         "RLIMIT_NOFILE": [4096, 4096],
-        "RLIMIT_NPROC": [4096, 4096],
+        "RLIMIT_NPROC": [2048, 2048],
         "RLIMIT_STACK": [8388608, 8388608],
     }
     assert seen["threads"] == 1

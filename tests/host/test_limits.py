@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from testbed.errors import HostError
 from testbed.host.limits import Limits, Setting, most_processes, nice_of, settings
 from testbed.host.users import Users
+from testbed.topology import NodeSpec
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Size
 
@@ -62,8 +65,17 @@ def test_a_weight_can_be_had_by_being_nice() -> None:
     assert [nice_of(weight) for weight in (10, 2, 1)] == [0, 7, 10]
 
 
+def test_a_node_without_a_limit_of_memory_has_half_of_the_hosts() -> None:
+    node = NodeSpec("w0", "worker", 0, "", None, None, None, 1, 20001)
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    total_bytes = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemTotal"))
+    assert Limits.of(node).memory == Size(total_bytes // 2)
+    assert "memory" in Limits.of(node).controllers
+    assert Limits.of(replace(node, memory=Size(1e8))).memory == Size(1e8)
+
+
 def test_processes_of_a_uid() -> None:
-    assert most_processes(Users("root"), nodes=12) == 4096
-    assert most_processes(Users("range"), nodes=12) == 1024
-    # All nodes together: 2 x 1024 + 12 x 64.
-    assert most_processes(Users("one"), nodes=12) == 2816
+    assert most_processes(Users("root"), nodes=12) == 2048
+    assert most_processes(Users("range"), nodes=12) == 512
+    # All nodes together: 2 x 512 + 12 x 64.
+    assert most_processes(Users("one"), nodes=12) == 1792

@@ -101,7 +101,8 @@ class Lab:
         peer = self._stack.enter_context(Peer())
         links = [other.link for other in others if other.link is not None]
         neighbours = [Neighbour(link.address, link.mac) for link in links]
-        link = self.switch.attach(spec, pid=peer.pid, network=self.network, neighbours=neighbours)
+        self.switch.attach(spec, pid=peer.pid, network=self.network, neighbours=neighbours)
+        link = self.switch.inspect(spec, pid=peer.pid, network=self.network)
         return Node(spec, peer, link)
 
     def pair(self, *, up: Shape = UNSHAPED, down: Shape = UNSHAPED) -> tuple[Node, Node]:

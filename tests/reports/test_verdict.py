@@ -259,6 +259,13 @@ def test_the_interface_and_the_sockets_must_agree() -> None:
     assert len(reasons(ingress=Flow(0, 1000, 0, 10_000, 10_101))) == 1
 
 
+def test_who_has_sent_what_no_push_explains_is_named() -> None:
+    """6,000 bytes too many: those who sent a third of that or more, the largest first."""
+    sent = {"loud": 5_000, "w3": 2_000, "w1": 1_999, "w0": -10}
+    (reason,) = reasons(ingress=Flow(0, 1000, 0, 10_000, 4_000), sent_beyond=sent)
+    assert "(1% is allowed). Bytes beyond its pushes: loud 5,000, w3 2,000. Keep" in reason
+
+
 def test_repetitions_that_arrived_twice_explain_bytes_too_many_but_none_too_few() -> None:
     assert reasons(ingress=Flow(0, 10_000, 400, 20_000, 19_400)) == ()
     assert len(reasons(ingress=Flow(0, 10_000, 400, 20_000, 19_399))) == 1

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import gc
+import resource
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from testbed.errors import RejectedError
@@ -12,7 +21,9 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.limits import LARGEST_WHOLE, MessageLimits
+from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.pieces import PIECE_BYTES, Assembly, pieces
+from testbed.rpc.room import Room
 from testbed.rpc.service import Call
 from testbed.rpc.tokens import token_of
 from testbed.rpc.wire import MalformedError, OversizedError
@@ -34,7 +45,7 @@ def test_a_message_comes_out_as_it_went_in(message: bytes) -> None:
     *before, last = [assembly.add(piece) for piece in pieces(message)]
     assert not any(before)
     assert last
-    assert assembly.whole() == message
+    assert bytes(assembly.whole()) == message
 
 
 def piece(total: int = 0, data: bytes = b"") -> bytes:
@@ -75,7 +86,7 @@ def test_a_long_message_over_a_connection(start: Callable[..., Any]) -> None:
     limits = MessageLimits(message_bytes=len(MESSAGE), in_pieces=True)
     host, address = start({methods.EXCHANGE: echo, methods.JOIN: echo}, limits=limits)
     with Connection(address, token=TOKEN, limits=limits) as connection:
-        assert connection.call(methods.EXCHANGE, MESSAGE) == MESSAGE
+        assert bytes(connection.call(methods.EXCHANGE, MESSAGE)) == MESSAGE
         assert connection.call(methods.JOIN, b"short") == b"short"
         with pytest.raises(RejectedError, match="2510001 bytes, expected at most 2510000"):
             connection.call(methods.EXCHANGE, MESSAGE + b"1")
@@ -93,3 +104,139 @@ def test_only_messages_of_large_models_come_in_pieces() -> None:
     assert MessageLimits.of(most).single_bytes == 8 * most + 65_536
     assert MessageLimits.of(most + 1).in_pieces
     assert MessageLimits.of(138_357_544).single_bytes < 2 * PIECE_BYTES
+
+
+LONG = MessageLimits(message_bytes=3 * PIECE_BYTES, in_pieces=True)
+
+
+class Sender:
+    """A client that sends some pieces of a message, and then nothing more until it is released."""
+
+    def __init__(self, address: str, pieces_sent: int) -> None:
+        self._release = threading.Event()
+        self._channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
+        method = methods.IN_PIECES[methods.EXCHANGE]
+        self.call = self._channel.stream_stream(method, None, None)(
+            self._pieces(pieces_sent), metadata=((TOKEN_KEY, TOKEN),)
+        )
+
+    def _pieces(self, count: int) -> Iterator[bytes]:
+        yield from list(pieces(bytes(3 * PIECE_BYTES)))[:count]
+        self._release.wait(20)
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release.set()
+        self._channel.close()
+
+
+async def length(message: bytes, call: Call) -> bytes:
+    """Answers how long a message was."""
+    return str(len(message)).encode()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another thread brings about."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def test_memory_is_taken_as_pieces_arrive() -> None:
+    """One piece of a MiB of a message of 512: a MiB is taken, not 512."""
+    assembly = Assembly(2**29)
+    before = resident_bytes()
+    assembly.add(piece(2**29, bytes(PIECE_BYTES)))
+    assert resident_bytes() - before < 8 * PIECE_BYTES
+
+
+def resident_bytes() -> int:
+    """How much memory this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_a_newer_message_of_a_caller_ends_the_older_one(start: Callable[..., Any]) -> None:
+    """Half a message stands on a connection that may be lost: the next one does not wait for it."""
+    host, address = start({methods.EXCHANGE: length}, limits=LONG)
+    with Sender(address, 2) as first, Connection(address, token=TOKEN, limits=LONG) as connection:
+        until(lambda: [one.held_bytes > PIECE_BYTES for one in open_messages(host)] == [True])
+        assert connection.call(methods.EXCHANGE, bytes(3 * PIECE_BYTES)) == b"3145728"
+        assert first.call.code() is grpc.StatusCode.UNAVAILABLE
+        assert first.call.details() == "w3 has begun another message"
+    assert open_messages(host) == []
+    assert host.gate.counts == {"OK": 1, "INCOMPLETE": 1}
+    assert [one.reason for one in host.refusals] == ["w3 has begun another message"]
+
+
+def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> None:
+    """Two clients with one token: whoever was displaced tries again, and both are answered."""
+    host, address = start({methods.EXCHANGE: length}, limits=LONG)
+    with (
+        Connection(address, token=TOKEN, limits=LONG) as connection,
+        Sender(address, 1),
+        ThreadPoolExecutor(2) as pool,
+    ):
+        message = bytes(3 * PIECE_BYTES)
+        calls = [pool.submit(connection.call, methods.EXCHANGE, message) for _ in range(2)]
+        assert [one.result(20) for one in calls] == [b"3145728"] * 2
+    assert host.gate.counts["OK"] == 2
+
+
+def open_messages(host: Any) -> list[Any]:
+    """Those that are being read."""
+    return list(host.gate._room._intakes.values())
+
+
+def test_stalled_messages_are_given_up_where_all_hold_too_much() -> None:
+    """Ten bytes may be held. Of a (6) and b (3), a has stalled; when c's 4 make it 13, a goes."""
+
+    async def play() -> list[bool]:
+        room = Room(stalled_seconds=10.0, most_stalled_bytes=10)
+        with room.intake("a") as a, room.intake("b") as b, room.intake("c") as c:
+            room.arrived(a, 6)
+            a.last -= 11
+            room.arrived(b, 3)
+            assert not a.given_up.done()  # 9 bytes
+            room.arrived(c, 4)
+            return [one.given_up.done() for one in (a, b, c)]
+
+    assert asyncio.run(play()) == [True, False, False]
+
+
+def test_messages_that_arrive_are_never_given_up() -> None:
+    async def play() -> list[bool]:
+        room = Room(stalled_seconds=10.0, most_stalled_bytes=10)
+        with room.intake("a") as a, room.intake("b") as b:
+            room.arrived(a, 100)
+            room.arrived(b, 100)
+            return [one.given_up.done() for one in (a, b)]
+
+    assert asyncio.run(play()) == [False, False]
+
+
+def test_a_refused_message_is_let_go_at_once(start: Callable[..., Any]) -> None:
+    """gRPC keeps the error of a call in a cycle, and with it would keep the message."""
+    kept: list[weakref.ref[Any]] = []
+
+    class Message(bytearray):
+        """One that a reference can be weak to."""
+
+    async def refuse(message: bytes, call: Call) -> bytes:
+        held = Message(message)
+        kept.append(weakref.ref(held))
+        raise MalformedError("no")
+
+    host, address = start({methods.EXCHANGE: refuse}, limits=LONG)
+    gc.disable()
+    try:
+        with Connection(address, token=TOKEN, limits=LONG) as connection:
+            with pytest.raises(RejectedError, match="no"):
+                connection.call(methods.EXCHANGE, bytes(2 * PIECE_BYTES))
+            with pytest.raises(RejectedError, match="no"):
+                connection.call(methods.EXCHANGE, bytes(2 * PIECE_BYTES))
+        until(lambda: [one() for one in kept] == [None, None])
+    finally:
+        gc.enable()
+    assert host.failures == []

@@ -1,7 +1,8 @@
 """A controller of its own, for tests to kill: ``python controller.py RUNS NAME STEP [detached]``.
 
 It starts a run, goes up to STEP, and kills itself there as SIGKILL would, at that very instruction;
-at the step ``up`` it waits to be killed.
+at the step ``up`` it waits to be killed. A step ``after 0.1`` is so many seconds after the agent
+was put on record, while it comes up.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -43,6 +45,8 @@ class DyingLifeline(NativeLifeline):
         super()._put_on_record(pid)
         if self.step == "recorded":
             die()
+        if self.step.startswith("after "):
+            threading.Timer(float(self.step.removeprefix("after ")), die).start()
 
 
 def node(index: int) -> NodeSpec:

@@ -150,6 +150,17 @@ def test_the_controller_kills_itself_at_a_step(
     controller.assert_nothing_is_left(controller.namespaces(), own_stop=own_stop)
 
 
+@pytest.mark.parametrize("hundredths", [0, 2, 5, 10, 15, 20, 25, 30])
+def test_the_controller_is_killed_while_the_agent_comes_up(
+    control: Callable[..., Controller], hundredths: int
+) -> None:
+    """The agent ends then, not once it is up: it never answers at its socket."""
+    controller = control(f"after {hundredths / 100}")
+    assert controller.process.wait() == -signal.SIGKILL
+    controller.assert_nothing_is_left(controller.namespaces(), own_stop=False)
+    assert hundredths > 10 or not controller.folder.agent_socket.exists()
+
+
 @pytest.mark.parametrize("own_stop", [True, False], ids=["down", "by itself"])
 def test_the_controller_is_killed_with_a_frozen_worker(
     control: Callable[..., Controller], users: Any, own_stop: bool

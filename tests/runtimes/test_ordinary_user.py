@@ -43,7 +43,7 @@ def test_a_plan_shows_what_its_run_would_ask_for(user: Any) -> None:
     kind = "range" if user.name.endswith("r") else "one"
     assert start["users"] == {"kind": kind}
     nodes = 14
-    assert start["processes"] == (1024 if kind == "range" else 2 * 1024 + 64 * nodes)
+    assert start["processes"] == (512 if kind == "range" else 2 * 512 + 64 * nodes)
     hidden = {str(user.home), str(user.home / "runs")} if kind == "one" else set()
     assert hidden <= set(start["private"])
 

@@ -11,6 +11,7 @@ import pytest
 from testbed.agent.launch import Mount
 from testbed.agent.settings import Template
 from testbed.host.environment import BASE
+from testbed.host.limits import most_memory
 from testbed.runtimes.base import ContainerSpec, Request, Start
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
@@ -64,7 +65,7 @@ def test_a_nodes_container() -> None:
             "AutoRemove": False,
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}},
             "CpuShares": 1024,
-            "PidsLimit": 1024,
+            "PidsLimit": 512,
             "CpuPeriod": 100_000,
             "CpuQuota": 50_000,
             "CpusetCpus": "0-1",
@@ -104,7 +105,8 @@ def test_a_node_without_limits_and_one_with_gpus() -> None:
         "HostConfig"
     ]
     assert host["CpuShares"] == 10_240
-    assert not {"CpuQuota", "CpusetCpus", "Memory", "MemorySwap"} & host.keys()
+    assert not {"CpuQuota", "CpusetCpus"} & host.keys()
+    assert host["Memory"] == host["MemorySwap"] == most_memory()  # half of the host's
     spec = ContainerSpec(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
     body = node_container(spec, PLAN, FOLDER, image=IMAGE).body
     assert body["HostConfig"]["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]

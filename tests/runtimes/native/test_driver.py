@@ -35,14 +35,14 @@ EXPECTED: Mapping[int, Mapping[tuple[str, str], str]] = {
         ("cpu", "cpu.shares"): "3072",
         ("cpu", "cpu.cfs_quota_us"): "25000",
         ("memory", "memory.limit_in_bytes"): str(64 * 2**20),
-        ("pids", "pids.max"): "1024",
+        ("pids", "pids.max"): "512",
         ("freezer", "freezer.state"): "THAWED",
     },
     2: {
         ("cpu", "cpu.weight"): "300",
         ("cpu", "cpu.max"): "25000 100000",
         ("memory", "memory.max"): str(64 * 2**20),
-        ("pids", "pids.max"): "1024",
+        ("pids", "pids.max"): "512",
         ("freezer", "cgroup.freeze"): "0",
     },
 }
@@ -117,7 +117,7 @@ def test_its_environment_is_explicit(seen: dict[str, Any]) -> None:
 
 def test_its_limits_are_explicit(seen: dict[str, Any], users: Any) -> None:
     # Of one uid all nodes count as one; the plan of these runs has none.
-    processes = {"root": 4096, "range": 1024, "one": 2048}[users.kind]
+    processes = {"root": 2048, "range": 512, "one": 1024}[users.kind]
     assert seen["limits"] == {
         "RLIMIT_CORE": [0, 0],
         "RLIMIT_NOFILE": [4096, 4096],

@@ -1,0 +1,25 @@
+"""What nodes sent beyond what their pushes and acknowledgements take."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from testbed.events.entry import Entry
+from testbed.events.kinds import LinksCarried
+from testbed.reports.senders import sent_beyond_pushes
+
+
+def test_what_pushes_and_acknowledgements_take_is_none_of_it() -> None:
+    """w0: 5,000 - 1.1 x 2,000 - 0.05 x 6,000 = 2,500; w1: 1,250 - 1,100 - 150 = 0."""
+    updates = pd.DataFrame(
+        {
+            "worker": [0, 0, 1],
+            "payload_up_bytes": [1_000, 1_000, 1_000],
+            "payload_down_bytes": [3_000, 3_000, 3_000],
+        }
+    )
+    sent = LinksCarried({"ps": 9_000, "w0": 5_000, "w1": 1_250, "loud": 70_000})
+    events = [Entry(0.0, 0.0, LinksCarried({"w0": 1})), Entry(0.0, 0.0, sent)]
+    found = sent_beyond_pushes(updates, events)
+    assert list(found.items()) == [("loud", 70_000), ("w0", 2_500), ("w1", 0)]
+    assert sent_beyond_pushes(updates, []) == {}
