@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from testbed.api import runs, simulate, sweep, up
+    from testbed.api import compare, export, runs, simulate, sweep, up
     from testbed.reports.frames import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "runs", "simulate", "sweep", "up"]
+__all__ = ["Run", "__version__", "compare", "export", "runs", "simulate", "sweep", "up"]
 
 _HOMES = {
     "Run": "testbed.reports.frames",
-    **dict.fromkeys(("runs", "simulate", "sweep", "up"), "testbed.api"),
+    **dict.fromkeys(("compare", "export", "runs", "simulate", "sweep", "up"), "testbed.api"),
 }
 
 

@@ -11,19 +11,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from testbed.cli import export_prometheus
 from testbed.cli.console import Console
+from testbed.cli.export import FORMATS
 from testbed.cli.host import require_linux
 from testbed.cli.live import LiveDisplay, Progress
-from testbed.cli.options import check_name
+from testbed.cli.notebook import Lines
+from testbed.cli.options import check_name, write_runs
 from testbed.errors import ScenarioError
 from testbed.events.sink import Sink
 from testbed.host.cuda import has_cuda
+from testbed.reports.compare import Comparison, compared
+from testbed.reports.exports.mlflow import write_mlflow
+from testbed.reports.exports.tables import write_tables
+from testbed.reports.exports.tensorboard import write_tensorboard
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.run import up as carry_out
@@ -131,7 +139,7 @@ def sweep(
         KeyboardInterrupt: it was interrupted; what went on was ended first.
     """
     require_linux("sweep")
-    whole, console = _loaded_study(study, scale), Console()
+    whole = _loaded_study(study, scale)
     return carry_out_study(
         whole.only(only) if only else whole,
         runs=Path(runs),
@@ -140,8 +148,75 @@ def sweep(
         jobs=jobs,
         reuse_bytes=int(Size.parse(reuse)),
         argv=tuple(sys.argv),
-        tell=console.out if console.is_terminal else lambda text: None,
+        tell=_tell(),
     )
+
+
+def compare(
+    first: Run | str | Path, second: Run | str | Path, *, accuracy: float | None = None
+) -> Comparison:
+    """Compare two runs, such as a live and a simulated run of one scenario.
+
+    Args:
+        first: a run, its name, or the path of its folder.
+        second: likewise.
+        accuracy: also compare what it took to reach this top-1 accuracy, such as 0.9.
+
+    Returns:
+        What differs between their scenarios, and a table of measures.
+
+    Raises:
+        RunNotFound: there is no such run.
+        NodeError: one has not applied any update.
+    """
+    return compared(_run(first), _run(second), accuracy=accuracy)
+
+
+def export(
+    format: Literal["csv", "tensorboard", "mlflow", "prometheus"],
+    *runs: Run | str | Path,
+    out: str | Path,
+    force: bool = False,
+) -> None:
+    """Write runs in the format of another tool.
+
+    Args:
+        format: which one.
+        runs: runs, their names, or the paths of their folders.
+        out: the folder to write into; of ``prometheus`` the file.
+        force: whether what is there of these runs is written over.
+
+    Raises:
+        RunNotFound: there is no such run.
+        ScenarioError: ``out`` cannot be made, or holds one of these runs.
+        HostError: the tool's library is not installed.
+        ValueError: there is no such format, or no run.
+    """
+    folders = list(dict.fromkeys(_run(one).folder.path for one in runs))
+    if format not in FORMATS or not folders:
+        raise ValueError(f"found {format!r} of {len(folders)} runs, expected {', '.join(FORMATS)}")
+    if format == "prometheus":
+        export_prometheus.write(folders, Path(out), force=force, at="run", per_worker=False)
+        return
+    writers: dict[str, Callable[[Sequence[Run], Path], None]] = {
+        "csv": write_tables,
+        "tensorboard": write_tensorboard,
+        "mlflow": partial(write_mlflow, force=force),
+    }
+    folders_of_runs = format != "mlflow"  # which is one database
+    write_runs(folders, Path(out), writers[format], force=force, folders=folders_of_runs)
+
+
+def _run(run: Run | str | Path) -> Run:
+    return run if isinstance(run, Run) else Run(run)
+
+
+def _tell() -> Callable[[str], None]:
+    """Who is told how a sweep gets on: a terminal, a notebook, or nobody."""
+    console = Console()
+    if console.is_jupyter:
+        return Lines().tell
+    return console.out if console.is_terminal else lambda text: None
 
 
 def runs(folder: str | Path = "runs") -> list[Run]:

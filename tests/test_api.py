@@ -11,11 +11,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
 
 import testbed
+from testbed.cli import main
 from testbed.errors import RunNotFound, ScenarioError
 from testbed.values.units import Duration
 
@@ -222,3 +225,57 @@ def test_a_run_that_is_not_there() -> None:
     assert testbed.runs() == []
     with pytest.raises(RunNotFound, match="There is no run named gone"):
         testbed.Run("gone")
+
+
+OLD = Path(__file__).parent / "reports" / "fixtures" / "7ab4e61"
+
+
+def test_two_runs_are_compared_as_in_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    pair = OLD / "live", OLD / "simulated"
+    found = testbed.compare(testbed.Run(pair[0]), pair[1], accuracy=0.5)
+    assert main(["compare", *map(str, pair), "--accuracy", "0.5", "--json"]) == 9
+    told = json.loads(capsys.readouterr().out)
+    assert {path: list(values) for path, values in found.scenario.items()} == told["scenario"]
+    assert found.scenario["runtime.name"] == ("native", "simulated")
+    assert list(found.measures.index) == [one["measure"] for one in told["measures"]]
+    assert list(found.measures["difference"]) == [one["ratio"] for one in told["measures"]]
+    assert found.measures.loc["ingress", "first"] == 2_068_800
+
+
+def test_runs_are_exported_as_in_the_shell() -> None:
+    pair = OLD / "live", OLD / "simulated"
+    testbed.export("csv", testbed.Run(pair[0]), pair[1], out="mine")
+    assert main(["export", "csv", *map(str, pair), "--out", "shell"]) == 0
+    names = sorted(path.relative_to("mine") for path in Path("mine").rglob("*.csv"))
+    assert names == sorted(path.relative_to("shell") for path in Path("shell").rglob("*.csv"))
+    for one in names:
+        assert Path("mine", one).read_bytes() == Path("shell", one).read_bytes()
+    with pytest.raises(ScenarioError, match="mine/live"):
+        testbed.export("csv", pair[0], out="mine")
+    testbed.export("csv", pair[0], out="mine", force=True)
+    testbed.export("prometheus", pair[1], out="metrics.txt")
+    assert main(["export", "prometheus", str(pair[1]), "--out", "shell.txt"]) == 0
+    assert Path("metrics.txt").read_bytes() == Path("shell.txt").read_bytes()
+    with pytest.raises(ValueError, match="expected csv, tensorboard, mlflow, prometheus"):
+        testbed.export("excel", pair[0], out="mine")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_a_sweep_in_one_place_and_what_came_of_it(folder: Path) -> None:
+    (folder / "tiny.yaml").write_text(f"runtime: simulated\n{TEXT}")
+    made: Any = nbformat.v4
+    cell = made.new_code_cell(
+        "import testbed\n"
+        "testbed.sweep({'name': 'rates', 'scenario': 'tiny.yaml', 'vary': {'rate': "
+        "['algorithm.learning_rate=0.1', 'algorithm.learning_rate=0.01']}}, jobs=1)"
+    )
+    notebook = made.new_notebook(cells=[cell])
+    where = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=120, resources=where).execute()
+    shown, result = notebook.cells[0].outputs
+    lines = shown["data"]["text/plain"].splitlines()
+    assert lines[0] == "rates: 2 runs, 0 there already"
+    assert [line[:5] for line in lines if line.endswith("begins")] == ["[1/2]", "[2/2]"]
+    assert lines[-1].endswith("finished: 40 updates applied")
+    expected = "<Swept rates: 2 of 2 runs are there, 0 of them not valid, 0 failed>"
+    assert result["data"]["text/plain"] == expected

@@ -57,27 +57,24 @@ def command(
     import os
     from dataclasses import asdict
 
-    from testbed.errors import NodeError
     from testbed.events.entry import plain
-    from testbed.reports.compare import compare, scenario_differences
+    from testbed.reports.compare import differences, scenario_differences
     from testbed.reports.frames import Run
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())
     pair = [Run(find_run(text, runs=runs, registry=registry).path) for text in (first, second)]
-    differences = compare(*pair, accuracy=accuracy)
-    if not differences:
-        raise NodeError("there is nothing to compare: one of the runs has not applied any update.")
+    found = differences(*pair, accuracy=accuracy)
     if as_json:
-        found = {
+        told = {
             "scenario": scenario_differences(pair),
-            "measures": [asdict(one) for one in differences],
+            "measures": [asdict(one) for one in found],
         }
-        click.echo(json.dumps(plain(found), indent=2))
+        click.echo(json.dumps(plain(told), indent=2))
     else:
         print_scenarios(pair)
-        _print(differences, [run.name for run in pair], tolerance=tolerance)
-    return DIFFERENT if any(one.ratio > tolerance for one in differences) else 0
+        _print(found, [run.name for run in pair], tolerance=tolerance)
+    return DIFFERENT if any(one.ratio > tolerance for one in found) else 0
 
 
 def print_scenarios(runs: Sequence[Run]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -32,6 +33,18 @@ def command(
 
     `promtool tsdb create-blocks-from openmetrics FILE DIR` makes blocks of it for Prometheus.
     """
+    found = list(dict.fromkeys(find(text, runs).path for text in run))
+    count = write(found, out, force=force, at=at, per_worker=metrics_per_worker)
+    click.echo(f"wrote {count:,} samples of {len(found)} runs to {out}")
+
+
+def write(runs: Sequence[Path], out: Path, *, force: bool, at: str, per_worker: bool) -> int:
+    """Write runs, by their folders, as the command does; returns how many samples they have.
+
+    Raises:
+        ScenarioError: ``out`` is there, or has no folder to be in; ``at`` is no time.
+        TestbedError: a run has not ended, or is damaged.
+    """
     from testbed.errors import Problem, ScenarioError, TestbedError
     from testbed.metrics.openmetrics import write_openmetrics
     from testbed.metrics.replay import Replay
@@ -45,7 +58,7 @@ def command(
     if not out.parent.is_dir():
         wanted = "a file in a folder that is there"
         raise ScenarioError([Problem("--out", 0, "", str(out), wanted)])
-    found = [Run(find(text, runs).path) for text in dict.fromkeys(run)]
+    found = [Run(folder) for folder in runs]
     for one in found:
         if one.alive:
             raise TestbedError(
@@ -53,10 +66,9 @@ def command(
                 hint="Its metrics are shown with `testbed up --metrics`; wait for its end to "
                 f"export them: testbed wait {one.name}",
             )
-    replays = [Replay(one, per_worker=metrics_per_worker) for one in found]
+    replays = [Replay(one, per_worker=per_worker) for one in found]
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
-        count = write_openmetrics(file, replays, end=end)
-    click.echo(f"wrote {count:,} samples of {len(found)} runs to {out}")
+        return write_openmetrics(file, replays, end=end)
 
 
 def _end(at: str) -> float | None:

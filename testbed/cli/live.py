@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from rich.live import Live
@@ -34,6 +35,7 @@ from testbed.values.units import Size
 TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
 WINDOW_SECONDS = 10.0
+MOST_NAMES = 12
 LEAST_SHARE = 1e-3
 """Of the emulated time, before which, and within the window, nothing is said of the end."""
 
@@ -50,6 +52,8 @@ class Status:
     staleness: float = 0.0  # mean i - j over the last ten seconds
     eta_seconds: float | None = None  # real seconds to the end, where the stop rule says so
     done_ratio: float | None = None  # how far along the run is, in [0, 1], else None
+    joined: int = 0  # workers that joined so far as a recording has it
+    left: int = 0  # workers that left so far as a recording has it
 
 
 @dataclass
@@ -60,6 +64,8 @@ class Progress:
     stop_seconds: float | None  # emulated seconds after which it ends, or None
     _updates: int = 0
     _ingress: int = 0
+    _joined: int = 0
+    _left: int = 0
     _accuracy: float | None = None
     _loss: float | None = None
     _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # when, updates, sum
@@ -81,6 +87,13 @@ class Progress:
         """An evaluation that the evaluator reported."""
         self._accuracy, self._loss = top1, loss
 
+    def add_recorded(self, workers: int, *, join: bool) -> None:
+        """So many workers joined or left as a recording of their availability has it."""
+        if join:
+            self._joined += workers
+        else:
+            self._left += workers
+
     def status(self, elapsed: float, *, emulated: float) -> Status:
         """Where the run stands, so many real and emulated seconds after the start."""
         _, *counted = self._recent or [(0.0, 0, 0.0)]
@@ -96,6 +109,8 @@ class Progress:
             staleness=sum(total for _, _, total in counted) / max(1, updates),
             eta_seconds=eta,
             done_ratio=done,
+            joined=self._joined,
+            left=self._left,
         )
 
     def _progress(
@@ -179,9 +194,11 @@ class LiveDisplay(Sink):
                 self.notice(f"goes on from update {version:,}: {lost:,} updates are lost")
             case Exited(ends_run=False, how=how) if how:
                 self.notice(f"{how}; the others go on")
+            case FaultApplied(kind, _, nodes, recorded=True):  # thousands: the status counts them
+                self.progress.add_recorded(len(nodes), join=kind == "join")
             case FaultApplied(kind, begins, nodes) if nodes:
                 what = kind if begins else f"the end of {kind}"
-                self.notice(f"{what}, as planned: {', '.join(nodes)}")
+                self.notice(f"{what}, as planned: {_names(nodes)}")
 
     def updates(self, rows: Rows, *, now: float) -> None:
         if len(rows):
@@ -193,6 +210,9 @@ class LiveDisplay(Sink):
         if now - self._shown >= (TERMINAL_INTERVAL_SECONDS if terminal else PLAIN_INTERVAL_SECONDS):
             self._shown = now
             self.status(self.progress.status(now - self._began, emulated=emulated))
+
+    def show_on(self, file: TextIO) -> None:
+        self.console.file = file
 
     def phase(self, text: str) -> None:
         """Something begins that takes a while."""
@@ -210,7 +230,14 @@ class LiveDisplay(Sink):
             self.console.print(text, soft_wrap=True)
             return
         if self._live is None:
-            self._live = Live(text, console=self.console, auto_refresh=False, transient=False)
+            prints_here = self.console.file is sys.stdout  # else it is a log, and stays one
+            self._live = Live(
+                text,
+                console=self.console,
+                auto_refresh=False,
+                redirect_stdout=prints_here,
+                redirect_stderr=prints_here,
+            )
             self._live.start()
         self._live.update(text, refresh=True)
 
@@ -229,14 +256,22 @@ def describe(status: Status) -> str:
     else:
         good = f"accuracy {'-' if status.accuracy is None else f'{status.accuracy:.4f}'}"
     eta = "-" if status.eta_seconds is None else clock_text(status.eta_seconds)
+    moved = f"  join {status.joined:,}, leave {status.left:,}"
     return (
-        f"{status.updates:,} updates{done}  {_rate(status.updates_per_second)}/s"
+        f"{status.updates:,} updates{done}  {rate_text(status.updates_per_second)}/s"
         f"  {good}  ingress {status.ingress_bytes / 1e6:,.2f} MB"
         f"  staleness {status.staleness:.1f}  ETA {eta}"
+        f"{moved if status.joined or status.left else ''}"
     )
 
 
-def _rate(number: float) -> str:
+def _names(nodes: Sequence[str]) -> str:
+    """The names of nodes, where they are many the first of them and how many more there are."""
+    named = ", ".join(nodes[:MOST_NAMES])
+    return f"{named} and {len(nodes) - MOST_NAMES:,} more" if len(nodes) > MOST_NAMES else named
+
+
+def rate_text(number: float) -> str:
     """A rate, such as 1,250, 4.2 or 0.083."""
     if number >= 10:
         return f"{number:,.0f}"

@@ -24,15 +24,18 @@ def command(
 ) -> None:
     """Print what nodes of RUN printed; control characters as \\x1b, without --raw.
 
-    SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, or controller (of a run in the
-    background); without one, all nodes.
+    SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, controller (of a run in the
+    background) or simulation (what own code printed in one). Without one: all nodes, and the log of
+    a simulation.
     """
-    from testbed.plan.selection import select
+    from testbed.plan.selection import SIMULATION, select
     from testbed.plan.written import read_plan
     from testbed.run.follow import follow_logs, read_logs
 
     folder = find(run, runs)
     nodes = select(selector, read_plan(folder))
+    if not selector and folder.log(SIMULATION).exists():
+        nodes = (*nodes, SIMULATION)
     width = max(len(node) for node in nodes)
     printed = False
     for line in follow_logs(folder, nodes) if follow else read_logs(folder, nodes):

@@ -137,6 +137,20 @@ def export_runs(
     runs: Path,
     folders: bool = True,
 ) -> None:
+    """Write runs that are named, and say so; see ``write_runs``."""
+    folders_of_runs = [find(name, runs).path for name in names]
+    write_runs(folders_of_runs, out, write, force=force, folders=folders)
+    click.echo(f"wrote {out}")
+
+
+def write_runs(
+    runs: Sequence[Path],
+    out: Path,
+    write: Callable[[Sequence[Run], Path], None],
+    *,
+    force: bool,
+    folders: bool = True,
+) -> None:
     """Write runs into a folder, all of them or none; with ``folders`` each into its own in there.
 
     Raises:
@@ -145,11 +159,10 @@ def export_runs(
     from testbed.reports.exports import open_runs
 
     check_new("--out", out, force=True, folder=True)
-    opened = open_runs([find(name, runs).path for name in names])
+    opened = open_runs(runs)
     for run in opened if folders and out.exists() else ():
         check_new("--out", out / run.name, force=force, folder=True)
     write(opened, out)
-    click.echo(f"wrote {out}")
 
 
 def overrides(

@@ -159,6 +159,7 @@ def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:
 
 
 def _head(standing: Standing) -> Iterator[str]:
+    from testbed.cli.live import clock_text, rate_text
     from testbed.reports.table import describe_bytes
     from testbed.telemetry.folder import ENDED
 
@@ -169,9 +170,11 @@ def _head(standing: Standing) -> Iterator[str]:
     yield f"{standing.run}  {state}{reason}  {standing.time_seconds:,.1f} s emulated"
     accuracy = "-" if standing.accuracy is None else f"{standing.accuracy:.4f}"
     loss = "-" if standing.loss is None else f"{standing.loss:.4f}"
+    done = "" if standing.done_ratio is None else f" ({standing.done_ratio:.0%})"
+    eta = "" if standing.eta_seconds is None else f"  ETA {clock_text(standing.eta_seconds)}"
     yield (
-        f"{standing.updates:,} updates  {standing.updates_per_second:,.1f}/s  accuracy {accuracy}  "
-        f"loss {loss}  {standing.rejected:,} rejected"
+        f"{standing.updates:,} updates{done}  {rate_text(standing.updates_per_second)}/s  "
+        f"accuracy {accuracy}  loss {loss}  {standing.rejected:,} rejected{eta}"
     )
     server = standing.server
 
@@ -192,6 +195,7 @@ def _head(standing: Standing) -> Iterator[str]:
 
 def _classes(standing: Standing) -> Table:
     from testbed.cli.console import table
+    from testbed.cli.live import rate_text
 
     shown = table(
         *("class", "workers", "updates", "/s", "staleness", "compute", "think"),
@@ -202,7 +206,7 @@ def _classes(standing: Standing) -> Table:
             one.name,
             f"{one.running} of {one.workers}",
             f"{one.updates:,}",
-            f"{one.updates_per_second:,.1f}",
+            rate_text(one.updates_per_second),
             _decimal(one.staleness_mean),
             *_shares(one),
             *(_link(one.link[direction]) for direction in ("up", "down")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TextIO
 
 from testbed.events.entry import Entry
 from testbed.events.rows import LinkRow, Rows, TrafficRow
@@ -32,6 +33,9 @@ class Sink:
 
     def time_passed(self, emulated: float) -> None:
         """So many emulated seconds of the training are over: a moment to show how it goes."""
+
+    def show_on(self, file: TextIO) -> None:
+        """Standard output becomes a log: what is shown of the run goes to ``file`` from now on."""
 
     def commit(self) -> None:
         """Put in its place what was told so far: a checkpoint is made of this moment."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
+from operator import itemgetter
 
 from testbed.errors import NodeError
 from testbed.events.kinds import FaultApplied
@@ -59,7 +61,8 @@ class Timeline:
     availabilities: Sequence[Availability] = ()
     population: Population = field(default_factory=Population)
     names: Sequence[str] = ()
-    _due: list[Due] = field(default_factory=list)
+    _due: list[Due] = field(default_factory=list)  # a heap: of the faults
+    _changes: list[Due] = field(default_factory=list)  # a heap: of the recordings
     _waiting: set[int] = field(default_factory=set)  # places of faults by version or accuracy
 
     @classmethod
@@ -106,7 +109,7 @@ class Timeline:
     @property
     def next_time(self) -> float:
         """When something is due; infinite for nothing that is known of yet."""
-        return self._due[0][0] if self._due else inf
+        return min((heap[0][0] for heap in (self._due, self._changes) if heap), default=inf)
 
     @property
     def waits(self) -> bool:
@@ -181,8 +184,9 @@ class Timeline:
         Raises:
             Contradiction: a fault cannot be.
         """
-        while self._due and self._due[0][0] <= now:
-            planned, begins, place = heapq.heappop(self._due)
+        heaps = (self._due, self._changes)
+        while come := [heap for heap in heaps if heap and heap[0][0] <= now]:
+            planned, begins, place = heapq.heappop(min(come, key=itemgetter(0)))
             take = self._take_fault if place < len(self.faults) else self._take_change
             deed = take(place, planned, begins)
             if deed is not None:
@@ -191,8 +195,10 @@ class Timeline:
     def _take_fault(self, place: int, planned: float, begins: bool) -> Deed | None:
         """A fault comes, or its time is over."""
         fault, population = self._timed(place), self.population
-        over = [one for one in self.struck[place] if self._is_passed_over(one)]
-        others = [one for one in self.struck[place] if one not in over]
+        over: list[int] = []
+        others: list[int] = []
+        for one in self.struck[place]:
+            (over if self._is_passed_over(one) else others).append(one)
         if begins:
             workers = tuple(one for one in others if self._takes(one, fault, place))
             over += [one for one in others if one not in workers]
@@ -230,13 +236,17 @@ class Timeline:
     def _is_passed_over(self, worker: int) -> bool:
         """Whether faults let a worker be: it has crashed, or its recording has it away."""
         away = worker in self.population.absent
-        recorded = away and any(one.worker == worker for one in self.availabilities)
-        return recorded or worker in self.population.crashed
+        return (away and worker in self._recorded) or worker in self.population.crashed
+
+    @cached_property
+    def _recorded(self) -> frozenset[int]:
+        """The workers that come and go as recordings have it."""
+        return frozenset(one.worker for one in self.availabilities)
 
     def _plan_change(self, place: int, time: float, *, there: bool) -> None:
         change = self.availabilities[place - len(self.faults)].after(time, there=there)
         if change is not None:
-            heapq.heappush(self._due, (*change, place))
+            heapq.heappush(self._changes, (*change, place))
 
     def _plan_next(self, fault: TimedFault, place: int, planned: float) -> None:
         if not isinstance(fault, PassingFault):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from testbed import errors
 from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, escaped
@@ -48,6 +48,19 @@ Opened = Callable[[], None]
 """Called by the work when the user's files are read: what comes next may take its time."""
 
 
+class Printed(Protocol):
+    """Takes what a process prints.
+
+    Attributes:
+        reader: where it is to be read.
+    """
+
+    reader: int
+
+    def copy(self) -> int:
+        """Take what there is; returns how much that was, 0 at its end."""
+
+
 class Overdue(Signalled):
     """The user's code still runs; the message says where."""
 
@@ -71,31 +84,36 @@ def apart(
     """
     if not hasattr(os, "pidfd_open"):
         return work(lambda: None)  # not Linux: nothing is run there, scenarios are only checked
-    printed, prints = os.pipe()
+    reader, prints = os.pipe()
     process = _Apart.fork(work, whose, within_seconds, prints)
     os.close(prints)
     try:
-        return process.outcome(printed)
+        return process.outcome(_Shown(reader))
     finally:
         process.kill()
-        os.close(printed)
+        os.close(reader)
 
 
 def beside(
-    work: Callable[[Opened], Any], *, whose: str, within_seconds: float = LOADING_SECONDS
+    work: Callable[[Opened], Any],
+    *,
+    whose: str,
+    printed: Printed,
+    within_seconds: float = LOADING_SECONDS,
 ) -> Any:
     """Do work like ``apart``, on the terminal of this process and with its signal handlers.
 
-    What asks this process to end is passed on, and the end of the other one waited for.
+    What asks this process to end is passed on, and the end of the other one waited for. The work
+    itself sees to it that what the user's code prints goes to ``printed``, which is read here.
 
     Args and errors are those of ``apart``; what a signal raises there is raised here too.
     """
     process = _Apart.fork(work, whose, within_seconds)
     try:
-        return process.outcome()
+        return process.outcome(printed)
     except Signalled:
         process.ask_to_end()
-        return process.outcome()
+        return process.outcome(printed)
     finally:
         process.kill()
 
@@ -137,7 +155,6 @@ class _Apart:
     within_seconds: float
     deadline: float | None
     _heard: bytes = b""
-    _room: int = PRINTED_BYTES
     _status: int | None = None
 
     def __post_init__(self) -> None:
@@ -164,10 +181,10 @@ class _Apart:
         deadline = time.monotonic() + within_seconds + GRACE_SECONDS
         return cls(pid, answers, whose, prints is not None, within_seconds, deadline)
 
-    def outcome(self, printed: int | None = None) -> Any:
-        """Wait for what comes of the work; what is ``printed`` into a pipe meanwhile is shown."""
+    def outcome(self, printed: Printed) -> Any:
+        """Wait for what comes of the work, and take what is printed meanwhile."""
         poller = select.poll()
-        for descriptor in (self._pidfd, self.answers, *([] if printed is None else [printed])):
+        for descriptor in (self._pidfd, self.answers, printed.reader):
             poller.register(descriptor, select.POLLIN)
         while self._status is None:
             left = None if self.deadline is None else self.deadline - time.monotonic()
@@ -181,7 +198,7 @@ class _Apart:
         return self._answer()
 
     def _take_in(
-        self, poller: select.poll, printed: int | None, *, milliseconds: float | None
+        self, poller: select.poll, printed: Printed, *, milliseconds: float | None
     ) -> bool:
         """Wait for whatever comes, and take it in; returns whether anything was said."""
         said = False
@@ -189,12 +206,8 @@ class _Apart:
             if descriptor == self._pidfd:
                 poller.unregister(descriptor)
                 self._reap()
-            elif data := os.read(descriptor, READ_BYTES):
+            elif printed.copy() if descriptor == printed.reader else self._hear():
                 said = True
-                if descriptor == printed:
-                    self._room = _show(data, self._room)
-                else:
-                    self._hear(data)
             else:
                 poller.unregister(descriptor)
         return said
@@ -212,10 +225,12 @@ class _Apart:
         os.close(self._pidfd)
         os.close(self.answers)
 
-    def _hear(self, data: bytes) -> None:
+    def _hear(self) -> int:
+        data = os.read(self.answers, READ_BYTES)
         self._heard += data if len(self._heard) < ANSWER_BYTES else b""
         if data.startswith(OPENED):
             self.deadline = None
+        return len(data)
 
     def _answer(self) -> Any:
         try:
@@ -321,14 +336,23 @@ def _settle(prints: int) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _show(printed: bytes, room: int) -> int:
-    """Pass on what was printed, as far as there is room for it; returns what room is left."""
-    if room >= 0:
-        sys.stderr.write(escaped(printed[:room].decode(errors="replace")))
-        if len(printed) > room:
-            sys.stderr.write(f"\n(more than {PRINTED_BYTES:,} bytes were printed)\n")
-        sys.stderr.flush()
-    return room - len(printed)
+@dataclass
+class _Shown:
+    """Passes on to standard error what is printed, as far as there is room for it."""
+
+    reader: int
+    _room: int = PRINTED_BYTES
+
+    def copy(self) -> int:
+        """See Printed."""
+        data = os.read(self.reader, READ_BYTES)
+        if self._room >= 0:
+            sys.stderr.write(escaped(data[: self._room].decode(errors="replace")))
+            if len(data) > self._room:
+                sys.stderr.write(f"\n(more than {PRINTED_BYTES:,} bytes were printed)\n")
+            sys.stderr.flush()
+        self._room -= len(data)
+        return len(data)
 
 
 def _encoded(error: BaseException) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""This process's own terminal, as a command uses it that has another one elsewhere."""
+"""This process's own terminal: what is typed there, what is shown there and what is not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import fcntl
 import os
 import signal
 import struct
+import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -40,6 +42,35 @@ def write(descriptor: int, data: bytes) -> None:
     """Write all of it."""
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+@contextmanager
+def diverted(descriptor: int) -> Iterator[TextIO]:
+    """Inside, everything that this process and its children print goes to a descriptor.
+
+    Yields:
+        Where standard output still goes.
+    """
+    usual = sys.stdout, sys.stderr
+    for stream in usual:
+        stream.flush()
+    kept = [os.dup(number) for number in (STDOUT, STDERR)]
+    shown = open(kept[0], "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+    for number in (STDOUT, STDERR):
+        os.dup2(descriptor, number)
+    sys.stdout, sys.stderr = (
+        open(number, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+        for number in (STDOUT, STDERR)
+    )
+    try:
+        yield shown
+    finally:
+        for stream in (shown, sys.stdout, sys.stderr):
+            stream.flush()
+        sys.stdout, sys.stderr = usual
+        for number, before in zip((STDOUT, STDERR), kept, strict=True):
+            os.dup2(before, number)
+            os.close(before)
 
 
 def open_terminal(size: tuple[int, int]) -> tuple[int, int]:

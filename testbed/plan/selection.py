@@ -8,7 +8,10 @@ from testbed.errors import Problem, ScenarioError
 from testbed.topology import NodeSpec, Plan
 from testbed.values.selectors import matches
 
-OTHERS = ("agent", "controller")
+SIMULATION = "simulation"
+"""The log of what the user's own code prints in a simulation."""
+
+OTHERS = ("agent", "controller", SIMULATION)
 """No nodes, but they have logs too; meant only where they are called by their names."""
 
 
@@ -28,12 +31,12 @@ def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
     if unknown := [selector for selector, nodes in found.items() if not nodes]:
         expected = (
             f"a node ({_names(plan)}), a pattern like 'w[0-9]', class=NAME with a class of this "
-            f"run ({', '.join(classes_of(plan))}), agent or controller"
+            f"run ({', '.join(classes_of(plan))}), agent, controller or simulation"
         )
         problems = [Problem("selector", 0, "", repr(selector), expected) for selector in unknown]
         raise ScenarioError(problems)
     chosen = set().union(*found.values())
-    return tuple(name for name in (*names, *OTHERS) if name in chosen)
+    return tuple(name for name in dict.fromkeys((*names, *OTHERS)) if name in chosen)
 
 
 def find_node(name: str, plan: Plan) -> NodeSpec:

@@ -76,13 +76,14 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: its name as a file's, title, what the axes show, and what is drawn."""
+    """A chart: its name as a file's, title, what the axes show, what is drawn, and log axes."""
 
     name: str
     title: str
     x_title: str
     y_title: str
     series: tuple[Series, ...]
+    log: tuple[Literal["x", "y"], ...] = ()
 
     @property
     def note(self) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from testbed.errors import NodeError
 from testbed.reports.run_measure import Measure
 
 if TYPE_CHECKING:
@@ -37,6 +38,47 @@ class Difference:
     first: float | None
     second: float | None
     ratio: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs side by side.
+
+    Attributes:
+        scenario: what differs between their scenarios: by dotted path, the value in each or None.
+        measures: a row for each: ``first``, ``second`` and ``difference``, a share: 0 if equal.
+    """
+
+    scenario: Mapping[str, tuple[Any, ...]]
+    measures: pd.DataFrame
+
+
+def compared(first: Run, second: Run, *, accuracy: float | None = None) -> Comparison:
+    """What differs between two runs.
+
+    Raises:
+        NodeError: one has not applied any update.
+    """
+    import pandas as pd
+
+    found = differences(first, second, accuracy=accuracy)
+    rows = [(one.first, one.second, one.ratio) for one in found]
+    measures = pd.Index([one.measure for one in found], name="measure")
+    columns = ["first", "second", "difference"]
+    return Comparison(
+        scenario_differences([first, second]), pd.DataFrame(rows, measures, columns, dtype=float)
+    )
+
+
+def differences(first: Run, second: Run, *, accuracy: float | None = None) -> list[Difference]:
+    """What ``compare`` finds.
+
+    Raises:
+        NodeError: one has not applied any update.
+    """
+    if found := compare(first, second, accuracy=accuracy):
+        return found
+    raise NodeError("there is nothing to compare: one of the runs has not applied any update.")
 
 
 LEARNT = ("final_accuracy", "best_accuracy", "final_loss", "ingress", "egress")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from testbed.telemetry.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -28,6 +29,17 @@ SOFT = "#7b8794"
 BLUE = "#1768ac"
 LIGHT = "#9cc4e4"
 ORANGE = "#e07a1f"
+COLOURS = (BLUE, ORANGE, "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f")
+STYLES = ("-", "--", ":", "-.")
+MARKERS = ("", "o", "s", "^", "D", "v")
+MARKS = 12
+"""Markers along a curve."""
+
+LETTER, SAMPLE = 0.55, 8
+"""How wide a letter is, in its size, and the sample before a name in a legend, in letters."""
+
+MOST_NAMES = 12
+"""Of curves in a legend, or of bars below an axis."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,44 @@ def dress(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SOFT)
     axes.tick_params(colors=INK, length=3)
+
+
+def look_of(index: int, points: int) -> dict[str, Any]:
+    """How the curve at a place is drawn, so that it can be told from the others in grey too."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": STYLES[index % len(STYLES)],
+        "marker": MARKERS[index // len(STYLES) % len(MARKERS)],
+        "markevery": max(1, points // MARKS),
+    }
+
+
+def add_legend(figure: Figure, grid: Sequence[Axes], *, columns: int) -> None:
+    """A legend below all panels that names every curve once; of very many, the first."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.lines import Line2D
+
+    handles: dict[str, Artist] = {}
+    for axes in grid:
+        found, labels = axes.get_legend_handles_labels()
+        handles |= zip(labels, found, strict=True)
+    if len(handles) < 2:
+        return
+    points = FontProperties(size=rcParams["legend.fontsize"]).get_size_in_points()
+    characters = int(figure.get_figwidth() * 72 / (LETTER * points))
+    named = dict(list(handles.items())[:MOST_NAMES])
+    if len(handles) > MOST_NAMES:
+        more = f"and {len(handles) - MOST_NAMES:,} more"
+        named[more] = Line2D([], [], linestyle="none")
+    figure.legend(
+        handles=list(named.values()),
+        labels=list(named),
+        loc="outside lower center",
+        ncols=max(1, min(columns, len(named), characters // (SAMPLE + max(map(len, named))))),
+        frameon=False,
+        labelcolor=INK,
+    )
 
 
 def against_ingress(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from testbed.reports.charts import Chart, Series
-from testbed.reports.figures import BLUE, ORANGE, dress
+from testbed.reports.figures import MOST_NAMES, add_legend, dress, look_of
 from testbed.telemetry.files import write_atomically
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ COLUMN_INCHES = (3.4, 2.4)
 """A column of IEEE's, ACM's and most other two-column pages is 3.3 to 3.5 inches wide."""
 
 DPI = 300
-COLOURS = (BLUE, ORANGE, "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f")
-STYLES = ("-", "--", ":", "-.")
+X_CHARACTERS, Y_CHARACTERS = 48, 30
+"""Of an axis's title in a line."""
+
+POINTS = (".", "x", "+", "1", "*", "_")
+HATCHES = ("", "////", "....", "xxxx")
 KINDS = ("png", "svg")
 
 PRINT: Any = {
@@ -70,36 +74,38 @@ def draw(chart: Chart) -> Figure:
     below: dict[str, float] = {}
     for index, series in enumerate(chart.series):
         _draw_series(axes, series, index, below)
-    axes.set_xlabel(chart.x_title)
-    axes.set_ylabel(chart.y_title)
+    axes.set_xlabel(fill(chart.x_title, X_CHARACTERS))
+    axes.set_ylabel(fill(chart.y_title, Y_CHARACTERS))
     dress(axes)
-    if len(chart.series) > 1:
-        columns = min(3, len(chart.series))
-        figure.legend(loc="outside lower center", ncols=columns, frameon=False)
+    if len(below) > MOST_NAMES:
+        axes.set_xticks([])  # names of bars that nobody could read
+        axes.set_xlabel(f"{chart.x_title}: {len(below):,}")
+    add_legend(figure, [axes], columns=3)
     return figure
 
 
 def _draw_series(axes: Axes, series: Series, index: int, below: dict[str, float]) -> None:
     """``below`` is how high the bars of each name are already."""
-    colour, style = COLOURS[index % len(COLOURS)], STYLES[index // len(COLOURS) % len(STYLES)]
+    look = look_of(index, len(series.x))
+    colour = look["color"]
     if series.kind == "bars":
         names = [str(name) for name in series.x]
         heights = [value or 0.0 for value in series.y]
         bottoms = [below.get(name, 0.0) for name in names]
-        axes.bar(names, heights, bottom=bottoms, color=colour, label=series.name)
+        hatch = HATCHES[index % len(HATCHES)]
+        axes.bar(
+            names, heights, bottom=bottoms, color=colour, label=series.name,
+            hatch=hatch, edgecolor="white", linewidth=0,
+        )  # fmt: skip
         below |= dict(zip(names, np.add(bottoms, heights).tolist(), strict=True))
         return
     x, y = np.array(series.x, np.float64), np.array(series.y, np.float64)  # None becomes NaN
     if series.kind == "points":
-        axes.plot(x, y, ".", color=colour, markersize=1.5, label=series.name, rasterized=True)
+        mark = POINTS[index % len(POINTS)]
+        axes.plot(x, y, mark, color=colour, markersize=1.5, label=series.name, rasterized=True)
         return
-    marker = "." if np.isnan(y).any() else ""  # a part of a line may be a single moment
-    look: dict[str, Any] = {
-        "linestyle": style,
-        "linewidth": 1.0,
-        "marker": marker,
-        "markersize": 3.0,
-    }
-    axes.plot(x, y, color=colour, label=series.name, **look)
+    if np.isnan(y).any():  # a part of a line may be a single moment
+        look |= {"marker": look["marker"] or ".", "markevery": 1}
+    axes.plot(x, y, label=series.name, linewidth=1.0, markersize=3.0, **look)
     if series.low:
         axes.fill_between(x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)

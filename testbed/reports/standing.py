@@ -8,9 +8,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from testbed.events.entry import Entry, only
 from testbed.events.kinds import (
@@ -27,10 +26,10 @@ from testbed.events.kinds import (
     Silent,
     Started,
 )
-from testbed.events.rows import Rows
+from testbed.reports.tally import TIMES, Tally
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
-from testbed.telemetry.folder import ENDED
+from testbed.telemetry.folder import ENDED, RunState
 from testbed.telemetry.parts import part_paths
 from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.spool import SpoolReader
@@ -38,10 +37,6 @@ from testbed.telemetry.spool import SpoolReader
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
 
-WINDOW_SECONDS = 10.0
-"""Emulated; what is said of "now" is said of these."""
-
-TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
 CAME_OF_FAULT = {"freeze": "frozen", "crash": "crashed", "kill": "killed", "leave": "left"}
 GONE = frozenset(("crashed", "killed", "left", "lost", "silent", "absent"))
 
@@ -73,7 +68,7 @@ class ClassStanding:
     workers: int
     running: int
     updates: int
-    updates_per_second: float  # over the last ten seconds
+    updates_per_second: float  # over the last ten seconds, or the last round if that took longer
     staleness_mean: float | None
     compute_ratio: float | None
     think_ratio: float | None
@@ -93,6 +88,8 @@ class Standing:
     time_seconds: float  # emulated, since the training started
     updates: int
     updates_per_second: float
+    done_ratio: float | None  # how far along, in [0, 1]; None where no stop rule says so
+    eta_seconds: float | None  # real seconds to the end; None where that is not known
     accuracy: float | None
     loss: float | None
     rejected: int
@@ -100,37 +97,6 @@ class Standing:
     server: Mapping[str, float | None]
     classes: Sequence[ClassStanding]
     workers: Sequence[WorkerStanding]
-
-
-class _Tally:
-    """Adds up updates by worker."""
-
-    def __init__(self, count: int) -> None:
-        self.updates, self.late, self.staleness_sum = np.zeros((3, count), np.int64)
-        self.staleness = np.zeros(count, np.int64)
-        self.first, self.last = np.zeros((2, count))
-        self.seconds = np.zeros((count, len(TIMES)))
-        self.recent: list[tuple[float, int]] = []
-        self.payload = np.zeros(2, np.int64)
-
-    def add(self, rows: Rows) -> None:
-        """Take rows in, in their order."""
-        rows = rows[rows["worker"] < len(self.updates)]
-        worker, time = rows["worker"], rows["time_seconds"]
-        fresh, at = np.unique(worker, return_index=True)
-        new = self.updates[fresh] == 0
-        self.first[fresh[new]] = time[at[new]]
-        self.last[worker] = time  # of several of one worker the last stays
-        self.staleness[worker] = rows["staleness"]
-        np.add.at(self.updates, worker, 1)
-        np.add.at(self.staleness_sum, worker, rows["staleness"])
-        np.add.at(self.late, worker, rows["late_seconds"] > 0)
-        np.add.at(self.seconds, worker, np.stack([rows[name] for name in TIMES], axis=1))
-        self.payload += (rows["payload_up_bytes"].sum(), rows["payload_down_bytes"].sum())
-        since = float(time[-1]) - WINDOW_SECONDS if len(time) else 0.0
-        fresh = rows[time > since]
-        self.recent = [one for one in self.recent if one[0] > since]
-        self.recent += zip(fresh["time_seconds"].tolist(), fresh["worker"].tolist(), strict=True)
 
 
 class StandingReader:
@@ -148,7 +114,7 @@ class StandingReader:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._tally = _Tally(len(self._classes))
+        self._tally = Tally(len(self._classes))
         self._spool = SpoolReader(self._run.folder.spool, workers=len(self._classes) or None)
 
     def look(self, now: float) -> Standing:
@@ -166,7 +132,10 @@ class StandingReader:
             self._start_over()  # updates were lost: what is in the model is counted anew
         self._read_updates(goes_on=state.state not in ENDED)
         states = worker_states(self._entries, len(self._classes))
-        time = self._time(now, goes_on=alive and state.state not in ENDED)
+        goes_on = alive and state.state not in ENDED
+        time = self._time(now, goes_on=goes_on)
+        rate = self._tally.pace(time, range(len(self._classes)))
+        done, eta = self._progress(time, rate, self._emulated_pace(time, now, state))
         workers = [self._worker(index, states[index], time) for index in range(len(self._classes))]
         evaluated = [entry.event for entry in self._entries if isinstance(entry.event, Evaluated)]
         last = evaluated[-1] if evaluated else None
@@ -177,7 +146,9 @@ class StandingReader:
             alive=alive,
             time_seconds=time,
             updates=int(self._tally.updates.sum()),
-            updates_per_second=self._pace(time, range(len(workers))),
+            updates_per_second=rate,
+            done_ratio=done,
+            eta_seconds=eta if goes_on else None,
             accuracy=None if last is None else last.top1,
             loss=None if last is None else last.loss,
             rejected=sum(isinstance(entry.event, Rejected) for entry in self._entries),
@@ -194,7 +165,7 @@ class StandingReader:
                 self._tally.add(rows)
         elif (parts := len(part_paths(folder.updates))) != self._parts or not goes_on:
             self._parts = parts
-            self._tally = _Tally(len(self._classes))
+            self._tally = Tally(len(self._classes))
             self._tally.add(read_updates(folder))
 
     def _read_traffic(self) -> None:
@@ -219,13 +190,32 @@ class StandingReader:
             return max(latest, (now - set_by - started[-1]) * scale)
         return latest
 
-    def _pace(self, time: float, workers: Sequence[int]) -> float:
-        """Updates an emulated second of some workers, over the last ten seconds."""
-        span = min(WINDOW_SECONDS, time)
-        counted = sum(
-            moment > time - span and worker in workers for moment, worker in self._tally.recent
-        )
-        return counted / span if span > 0 else 0.0
+    def _progress(self, time: float, rate: float, pace: float) -> tuple[float | None, float | None]:
+        """How far along, and how many real seconds more, by whichever rule ends the run first.
+
+        Args:
+            time: emulated seconds since the start.
+            rate: updates an emulated second.
+            pace: emulated seconds a real second.
+        """
+        stop, updates = self._run.scenario.stop, int(self._tally.updates.sum())
+        shares, to_go = [], []
+        if stop.updates is not None:
+            shares.append(min(1.0, updates / stop.updates))
+            if rate > 0:
+                to_go.append(max(0, stop.updates - updates) / rate)
+        if stop.time is not None:
+            shares.append(min(1.0, time / stop.time))
+            to_go.append(max(0.0, stop.time - time))
+        eta = min(to_go) / pace if to_go and pace > 0 else None
+        return max(shares, default=None), eta
+
+    def _emulated_pace(self, time: float, now: float, state: RunState) -> float:
+        """Emulated seconds a real second: of a simulation, on the mean since it started."""
+        if not self._run.scenario.simulated:
+            return self._run.scenario.time_scale
+        passed = now - datetime.fromisoformat(state.started or state.created).timestamp()
+        return time / passed if passed > 0 else 0.0
 
     def _worker(self, index: int, state: str, time: float) -> WorkerStanding:
         tally, updates = self._tally, int(self._tally.updates[index])
@@ -264,7 +254,7 @@ class StandingReader:
             workers=len(members),
             running=sum(workers[index].state == "running" for index in members),
             updates=updates,
-            updates_per_second=self._pace(time, members),
+            updates_per_second=self._tally.pace(time, members),
             staleness_mean=staleness / updates if updates else None,
             **self._shares(members),
             link={direction: self._link(name, direction) for direction in ("up", "down")},

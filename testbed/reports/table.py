@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 
 NOTHING = "not measured"
+MOST_NAMED = 12
+"""Classes, of which there may be thousands."""
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
@@ -60,7 +62,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "updates", f"{updates['total']:,}, {_number(updates['per_second'], ',.1f', '/s')}"
     if "encoding" in summary:
         yield "a push", _encoding(summary["encoding"])
-    yield "by class", ", ".join(f"{name} {count:,}" for name, count in updates["by_class"].items())
+    yield "by class", _listed([f"{name} {count:,}" for name, count in updates["by_class"].items()])
     count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
     if accuracy["best"] is not None or not count:
         yield "accuracy", _accuracy(accuracy, evaluations=count, missed=missed)
@@ -206,12 +208,18 @@ def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
     return f"{name} ({', '.join(words)})" if words else str(name)
 
 
+def _listed(words: Sequence[str]) -> str:
+    """What there is to say of classes, of very many the first."""
+    left = len(words) - MOST_NAMED
+    return ", ".join(words[:MOST_NAMED]) + (f" and {left:,} more" if left > 0 else "")
+
+
 def describe_think(summary: Mapping[str, Any]) -> str:
     """The law of the waits between computing and pushing, and those of classes with their own."""
     think, by_class = summary["think"], summary.get("think_by_class", {})
     laws = [] if think is None else [_law(think)]
     laws += [f"{name} {_law(own)}" for name, own in by_class.items()]
-    return f"think {', '.join(laws)}" if laws else "no think time"
+    return f"think {_listed(laws)}" if laws else "no think time"
 
 
 def _law(think: Mapping[str, Any]) -> str:

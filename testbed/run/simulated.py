@@ -5,16 +5,20 @@ With code of the user's own it is simulated in a process beside this one, which 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
+from testbed.agent.logs import Log
 from testbed.errors import NodeError, TestbedError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.host.apart import LOADING_SECONDS, Opened, beside
+from testbed.host.terminal import diverted
+from testbed.plan.selection import SIMULATION
 from testbed.run.audience import Audience, concluded
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import SIGNALS, Interrupts
@@ -138,12 +142,21 @@ class _Simulation:
         if not files:
             self._simulate(files, lambda: None)
             return
-        with self._end_told():
+        self.folder.logs.mkdir(exist_ok=True)
+        log, writer = Log.open(self.folder.log(SIMULATION))
+        with closing(log), os.fdopen(writer, "wb"), self._end_told():
             beside(
-                lambda opened: self._simulate(files, opened),
+                lambda opened: self._simulate_own(files, opened, writer),
                 whose=files,
+                printed=log,
                 within_seconds=within_seconds,
             )
+
+    def _simulate_own(self, files: str, opened: Opened, writer: int) -> None:
+        """Simulate with the user's own files; what they print goes into a log, as live."""
+        with diverted(writer) as shown:
+            self.audience.sink.show_on(shown)
+            self._simulate(files, opened)
 
     def _simulate(self, files: str, opened: Opened) -> None:
         """Simulate, and say in the folder how it ended; ``opened`` is called when it can begin."""

@@ -52,12 +52,13 @@ class Faults:
             self.plan()
 
     def _act(self, now: float) -> None:
-        self._next = None
+        self._next, horizon = None, self.horizon
         for deed in self.timeline.due(now):
             done = self.timeline.carry_out(deed, self, lambda: now)
             self.engine.recorder.event(done)
         self.plan()
-        self.engine.go_beyond()
+        if self.horizon > horizon:
+            self.engine.go_beyond()
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
         """See Actuator. What the kernel has of a message is carried on all the same."""

@@ -20,7 +20,7 @@ CHANGING = {
     "faults": ("_next", "horizon"),
     "traces": (),
     "coding": ("_version", "_ready_at", "_signature"),
-    "timeline": ("_due", "_waiting"),
+    "timeline": ("_due", "_changes", "_waiting"),
     "population": ("absent", "held", "crashed"),
 }
 """What a checkpoint holds of each part of a simulation; of a bucket, all."""

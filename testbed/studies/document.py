@@ -59,6 +59,7 @@ class Curves(Part):
         range: the ends of the vertical axis; accuracies are shares.
         between: what is drawn: from here to there on the horizontal axis; all by default.
         mark: where a horizontal line is drawn.
+        log: which axes are logarithmic: x is the horizontal one, y the vertical one.
     """
 
     show: Literal["accuracy", "top5", "loss"] = "accuracy"
@@ -69,6 +70,14 @@ class Curves(Part):
     range: Annotated[tuple[Real, ...], Field(min_length=2, max_length=2)] | None = None
     between: Annotated[tuple[Real, ...], Field(min_length=2, max_length=2)] | None = None
     mark: Real | None = None
+    log: tuple[Literal["x", "y"], ...] = ()
+
+    @model_validator(mode="after")
+    def _logarithms(self) -> Curves:
+        for axis, ends in (("x", self.between), ("y", self.range)):
+            if axis in self.log and ends is not None and min(ends) <= 0:
+                raise Unfit(f"a logarithmic {axis} axis from {min(ends):g} on", "ends above 0")
+        return self
 
 
 class TableOf(Part):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.reports.figures import BLUE, INK, ORANGE, SOFT, dress
+from testbed.reports.figures import INK, SOFT, add_legend, dress, look_of
 from testbed.reports.measures import moving_average
 from testbed.reports.text_table import csv_text
 from testbed.scenario.targets import substitutes
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 
-COLOURS = (BLUE, ORANGE, "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f")
-STYLES = ("-", "--", ":", "-.")
 COLUMNS = 3
 PANEL_INCHES = (4.0, 2.9)
 SINGLE_INCHES = (8.0, 5.0)
@@ -120,14 +118,14 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
     labels = {curve.case: label_of(curve.case, wanted, curves) for curve in curves}
-    styles = _styles(list(dict.fromkeys(labels.values())))
+    places = {label: index for index, label in enumerate(dict.fromkeys(labels.values()))}
     for axes, (combination, inside) in zip(grid, panels.items(), strict=False):
         title = ", ".join(
             spelled(factor, level) for factor, level in zip(wanted.panels, combination, strict=True)
         )
         axes.set_title(title, color=INK, size=11)
         for curve in inside:
-            _draw_curve(axes, curve, labels[curve.case], styles)
+            _draw_curve(axes, curve, labels[curve.case], places[labels[curve.case]])
         _finish(axes, wanted, is_scaled=results.study.scale != 1)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
@@ -136,7 +134,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
     averaged = f", mean of {wanted.mean_of}" if wanted.mean_of > 1 else ""
     for axes in grid[::columns]:
         axes.set_ylabel(f"{Y[wanted.show][2]}{averaged}", color=INK)
-    _add_legend(figure, grid)
+    add_legend(figure, grid, columns=4)
     figure.suptitle(_title(name, curves, results), color=INK, size=12)
     return figure
 
@@ -152,21 +150,12 @@ def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
     return ", ".join(words) or case.name
 
 
-def _styles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """A colour and a style of line for every label, the same in all panels."""
-    count = len(COLOURS)
-    return {
-        label: (COLOURS[index % count], STYLES[index // count % len(STYLES)])
-        for index, label in enumerate(labels)
-    }
-
-
-def _draw_curve(axes: Axes, curve: Curve, label: str, styles: dict[str, tuple[str, str]]) -> None:
-    colour, style = styles[label]
-    axes.plot(curve.x, curve.mean, color=colour, linestyle=style, lw=1.6, label=label)
+def _draw_curve(axes: Axes, curve: Curve, label: str, index: int) -> None:
+    look = look_of(index, len(curve.x))
+    axes.plot(curve.x, curve.mean, lw=1.6, markersize=4.0, label=label, **look)
     if curve.seeds > 1:
         axes.fill_between(
-            curve.x, curve.least, curve.greatest, color=colour, alpha=SHADE, linewidth=0
+            curve.x, curve.least, curve.greatest, color=look["color"], alpha=SHADE, linewidth=0
         )
 
 
@@ -176,23 +165,12 @@ def _finish(axes: Axes, wanted: Curves, *, is_scaled: bool) -> None:
         axes.axhline(scale * wanted.mark, color=SOFT, linewidth=0.8, linestyle="--")
     if wanted.range is not None and not is_scaled:  # shorter runs may never come there
         axes.set_ylim(*(scale * end for end in wanted.range))
-    if wanted.between is None or is_scaled:
+    for axis, set_scale in (("x", axes.set_xscale), ("y", axes.set_yscale)):
+        if axis in wanted.log:
+            set_scale("log")
+    if (wanted.between is None or is_scaled) and "x" not in wanted.log:
         axes.set_xlim(left=0)
     dress(axes)
-
-
-def _add_legend(figure: Figure, grid: Sequence[Axes]) -> None:
-    lines = {
-        line.get_label(): line for axes in grid for line in axes.get_legend_handles_labels()[0]
-    }
-    if len(lines) > 1:
-        figure.legend(
-            handles=list(lines.values()),
-            loc="outside lower center",
-            ncols=min(4, len(lines)),
-            frameon=False,
-            labelcolor=INK,
-        )
 
 
 def _title(name: str, curves: Sequence[Curve], results: Results) -> str:

@@ -168,8 +168,6 @@ class _Reading:
         return found
 
     def _settings(self, texts: Sequence[str], path: Keys) -> Iterator[Override]:
-        if not texts:
-            self._problem(path, "no setting", "at least one, like workers.count=5")
         for text in texts:
             try:
                 override = Override.parse(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from testbed.reports.charts import Chart, Series, most_points, thin
 from testbed.reports.page import Page, PageTable, Section
@@ -20,7 +20,7 @@ def page_of_study(report: StudyReport) -> Page:
     study = results.study
     *shown, runs = report.tables
     sections = [
-        *(Section(table.name, table.notes, [PageTable(*table.shown)]) for table in shown),
+        *(Section(table.name, _plain(table.notes), [PageTable(*table.shown)]) for table in shown),
         *_paper(results),
         Section("Figures", charts=charts_of_study(report)),
         Section("Runs", tables=[_of_data(runs)]),
@@ -29,7 +29,12 @@ def page_of_study(report: StudyReport) -> Page:
     conditions = [results.condition(run) for run in study.runs]
     subtitle = f"a study of {len(study.cases)} cases; of {len(conditions)} runs "
     subtitle += f"{conditions.count('valid')} are there and valid"
-    return Page(study.name, " ".join([f"{subtitle}.", *study_notes(study)]), (), sections)
+    return Page(study.name, " ".join([f"{subtitle}.", *_plain(study_notes(study))]), (), sections)
+
+
+def _plain(notes: Sequence[str]) -> list[str]:
+    """Notes without Markdown's marks."""
+    return [note.replace("**", "") for note in notes]
 
 
 def charts_of_study(report: StudyReport) -> tuple[Chart, ...]:
@@ -61,6 +66,7 @@ def _charts(name: str, wanted: Curves, results: Results, most: int) -> Iterator[
             X[wanted.against][2],
             f"{Y[wanted.show][2]}{averaged}",
             tuple(_series(curve, label_of(curve.case, wanted, curves), most) for curve in inside),
+            wanted.log,
         )
 
 

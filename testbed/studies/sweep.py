@@ -51,7 +51,7 @@ class Failure:
     exit_code: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Swept:
     """A study after a sweep.
 
@@ -66,6 +66,11 @@ class Swept:
     runs: Path
     found: Found
     failed: Mapping[StudyRun, Failure]
+
+    def __repr__(self) -> str:
+        there = f"{len(self.found)} of {len(self.study.runs)} runs are there"
+        bad = f"{len(self.invalid)} of them not valid, {len(self.failed)} failed"
+        return f"<Swept {self.study.name}: {there}, {bad}>"
 
     @property
     def invalid(self) -> list[FoundRun]:

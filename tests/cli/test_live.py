@@ -11,7 +11,16 @@ import pytest
 from testbed.cli.console import Console
 from testbed.cli.live import LiveDisplay, Progress, Status, clock_text, describe
 from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, Exited, Incomplete, Launched, Phase, Rejected, Started
+from testbed.events.kinds import (
+    Evaluated,
+    Exited,
+    FaultApplied,
+    Incomplete,
+    Launched,
+    Phase,
+    Rejected,
+    Started,
+)
 from testbed.events.rows import UPDATE
 
 GLANCE = Status(
@@ -49,6 +58,31 @@ def test_what_is_not_known_is_a_dash() -> None:
     assert describe(Status()) == (
         "0 updates  0/s  accuracy -  ingress 0.00 MB  staleness 0.0  ETA -"
     )
+
+
+def test_workers_that_come_and_go_as_recorded_are_counted() -> None:
+    shown = Shown()
+    display = shown.display(terminal=False)
+    for number in range(214):
+        left = FaultApplied("leave", True, (f"w{number}",), 1.0, 1.0, None, recorded=True)
+        display.event(Entry(0.0, None, left))
+    for number in range(198):
+        joined = FaultApplied("join", True, (f"w{number}",), 2.0, 2.0, None, recorded=True)
+        display.event(Entry(0.0, None, joined))
+    assert shown.lines() == []
+    display.time_passed(2.0)
+    assert shown.lines() == [f"{describe(Status(done_ratio=0.0))}  join 198, leave 214"]
+
+
+def test_a_fault_names_its_nodes_and_of_many_the_first() -> None:
+    shown = Shown()
+    display = shown.display(terminal=False)
+    for count in (2, 5_000):
+        struck = tuple(f"w{number}" for number in range(count))
+        display.event(Entry(0.0, None, FaultApplied("freeze", True, struck, 1.0, 1.0, 0)))
+    few, many = shown.lines()
+    assert few == "freeze, as planned: w0, w1"
+    assert many.endswith("w10, w11 and 4,988 more")
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,25 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.agent.logs import Log
 from testbed.errors import DataError, Problem, ScenarioError, UserCodeError
 from testbed.host.apart import PRINTED_BYTES, Opened, apart, beside
 from testbed.host.process import has_ended
 from testbed.user_code import UserCode
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+
+
+def beside_unprinted(work: Callable[[Opened], Any], *, whose: str) -> Any:
+    log, writer = Log.open(Path(os.devnull))
+    with closing(log), os.fdopen(writer, "wb"):
+        return beside(work, whose=whose, printed=log)
 
 
 def test_plain_data_returns() -> None:
@@ -66,7 +73,7 @@ def test_errors_travel_with_what_they_hold() -> None:
         (lambda: os.closerange(3, 1000), "has closed descriptors that are not its own"),
     ],
 )
-@pytest.mark.parametrize("how", [apart, beside])
+@pytest.mark.parametrize("how", [apart, beside_unprinted])
 def test_an_early_end_is_told(how: Callable[..., Any], end: Callable[[], None], told: str) -> None:
     with pytest.raises(UserCodeError, match=told):
         how(lambda _: end(), whose="net.py")

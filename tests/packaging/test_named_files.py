@@ -32,6 +32,7 @@ BASES = (ROOT, ROOT / "testbed", ROOT / "tests", ROOT / "scenarios")
 OF_A_RUN = {inside.path for inside in vars(RunFolder).values() if isinstance(inside, Inside)} | {
     *("ps/updates.bin", "model/best.safetensors", "model/final.safetensors"),
     *("checkpoint.safetensors", "agent.log", "controller.log", "logs/agent.log"),
+    *("simulation.log", "logs/simulation.log"),
     *("control/agent.pid", "control/nodes/"),
 }
 OF_OTHERS = {"apache/kafka", "bin/kafka-server-start.sh", "runs.csv", "report.md", "report.html"}

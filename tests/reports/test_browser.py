@@ -15,7 +15,7 @@ import pytest
 
 from testbed.reports.charts import charts_of
 from testbed.reports.frames import Run
-from testbed.reports.page import render
+from testbed.reports.page import Page, PageTable, Section, render
 from testbed.reports.run_page import page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -32,6 +32,7 @@ addEventListener("load", () => {
     points: [...document.querySelectorAll(".chart")].map(
       (chart) => chart.data.map((trace) => trace.x.length)),
     drawn: document.querySelectorAll(".chart .main-svg").length,
+    cut: [...document.querySelectorAll(".scroll")].map((one) => one.scrollWidth - one.clientWidth),
     wider: document.documentElement.scrollWidth - innerWidth,
     requests: performance.getEntriesByType("resource").map((entry) => entry.name)
       .filter((name) => !/^(data|blob):/.test(name)),
@@ -123,3 +124,16 @@ def test_a_run_in_light_and_dark_wide_and_narrow(look: Callable[..., Seen], run:
     assert dark.found["width"] == 400
     assert dark.found["wider"] <= 0
     assert dark.found["background"] != wide.found["background"]
+
+
+def test_a_table_of_a_study_fits_a_window_of_1200_pixels(look: Callable[..., Seen]) -> None:
+    """Three factors, and five measures with the paper's numbers beside them."""
+    titles = [f"updates to 0.9{number} (mean of 10)" for number in range(5)]
+    headings = ["algorithm", "learning rate", "network", "seeds"]
+    headings += [f"{title}{of}" for title in titles for of in ("", ", paper")]
+    measured = ["12,040 (11,900 to 12,300)", "9,800 (fig. 3)"]
+    row = ["adacomp", "0.05", "wifi-half", "3", *(measured * 5)]
+    page = Page("study", "", (), [Section("results", tables=[PageTable(headings, [row] * 3)])])
+    seen = look(render(page), width=1200, picture="study.png")
+    assert seen.found["cut"] == [0]
+    assert seen.found["wider"] <= 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 
 from testbed.events.entry import Entry
 from testbed.events.kinds import FaultApplied
 from testbed.reports.charts import (
     MOST_POINTS,
     Chart,
+    Kind,
     Series,
     charts_of,
     curve,
@@ -18,7 +20,7 @@ from testbed.reports.charts import (
     thin,
 )
 from testbed.reports.frames import Run
-from testbed.reports.print_figures import write_figures
+from testbed.reports.print_figures import PRINT, draw, write_figures
 from testbed.telemetry.folder import RunFolder
 
 
@@ -118,3 +120,60 @@ def test_figures_for_a_printed_page(folder: RunFolder) -> None:
     before = {path: path.read_bytes() for path in paths}
     write_figures(charts, out)
     assert {path: path.read_bytes() for path in paths} == before
+
+
+def curves(count: int, *, kind: Kind = "line", x_title: str = "x") -> Chart:
+    """A chart of curves, clouds of points or colours of bars that differ only in their names."""
+    x = tuple(f"class {number}" for number in range(count)) if kind == "bars" else (0.0, 1.0)
+    series = (
+        Series(f"class-number-{number}", x, (1.0,) * len(x), 2, kind) for number in range(count)
+    )
+    return Chart("chart", "Chart", x_title, "share of it (%)", tuple(series))
+
+
+def test_titles_of_axes_are_not_clipped(folder: RunFolder) -> None:
+    with rc_context(PRINT):
+        drawn = [draw(chart) for chart in charts_of([Run(folder.path)])]
+        for figure in drawn:
+            figure.draw_without_rendering()
+    for figure in drawn:
+        (axes,) = figure.axes
+        for title in (axes.xaxis.label, axes.yaxis.label):
+            box = title.get_window_extent()
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= figure.bbox.width
+            assert box.y1 <= figure.bbox.height
+    assert "payload of all pushes (MB)" in drawn[0].axes[0].get_xlabel().replace("\n", " ")
+
+
+def test_curves_are_told_apart_without_colours() -> None:
+    (axes,) = draw(curves(12)).axes
+    assert len({(line.get_linestyle(), line.get_marker()) for line in axes.lines}) == 12
+    (axes,) = draw(curves(4, kind="points")).axes
+    assert len({line.get_marker() for line in axes.lines}) == 4
+    (axes,) = draw(curves(4, kind="bars")).axes
+    assert len({bars[0].get_hatch() for bars in axes.containers}) == 4
+
+
+@pytest.mark.parametrize("kind", ["line", "points"])
+def test_of_a_thousand_curves_the_first_are_named(kind: Kind) -> None:
+    """Warnings are errors: none of matplotlib's either."""
+    with rc_context(PRINT):
+        figure = draw(curves(1_000, kind=kind))
+        figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [*(f"class-number-{number}" for number in range(12)), "and 988 more"]
+    assert figure.axes[0].get_window_extent().height > figure.bbox.height / 4
+
+
+def test_of_a_thousand_bars_there_are_no_names() -> None:
+    one = curves(1_000, kind="bars", x_title="class").series[0]
+    figure = draw(Chart("time", "Time", "class", "share of it (%)", (one,)))
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_xlabel() == "class: 1,000"
+    assert not figure.axes[0].get_xticks().size

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -85,3 +87,39 @@ def test_it_goes_on_with_the_recordings_from_a_checkpoint(world: World) -> None:
         assert [row.tobytes() for row in rest.rows] == [
             row.tobytes() for row in book.rows[version:]
         ]
+
+
+def lines_per_change(world: World, devices: int, **options: Any) -> float:
+    """How many lines of Python this process carries out for each time that a device comes or goes.
+
+    All devices but the first come, one after the other, from 1 back, and go a second later.
+    """
+    once = Trace((0.0, 1.0, 2.0), (0.0, 1.0, 0.0), 2.0, repeats=False)
+    carried_out = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal carried_out
+        carried_out += event == "line"
+        return count
+
+    def planned(engine: Engine) -> None:
+        engine.agenda.at(0.5, lambda now: sys.settrace(count))
+        engine.agenda.at(2.5, lambda now: sys.settrace(None))
+
+    before = sys.gettrace()
+    try:
+        there = (Availability(number, once, number / 1000) for number in range(1, devices))
+        seconds = [100.0] * devices
+        play(world, 1, *there, step_seconds=seconds, planned=planned, **options)
+    finally:
+        sys.settrace(before)
+    return carried_out / (devices - 1)
+
+
+SLOWED = {"slow": {"at": {"time": "50s"}, "for": "1s", "factor": 2.0, "workers": ["w0"]}}
+
+
+@pytest.mark.parametrize("faults", [(), (SLOWED,)], ids=["no faults", "a slow one is planned"])
+def test_a_change_takes_no_longer_with_more_devices(world: World, faults: Any) -> None:
+    few, many = (lines_per_change(world, devices, faults=faults) for devices in (20, 320))
+    assert many < 1.3 * few

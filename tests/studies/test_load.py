@@ -181,6 +181,13 @@ def test_which_of_the_two_documents_a_file_is(write_study: WriteStudy, tmp_path:
         load_study(base)
 
 
+def test_a_level_without_settings_is_the_base_scenario(write_study: WriteStudy) -> None:
+    levels = "vary: {net: {wifi: [], slow: workers.batch_size=5}}\n"
+    wifi, slow = load_study(write_study(text=f"name: nets\nscenario: base.yaml\n{levels}")).runs
+    assert (wifi.case.name, wifi.scenario.workers.batch_size) == ("wifi", 10)
+    assert (slow.case.name, slow.scenario.workers.batch_size) == ("slow", 5)
+
+
 HEAD = "name: bad\nscenario: base.yaml\n"
 RATES = f"{HEAD}vary: {{rate: [algorithm.learning_rate=0.1, algorithm.learning_rate=0.2]}}\n"
 

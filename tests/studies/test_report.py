@@ -15,7 +15,7 @@ from testbed.cli import main
 from testbed.errors import ScenarioError
 from testbed.studies import Study, load_study
 from testbed.studies.document import Curves
-from testbed.studies.figures import curve_of
+from testbed.studies.figures import curve_of, draw
 from testbed.studies.found import find_runs
 from testbed.studies.page import page_of_study
 from testbed.studies.report import report_study
@@ -194,6 +194,31 @@ def test_on_the_command_line(
     assert "for the file of a study" in capsys.readouterr().err
     assert main(["validate", str(study.file)]) == 0
     assert "rates, a study of 4 cases, 8 runs" in capsys.readouterr().out
+
+
+def test_axes_are_logarithmic_where_the_study_asks_for_it(study: Study, runs: Path) -> None:
+    results = Results(study, study, find_runs(study, runs))
+    wanted = Curves(against="ingress", log=("x", "y"))
+    found = [curve_of(case, wanted, results) for case in study.cases]
+    figure = draw("curves", wanted, [curve for curve in found if curve], results)
+    assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
+    plain = draw("curves", Curves(), [curve for curve in found if curve], results)
+    assert (plain.axes[0].get_xscale(), plain.axes[0].get_yscale()) == ("linear", "linear")
+
+
+def test_a_logarithmic_axis_begins_above_0(write_study: Callable[..., Path]) -> None:
+    more = "report: {figures: {loss: {show: loss, range: [0, 2], log: [y]}}}"
+    with pytest.raises(ScenarioError, match="logarithmic y axis from 0 on, expected ends above 0"):
+        load_study(write_study(more))
+
+
+def test_a_page_has_no_marks_of_markdown(write_study: Callable[..., Path], runs: Path) -> None:
+    report = report_study(load_study(write_study(MORE), scale=0.5), runs=runs)
+    page = page_of_study(report)
+    notes = [note for section in page.sections for note in section.notes]
+    assert any(note.startswith("SCALED: every run is 0.5 times as long") for note in notes)
+    assert "**" not in " ".join([page.subtitle, *notes])
+    assert "**SCALED**" in report.text
 
 
 def test_as_a_page_beside_the_paper(

@@ -5,6 +5,8 @@
   const colours = ["#1768ac", "#e07a1f", "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f"];
   const lighter = ["#5aa9e6", "#f4a259", "#6fcf97", "#c79bd2", "#ef767a", "#a9b4bc", "#e6c85c", "#5fd3c4"];
 
+  const dashes = ["solid", "dash", "dot", "dashdot"];
+
   // The edges of a band belong to the legend entry of their curve.
   function band(series, colour, index) {
     const edge = { x: series.x, type: "scatter", mode: "lines", hoverinfo: "skip", showlegend: false,
@@ -23,7 +25,7 @@
       const few = series.x.length <= 300;
       const drawn = { ...common, type: "scatter",
         mode: series.kind === "points" ? "markers" : few ? "lines+markers" : "lines",
-        line: { color: colour, width: 1.8 },
+        line: { color: colour, width: 1.8, dash: dashes[index % dashes.length] },
         marker: { color: colour, size: series.kind === "points" ? 3 : 5, opacity: series.kind === "points" ? 0.6 : 1 } };
       return [...(series.low.length ? band(series, colour, index) : []), drawn];
     });
@@ -36,8 +38,8 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: of("--ink"), family: "system-ui, sans-serif", size: 12 },
       margin: { l: 50, r: 10, t: 10, b: 40 },
-      xaxis: { ...axis, title: { text: chart.x_title } },
-      yaxis: { ...axis, title: { text: chart.y_title } },
+      xaxis: { ...axis, title: { text: chart.x_title }, ...(chart.log.includes("x") && { type: "log" }) },
+      yaxis: { ...axis, title: { text: chart.y_title }, ...(chart.log.includes("y") && { type: "log" }) },
       legend: { orientation: "h", y: -0.25, yanchor: "top" },
       hoverlabel: { namelength: -1 },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: of("--line"), activecolor: of("--link") },

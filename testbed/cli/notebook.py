@@ -1,0 +1,29 @@
+"""What a notebook shows of a sweep while it takes place."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+LINES = 8
+
+
+@dataclass
+class Lines:
+    """The last lines that were told, in one place of a cell's output."""
+
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
+    _shown: Any = None
+
+    def tell(self, text: str) -> None:
+        """Show one more."""
+        from IPython.display import display
+
+        self._lines.append(text)
+        data = {"text/plain": "\n".join(self._lines)}
+        if self._shown is None:
+            show: Any = display
+            self._shown = show(data, raw=True, display_id=True)
+        else:
+            self._shown.update(data, raw=True)
