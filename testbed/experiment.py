@@ -34,7 +34,7 @@ from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.traces import own_copy
 from testbed.scenario.transports import LARGEST_RECORD
-from testbed.seeds import stream
+from testbed.seeds import seed_globals, stream
 from testbed.streams import Arrivals, RecordFormat
 from testbed.values.laws import Law
 from testbed.values.units import Duration
@@ -77,6 +77,12 @@ class Experiment:
         """The names of the user's own files whose code it runs; empty for none."""
         return own_files(self.scenario)
 
+    @property
+    def evaluation_seed(self) -> int | None:
+        """Of the global generators in every evaluation; None where nothing may draw from them."""
+        draws = stream(self.scenario.seed, "evaluator", "globals")
+        return _number(draws) if self.own_files else None
+
     def model_writer(self, folder: Path) -> ModelWriter:
         """What saves the best and the final model, into ``model`` in a run's folder."""
         into = folder / "model"
@@ -86,6 +92,8 @@ class Experiment:
     def server(self) -> Server:
         """The parameter server's loop, with the initial model."""
         scenario = self.scenario
+        if self.own_files:
+            seed_globals(_number(stream(scenario.seed, "ps", "globals")))
         half = self.algorithm.server(
             self.network.layout,
             scenario.workers.count,
@@ -132,14 +140,15 @@ class Experiment:
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
         )
-        own = (shards or self.shards())[index]
+        own, draws = (shards or self.shards())[index], self.own_files or self.data.transform
         return Worker(
             half,
             stream=Stream(scenario.workers.batch_size, own=len(own)),
             source=self.order(index, own),
             think=self.think(index),
             encoding=scenario.encoding,
-            draws=stream(scenario.seed, name, "transform") if self.data.transform else None,
+            draws=stream(scenario.seed, name, "transform") if draws else None,
+            seeds=stream(scenario.seed, name, "globals") if self.own_files else None,
         )
 
     def order(self, index: int, own: Samples) -> Shard:
@@ -217,6 +226,11 @@ def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
         others=feeders(scenario),
         restarted=restarts_feeders(scenario),
     )
+
+
+def _number(draws: np.random.Generator) -> int:
+    """One that generators can be seeded with."""
+    return int(draws.integers(2**63))
 
 
 def _schedule(every: int | Duration) -> Schedule:
