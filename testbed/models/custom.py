@@ -31,7 +31,7 @@ It gives the mean over the batch. Labels still have accuracies beside it; number
   gradient of zero. The class's own initialisation decides where training starts, from a seed that
   derives from the scenario's.
 - What is no parameter stays where it is. Batch normalisation therefore keeps no running statistics:
-  it uses those of the batch at hand, also when the model is evaluated.
+  it uses those of the batch at hand, also when the model is evaluated, on mixed test images.
 - Other buffers are the same on every node, also where torch draws them: it is seeded alike.
 """
 

@@ -131,6 +131,7 @@ class _BoundOwnModule(BoundModule):
         device: str | None,
     ) -> None:
         super().__init__(module, layout, parameters, device)
+        self.mixes = True  # for all that is known
         self._code = code
         self._descriptor = OwnDescriptor()
         self._classes = classes
