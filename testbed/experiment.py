@@ -36,6 +36,7 @@ from testbed.scenario.traces import own_copy
 from testbed.scenario.transports import LARGEST_RECORD
 from testbed.seeds import seed_globals, stream
 from testbed.streams import Arrivals, RecordFormat
+from testbed.user_code import OwnCode
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 
@@ -70,6 +71,7 @@ class Experiment:
         prepared = datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
+        require_batch(scenario, network.least_samples)
         return cls(scenario, algorithm, prepared, network, folder)
 
     @property
@@ -143,7 +145,9 @@ class Experiment:
         own, draws = (shards or self.shards())[index], self.own_files or self.data.transform
         return Worker(
             half,
-            stream=Stream(scenario.workers.batch_size, own=len(own)),
+            stream=Stream(
+                scenario.workers.batch_size, own=len(own), least=self.network.least_samples
+            ),
             source=self.order(index, own),
             think=self.think(index),
             encoding=scenario.encoding,
@@ -279,6 +283,19 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
         classes=data.classes,
         rng=stream(scenario.seed, "partition"),
     )
+
+
+def require_batch(scenario: Scenario, least_samples: int) -> None:
+    """See that batches are large enough for the model.
+
+    Raises:
+        ScenarioError: they are not.
+    """
+    batch, model = scenario.workers.batch_size, scenario.model
+    if batch < least_samples:
+        name = model.class_name if isinstance(model, OwnCode) else model.name
+        expected = f"at least {least_samples}: {name} cannot train on fewer samples, as with "
+        raise ScenarioError.at("workers.batch_size", str(batch), f"{expected}nn.BatchNorm1d")
 
 
 def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:

@@ -316,8 +316,11 @@ class Worker:
     def _take(self) -> Generator[Action, Outcome, Samples]:
         """The samples of the next step."""
         if self._demanded is None:
-            stream = self.stream if self.look is None else self.look(self._now)
-            self._demanded = self.half.demand(stream, self._now)
+            stream, least = self.stream, self.stream.least
+            if self.look is not None:
+                stream = replace(self.look(self._now), least=least)
+            asked = self.half.demand(stream, self._now)
+            self._demanded = least if 0 < asked < least else asked
         count = self._demanded
         if self.source is not None:
             self._demanded = None

@@ -127,9 +127,14 @@ class Bound(ABC):
 
 
 class Network(ABC):
-    """A network without values, but with the layout of the flat vector that holds them."""
+    """A network without values, but with the layout of the flat vector that holds them.
+
+    Attributes:
+        least_samples: how many samples a batch needs at least.
+    """
 
     layout: Layout
+    least_samples: int = 1
 
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> Vector:
