@@ -80,11 +80,8 @@ def check_repeats(tried: Tried) -> None:
     if not np.array_equal(first, again, equal_nan=True):
         told = "computed again for the same step, after that of another, its gradient differs"
         kept = "it keeps something from batch to batch, or draws from a generator of its own"
-        raise UserCodeError(
-            f"{tried.name}: {told}: {kept}.",
-            hint="Draw from torch's global generator, which is seeded for every step, and keep "
-            "what changes in parameters.",
-        )
+        cure = "Draw from torch's global generator, which is seeded for every step."
+        raise UserCodeError(f"{tried.name}: {told}: {kept}. {cure}")
 
 
 def check_slope(tried: Tried) -> None:
