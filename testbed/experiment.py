@@ -34,8 +34,9 @@ from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.traces import own_copy
 from testbed.scenario.transports import LARGEST_RECORD
-from testbed.seeds import stream
+from testbed.seeds import seed_globals, stream
 from testbed.streams import Arrivals, RecordFormat
+from testbed.user_code import OwnCode
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 
@@ -70,12 +71,19 @@ class Experiment:
         prepared = datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
+        require_batch(scenario, network.least_samples)
         return cls(scenario, algorithm, prepared, network, folder)
 
     @property
     def own_files(self) -> str:
         """The names of the user's own files whose code it runs; empty for none."""
         return own_files(self.scenario)
+
+    @property
+    def evaluation_seed(self) -> int | None:
+        """Of the global generators in every evaluation; None where nothing may draw from them."""
+        draws = stream(self.scenario.seed, "evaluator", "globals")
+        return _number(draws) if self.own_files else None
 
     def model_writer(self, folder: Path) -> ModelWriter:
         """What saves the best and the final model, into ``model`` in a run's folder."""
@@ -86,6 +94,8 @@ class Experiment:
     def server(self) -> Server:
         """The parameter server's loop, with the initial model."""
         scenario = self.scenario
+        if self.own_files:
+            seed_globals(_number(stream(scenario.seed, "ps", "globals")))
         half = self.algorithm.server(
             self.network.layout,
             scenario.workers.count,
@@ -132,14 +142,17 @@ class Experiment:
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
         )
-        own = (shards or self.shards())[index]
+        own, draws = (shards or self.shards())[index], self.own_files or self.data.transform
         return Worker(
             half,
-            stream=Stream(scenario.workers.batch_size, own=len(own)),
+            stream=Stream(
+                scenario.workers.batch_size, own=len(own), least=self.network.least_samples
+            ),
             source=self.order(index, own),
             think=self.think(index),
             encoding=scenario.encoding,
-            draws=stream(scenario.seed, name, "transform") if self.data.transform else None,
+            draws=stream(scenario.seed, name, "transform") if draws else None,
+            seeds=stream(scenario.seed, name, "globals") if self.own_files else None,
         )
 
     def order(self, index: int, own: Samples) -> Shard:
@@ -219,6 +232,11 @@ def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
     )
 
 
+def _number(draws: np.random.Generator) -> int:
+    """One that generators can be seeded with."""
+    return int(draws.integers(2**63))
+
+
 def _schedule(every: int | Duration) -> Schedule:
     if isinstance(every, Duration):
         return Schedule(updates=None, seconds=float(every))
@@ -265,6 +283,19 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
         classes=data.classes,
         rng=stream(scenario.seed, "partition"),
     )
+
+
+def require_batch(scenario: Scenario, least_samples: int) -> None:
+    """See that batches are large enough for the model.
+
+    Raises:
+        ScenarioError: they are not.
+    """
+    batch, model = scenario.workers.batch_size, scenario.model
+    if batch < least_samples:
+        name = model.class_name if isinstance(model, OwnCode) else model.name
+        expected = f"at least {least_samples}: {name} cannot train on fewer samples, as with "
+        raise ScenarioError.at("workers.batch_size", str(batch), f"{expected}nn.BatchNorm1d")
 
 
 def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import random
+import sys
 
 import numpy as np
 
@@ -16,3 +18,19 @@ def stream(seed: int, *names: str) -> np.random.Generator:
     words = hashlib.sha256("/".join(names).encode()).digest()
     spawn_key = tuple(int.from_bytes(words[i : i + 4], "little") for i in range(0, 16, 4))
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=spawn_key))
+
+
+def seed_globals(number: int) -> None:
+    """Seed the global generators of Python, NumPy and torch, from which the user's code may draw.
+
+    It takes 10 microseconds. ``torch.manual_seed`` takes 200: it records a stack trace for each
+    kind of device that has not been used.
+    """
+    random.seed(number)
+    np.random.seed(number % 2**32)
+    torch = sys.modules.get("torch")
+    if torch is None:  # then nothing draws from it
+        return
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(number)

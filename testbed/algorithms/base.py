@@ -155,12 +155,15 @@ class Stream:
         own: how many training samples the worker has; None where it is not known.
         rate: samples a second that arrive, measured; None where they are all there.
         buffered: samples that wait to be taken; None likewise.
+        least: how many samples a step needs, for the model cannot compute on fewer: 2 where it
+            normalises by the batch. A step that asks for fewer gets as many.
     """
 
     batch_size: int
     own: int | None = None
     rate: float | None = None
     buffered: int | None = None
+    least: int = 1
 
 
 class Half:

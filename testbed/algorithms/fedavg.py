@@ -18,7 +18,8 @@ Symbols, as the paper writes them:
 
 Deviations: a worker sends w_t - w^k, so that what it sends is an update as others'; B = ∞ is a
 scenario's batch_size of all samples. A worker that has left is not waited for, and in no later
-round; what it pushed before is in the round. Those that are not in S_t wait.
+round; what it pushed before is in the round. Those that are not in S_t wait. Where a model cannot
+train on one sample, a last one that is left of an epoch comes with the batch before.
 """
 
 from __future__ import annotations
@@ -70,10 +71,11 @@ class FedAvgWorker(WorkerHalf[FedAvg]):
         self._own = 0  # n_k
 
     def demand(self, stream: Stream, now: float) -> int:
-        """B samples, or what is left of the epoch."""
+        """B samples, or what is left of the epoch; what is too little for a step comes with B."""
         self._own = stream.own or stream.batch_size
         left = self._own - self._update.samples % self._own
-        return min(super().demand(stream, now), left)
+        batch = super().demand(stream, now)
+        return left if left < batch + stream.least else batch
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """w^k ← w^k - η g; after E epochs push."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from testbed.cli.options import overrides, print_json, settings_option
 
 if TYPE_CHECKING:
-    from testbed.scenario import Override
+    from testbed.scenario import Override, Scenario
 
 
 @click.command("validate")
@@ -36,10 +37,11 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) ->
 def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]:
     """What is to be said of a file, and its exit code."""
     from dataclasses import asdict
-    from pathlib import Path
 
     from testbed.errors import Problem, ScenarioError, UserCodeError
     from testbed.scenario import load
+    from testbed.scenario.placed import placed
+    from testbed.scenario.shipped import find_scenario
     from testbed.scenario.source import display_name
     from testbed.studies import is_study, load_study
 
@@ -50,9 +52,12 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
                 expected = "a scenario: a study says what varies"
                 raise ScenarioError([Problem(shown, 0, "", "a study and --set", expected)])
             study = load_study(file)
+            _try_models([(run.scenario, run.beside) for run in study.runs])
             numbers = {"cases": len(study.cases), "runs": len(study.runs)}
             return {"file": shown, "ok": True, "name": study.name, **numbers}, 0
         scenario = load(file, overrides=changes)
+        with placed(file, changes):
+            _try_models([(scenario, find_scenario(Path(file)).parent)])
     except (ScenarioError, UserCodeError) as error:
         own = [Problem(shown, 0, "", "", "", str(error))]
         found = error.problems if isinstance(error, ScenarioError) else own
@@ -61,6 +66,26 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
     workers, updates = scenario.workers.count, scenario.stop.updates
     counts = {"workers": workers, "updates": updates}
     return {"file": shown, "ok": True, "name": scenario.name, **counts}, 0
+
+
+def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
+    """Build each model of the user's own once, where the shape of the images is known.
+
+    Raises:
+        ScenarioError, UserCodeError: it cannot be trained here; says why.
+    """
+    from testbed.models import CustomModel
+    from testbed.run.prepare import try_model
+
+    tried = set()
+    for scenario, beside in scenarios:
+        model, shape = scenario.model, scenario.dataset.images
+        if not isinstance(model, CustomModel) or shape is None:
+            continue
+        known = (repr(model), beside, shape, scenario.workers.batch_size)
+        if known not in tried:
+            tried.add(known)
+            try_model(scenario, model, beside, shape)
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -9,7 +9,9 @@ import numpy as np
 
 from testbed.datasets import Prepared
 from testbed.errors import UserCodeError
+from testbed.frame.batch import batch_of
 from testbed.frame.contract import Outcome, outcomes
+from testbed.frame.worker import Step
 from testbed.models import Bound, ImageShape, Network
 from testbed.models.base import Images, Targets
 from testbed.payloads import Vector
@@ -27,14 +29,12 @@ class Tried:
     Attributes:
         name: of the class and its file.
         build: makes the network, anew at every call.
-        images: ready, shape (b, channels, height, width).
-        targets: labels or numbers, shape (b,).
+        data: images and targets.
     """
 
     name: str
     build: Callable[[], Network]
-    images: Images
-    targets: Targets
+    data: Prepared
 
     def bound(self) -> tuple[Bound, Vector]:
         """The network at values it may start from, and these."""
@@ -42,24 +42,24 @@ class Tried:
         at = network.initial(np.random.default_rng(0))
         return network.bind(at), at
 
+    def batch(self, draw: int = 1) -> tuple[Images, Targets]:
+        """Images of the training set from its beginning to its end, as a step has them."""
+        samples = np.linspace(0, len(self.data.train_labels) - 1, IMAGES).astype(np.int64)
+        return batch_of(Step(samples, draw), self.data)
 
-def noise(image_shape: ImageShape, classes: int) -> tuple[Images, Targets]:
+
+def noise(image_shape: ImageShape, classes: int) -> Prepared:
     """Images and targets drawn at random, where there are no data at hand."""
     rng = np.random.default_rng(0)
     images = rng.standard_normal((IMAGES, *image_shape)).astype(np.float32)
-    if classes:
-        return images, rng.integers(0, classes, IMAGES)
-    return images, rng.standard_normal(IMAGES).astype(np.float32)
-
-
-def some_of(data: Prepared) -> tuple[Images, Targets]:
-    """Images of the training set from its beginning to its end, ready, and their targets."""
-    return data.batch(np.linspace(0, len(data.train_labels) - 1, IMAGES).astype(np.int64))
+    numbers = rng.standard_normal(IMAGES).astype(np.float32)
+    targets = rng.integers(0, classes, IMAGES) if classes else numbers
+    return Prepared(images, targets, images, targets, classes, {})
 
 
 def examine_model(tried: Tried) -> Iterator[Outcome]:
     """Check everything that a model promises."""
-    return outcomes((check_alike, check_slope, check_evaluation), tried)
+    return outcomes((check_alike, check_repeats, check_slope, check_evaluation), tried)
 
 
 def check_alike(tried: Tried) -> None:
@@ -71,6 +71,17 @@ def check_alike(tried: Tried) -> None:
     if not np.array_equal(first, second):
         told = "draws its first values from something else than torch's generator"
         raise UserCodeError(f"{tried.name} {told}.")
+
+
+def check_repeats(tried: Tried) -> None:
+    """Its gradient repeats, whatever was computed and drawn before it."""
+    bound, _ = tried.bound()
+    first, _, again = (_gradient(bound, tried, draw) for draw in (1, 2, 1))
+    if not np.array_equal(first, again, equal_nan=True):
+        told = "computed again for the same step, after that of another, its gradient differs"
+        kept = "it keeps something from batch to batch, or draws from a generator of its own"
+        cure = "Draw from torch's global generator, which is seeded for every step."
+        raise UserCodeError(f"{tried.name}: {told}: {kept}. {cure}")
 
 
 def check_slope(tried: Tried) -> None:
@@ -95,24 +106,16 @@ def check_slope(tried: Tried) -> None:
 def check_evaluation(tried: Tried) -> None:
     """Its evaluation is finite and repeats."""
     bound, _ = tried.bound()
-    one, other = (bound.evaluate(tried.images, tried.targets) for _ in range(2))
+    batch = tried.batch()
+    one, other = (bound.evaluate(*batch) for _ in range(2))
     if not np.isfinite(one.loss) or one != other:
         told = f"evaluated twice, the loss is {one.loss:g} and {other.loss:g}"
         raise UserCodeError(f"{tried.name}: {told}, expected the same finite number.")
 
 
-def _gradient(bound: Bound, tried: Tried) -> Vector:
-    _seed()
-    return bound.loss_and_gradient(tried.images, tried.targets)[1].copy()
+def _gradient(bound: Bound, tried: Tried, draw: int = 1) -> Vector:
+    return bound.loss_and_gradient(*tried.batch(draw))[1].copy()
 
 
 def _loss(bound: Bound, tried: Tried) -> float:
-    _seed()
-    return bound.loss_and_gradient(tried.images, tried.targets)[0]
-
-
-def _seed() -> None:
-    """So that dropout leaves out the same."""
-    import torch
-
-    torch.manual_seed(0)
+    return bound.loss_and_gradient(*tried.batch())[0]

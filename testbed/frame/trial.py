@@ -70,6 +70,7 @@ class Trial:
                 STREAM,
                 Shard(np.arange(10), np.random.default_rng(index)),
                 think=lambda: 0.0,
+                seeds=np.random.default_rng(index),
             )
             for index in range(WORKERS)
         ]

@@ -32,6 +32,7 @@ from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.payloads import Vector
 from testbed.payloads.encodings import Encoding, as_sent
+from testbed.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 
@@ -52,7 +53,8 @@ class Step:
     """Compute the gradient of these samples' mean loss at the worker half's parameters.
 
     Attributes:
-        draw: a random number, from which the data set transforms them.
+        draw: a random number, from which all that is random in the step comes: the data set's
+            transform and what the user's own model draws. 0 where nothing is.
     """
 
     samples: Samples
@@ -167,7 +169,9 @@ class Worker:
         think: draws the emulated seconds between computing and pushing.
         look: what its samples' stream is like at a moment, where they come as the training goes.
         encoding: of its pushes; one that rounds has done so before anybody sees them.
-        draws: a number for every step is drawn from it; None where no data set asks for one.
+        draws: a number for every step is drawn from it; None where nothing in a step is random.
+        seeds: the global generators are seeded from it before its half is called, which is the
+            user's own and may draw from them; None for any other.
     """
 
     half: WorkerHalf[Any]
@@ -177,6 +181,7 @@ class Worker:
     encoding: Encoding = "raw"
     look: Callable[[float], Stream] | None = None
     draws: np.random.Generator | None = None
+    seeds: np.random.Generator | None = None
     _now: float = 0.0
     _sequence: int = 0
     _obeyed: int = 0
@@ -265,7 +270,7 @@ class Worker:
                 update = self.half.step(gradient, self._count, self._now)
             seconds = self.think()
             if seconds > 0:
-                yield from _ask(Think(seconds), Passed)
+                yield from self._ask(Think(seconds), Passed)
             going_on = yield from self._send(update, "step")
 
     def _begin_step(self) -> Generator[Action, Outcome, bool]:
@@ -281,7 +286,7 @@ class Worker:
             self._samples = None
             return True
         self._stepping = True
-        computed = yield from _ask(Step(self._samples, self._draw), Computed)
+        computed = yield from self._ask(Step(self._samples, self._draw), Computed)
         self._stepping, self._count, self._samples = False, len(self._samples), None
         self._left, self._woken = computed.left, False
         self._held = computed.gradient.copy() if computed.left else computed.gradient
@@ -303,7 +308,7 @@ class Worker:
             if update is not None and not (yield from self._send(update, "wake")):
                 return False
             self._working = True
-            passed = yield from _ask(Work(self._left), Passed)
+            passed = yield from self._ask(Work(self._left), Passed)
             self._working, self._left, self._woken = False, passed.left, False
             self._pass_to(passed.now)
         return True
@@ -311,13 +316,16 @@ class Worker:
     def _take(self) -> Generator[Action, Outcome, Samples]:
         """The samples of the next step."""
         if self._demanded is None:
-            stream = self.stream if self.look is None else self.look(self._now)
-            self._demanded = self.half.demand(stream, self._now)
+            stream, least = self.stream, self.stream.least
+            if self.look is not None:
+                stream = replace(self.look(self._now), least=least)
+            asked = self.half.demand(stream, self._now)
+            self._demanded = least if 0 < asked < least else asked
         count = self._demanded
         if self.source is not None:
             self._demanded = None
             return self.source.take(count)
-        taken = yield from _ask(Take(count), Taken)
+        taken = yield from self._ask(Take(count), Taken)
         self._demanded = None
         self._pass_to(taken.now)
         return taken.samples
@@ -341,7 +349,7 @@ class Worker:
 
     def _exchange(self, action: Pull | Push) -> Generator[Action, Outcome, bool]:
         """Let the half have the reply; it may have something to answer, without a step."""
-        arrived = yield from _ask(action, Arrived)
+        arrived = yield from self._ask(action, Arrived)
         if arrived.reply is None:
             return False
         self._pass_to(arrived.now)
@@ -362,14 +370,18 @@ class Worker:
     def _obey(self, standing: StandingOrders, at: float) -> None:
         if standing.number > self._obeyed:
             self._obeyed = standing.number
+            self._seed()
             self.half.obey(standing.orders, at)
 
+    def _seed(self) -> None:
+        if self.seeds is not None:
+            seed_globals(int(self.seeds.integers(2**63)))
 
-def _ask(action: Action, outcome: type[_Own]) -> Generator[Action, Outcome, _Own]:
-    """Yield an action, and return the outcome that belongs to it."""
-    sent = yield action
-    if not isinstance(sent, outcome):
-        raise TypeError(
-            f"{type(action).__name__} was sent {type(sent).__name__}, expected {outcome.__name__}"
-        )
-    return sent
+    def _ask(self, action: Action, outcome: type[_Own]) -> Generator[Action, Outcome, _Own]:
+        """Yield an action, and return the outcome that belongs to it."""
+        sent = yield action
+        if not isinstance(sent, outcome):
+            found = f"{type(action).__name__} was sent {type(sent).__name__}"
+            raise TypeError(f"{found}, expected {outcome.__name__}")
+        self._seed()  # others may have drawn meanwhile, in the same process
+        return sent

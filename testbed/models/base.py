@@ -14,8 +14,10 @@ and nothing is copied. Several may live in one process. Nothing here chooses a n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -60,7 +62,14 @@ class Evaluation:
 
 
 class Bound(ABC):
-    """A network that computes at the values of one parameter vector."""
+    """A network that computes at the values of one parameter vector.
+
+    Attributes:
+        mixes: whether what it makes of an image may depend on the others of the batch, as with
+            batch normalisation.
+    """
+
+    mixes: bool = False
 
     @abstractmethod
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
@@ -90,6 +99,9 @@ class Bound(ABC):
         Equal scores are ranked by class, lower first, and a score that is not a number is wrong, so
         that a model that diverged, or gives every class the same, is not counted as right.
 
+        Where the network mixes images, the batches do not depend on the order of the images: in a
+        test set that is sorted by class, the statistics of a batch would be those of one class.
+
         Args:
             images: ready to be trained on, or raw if there is a transform that makes them so.
             targets: labels, or numbers.
@@ -98,8 +110,10 @@ class Bound(ABC):
         loss, count = 0.0, len(images)
         ranks: list[NDArray[np.int64]] = []
         batches = -(-count // EVALUATION_BATCH)
+        order = _order_by_content(images, targets) if self.mixes else None
         for i in range(batches):  # of equal size, so that no batch statistics are of one image
-            part = slice(i * count // batches, (i + 1) * count // batches)
+            places = slice(i * count // batches, (i + 1) * count // batches)
+            part = places if order is None else order[places]
             batch = images[part] if transform is None else transform(images[part], None)
             outputs = self.scores(batch).astype(np.float64)
             loss += self.total_loss(outputs, targets[part])
@@ -113,9 +127,14 @@ class Bound(ABC):
 
 
 class Network(ABC):
-    """A network without values, but with the layout of the flat vector that holds them."""
+    """A network without values, but with the layout of the flat vector that holds them.
+
+    Attributes:
+        least_samples: how many samples a batch needs at least.
+    """
 
     layout: Layout
+    least_samples: int = 1
 
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> Vector:
@@ -182,6 +201,20 @@ def pooled(image_shape: ImageShape, times: int, *, model: str) -> tuple[int, int
         expected = f"at least {1 << times}x{1 << times} pixels, or a model such as mlp"
         raise ScenarioError.at("model", found, expected)
     return height, width
+
+
+def _order_by_content(images: NDArray[Any], targets: Targets) -> NDArray[np.int64]:
+    """A mixed order of images that does not depend on the one they are in, shape (b,).
+
+    It is that of hashes of image and target; equal ones are numbered, so that they are spread too.
+    """
+    numbers: Counter[bytes] = Counter()
+    hashes = []
+    for image, target in zip(images, targets, strict=True):
+        content = blake2b(image.tobytes() + target.tobytes()).digest()
+        hashes.append(blake2b(content + numbers[content].to_bytes(8)).digest())
+        numbers[content] += 1
+    return np.array(sorted(range(len(hashes)), key=hashes.__getitem__), np.int64)
 
 
 def _ranks(scores: NDArray[np.float64], labels: Labels) -> NDArray[np.int64]:

@@ -31,8 +31,10 @@ It gives the mean over the batch. Labels still have accuracies beside it; number
   gradient of zero. The class's own initialisation decides where training starts, from a seed that
   derives from the scenario's.
 - What is no parameter stays where it is. Batch normalisation therefore keeps no running statistics:
-  it uses those of the batch at hand, also when the model is evaluated.
-- Other buffers are the same on every node, also where torch draws them: it is seeded alike.
+  it uses those of the batch at hand, also when the model is evaluated, on mixed test images.
+- Other buffers are the same on every node, also where torch draws them: it is seeded alike. A
+  module whose forward changes one is refused.
+- What is drawn from global generators repeats: they are seeded for every step.
 """
 
 from __future__ import annotations

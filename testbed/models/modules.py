@@ -18,6 +18,9 @@ from testbed.models.placed import Placed
 from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 
+BATCH_NORM = nn.modules.batchnorm._BatchNorm
+"""What normalises by the batch."""
+
 STRUCTURE_SEED = 0
 """From which every node builds the network, so that buffers drawn at random agree."""
 
@@ -61,6 +64,7 @@ class BoundModule(Bound):
         )
         values, gradients = self._values.there, self._slopes.there
         self._module = module.to(values.device)  # its buffers
+        self.mixes = any(isinstance(part, BATCH_NORM) for part in module.modules())
         parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
         for parameter, part, shape in parts:
             parameter.data = values[part].view(shape)

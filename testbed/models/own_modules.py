@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.errors import TestbedError, UserCodeError
+from testbed.errors import TestbedError, UserCodeError, UserFileError
 from testbed.models.base import Bound, Images, ImageShape, Targets
 from testbed.models.modules import (
     STRUCTURE_SEED,
@@ -89,12 +89,53 @@ class OwnModuleNetwork(ModuleNetwork):
         self._check_outputs(out, expected)
         if own := _own_loss(module):
             self._check_loss(own, out)
+        if not hasattr(self, "layout"):  # it is the first one
+            self._check_buffers(module, blank)
+            self.least_samples = self._least_samples(module, blank[:1])
         return module
+
+    def _check_buffers(self, module: nn.Module, blank: Tensor) -> None:
+        """Training keeps nothing in buffers, which would be each process's own.
+
+        It is the second forward that is watched: layers may make buffers in their first.
+        """
+        before = {key: (buffer, buffer._version) for key, buffer in module.named_buffers()}
+        doing = f"{self._code.name} on images for the second time"
+        expected = "the same as for the first time"
+        self._code.call(lambda: self._train(module, blank), doing=doing, expected=expected)
+        for key, buffer in module.named_buffers():
+            old, version = before.get(key, (None, 0))
+            if buffer is not old or buffer._version != version:
+                expected = (
+                    "buffers that no forward changes: only parameters travel between the nodes. "
+                    "Compute it from the batch or from parameters in every forward, as "
+                    "nn.BatchNorm layers do here"
+                )
+                found = f"{self._code.name}, which changes its buffer {key} when it is trained"
+                raise self._code.error(found, expected, line=self._code.line())
+
+    def _least_samples(self, module: nn.Module, one: Tensor) -> int:
+        """2 where the module cannot train on one image, as with nn.BatchNorm1d; else 1."""
+        try:
+            out = self._code.call(lambda: self._train(module, one), doing="", expected="")
+        except UserFileError:
+            return 2
+        return 1 if isinstance(out, Tensor) and out.shape == _shape(1, self._classes) else 2
+
+    def _train(self, module: nn.Module, images: Tensor) -> Any:
+        """The outputs for blank images, once their loss is computed."""
+        outputs = module(images)
+        if own := _own_loss(module):
+            own(outputs, self._blank_targets(len(images)))
+        return outputs
+
+    def _blank_targets(self, count: int = 2) -> Tensor:
+        return torch.zeros(count, dtype=torch.int64 if self._classes else torch.float32)
 
     def _check_loss(self, own: OwnLoss, outputs: Tensor) -> None:
         """The module's own loss is a number with a gradient."""
         name = self._code.name
-        targets = torch.zeros(2, dtype=torch.int64 if self._classes else torch.float32)
+        targets = self._blank_targets()
         doing = f"{name}.loss on outputs of shape {tuple(outputs.shape)}"
         expected = "the mean loss, a tensor with a single number, that depends on the outputs"
         loss = self._code.call(lambda: own(outputs, targets), doing=doing, expected=expected)
@@ -131,6 +172,7 @@ class _BoundOwnModule(BoundModule):
         device: str | None,
     ) -> None:
         super().__init__(module, layout, parameters, device)
+        self.mixes = True  # for all that is known
         self._code = code
         self._descriptor = OwnDescriptor()
         self._classes = classes

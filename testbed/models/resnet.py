@@ -11,7 +11,7 @@ K. He, X. Zhang, S. Ren, J. Sun: Deep residual learning for image recognition. C
 
 Every convolution, which has no biases, is followed by batch normalisation; relu and shortcuts are
 the paper's, without parameters. Batch normalisation uses the batch at hand, also when the model is
-evaluated: running statistics are no parameters, and do not travel.
+evaluated, on mixed test images: running statistics are no parameters, and do not travel.
 """
 
 from __future__ import annotations

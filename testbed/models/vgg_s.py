@@ -9,7 +9,8 @@ most parameters in dense layers. It stands for VGG-16 and VGG-19 where these are
     dense -> classes
 
 Every convolution is followed by batch normalisation, unless ``batch_norm`` is false, as it was in
-1409.1556. It uses the batch at hand, also when the model is evaluated. There is no dropout.
+1409.1556. It uses the batch at hand, also when the model is evaluated, on mixed test images. There
+is no dropout.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
 from testbed.errors import NodeError, RejectedError
+from testbed.frame.batch import batch_of
 from testbed.frame.record import Timing
 from testbed.frame.worker import (
     Action,
@@ -182,8 +183,7 @@ class Device:
         self._slow = self.slow()
         base = 0.0 if self.step is None else self.step()
         self._pace = (base + self.each_sample * len(action.samples)) * self._slow
-        source = self.stream or self.data
-        _, gradient = self.bound.loss_and_gradient(*source.batch(action.samples, action.draw))
+        _, gradient = self.bound.loss_and_gradient(*batch_of(action, self.stream or self.data))
         if self.paced_first:
             ends = self.clock.now + self._pace - self._passed
             if self.wakes(ends) is not None:

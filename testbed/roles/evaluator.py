@@ -20,6 +20,7 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_snapshot
 from testbed.rpc.messages import Snapshot
+from testbed.seeds import seed_globals
 
 NICENESS = 10
 DEADLINE_SECONDS = 10.0
@@ -48,6 +49,8 @@ def _main(arguments: Arguments) -> None:
             final = snapshot.final
             samples, data = slice(None) if final else chosen, experiment.data
             tested = data.test_images[samples], data.test_labels[samples]
+            if experiment.evaluation_seed is not None:
+                seed_globals(experiment.evaluation_seed)
             with evaluated_within(experiment.scenario.evaluate.timeout):
                 measured = bound.evaluate(*tested, transform=data.transform)
             _save(writer, parameters, Measurement(snapshot.version, snapshot.time, measured, final))

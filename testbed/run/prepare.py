@@ -15,11 +15,11 @@ import testbed
 from testbed import datasets
 from testbed.datasets import CustomDataset, DatasetConfig, user_cache
 from testbed.errors import UNPLACED, HostError, Problem, ScenarioError
-from testbed.experiment import deal, record_format
+from testbed.experiment import deal, record_format, require_batch
 from testbed.host.apart import Opened, apart
 from testbed.host.kafka import KafkaFiles, find_kafka
 from testbed.host.users import Users
-from testbed.models import CustomModel
+from testbed.models import CustomModel, ImageShape
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.nodes.broker import BrokerRole
 from testbed.nodes.broker_files import broker_files
@@ -87,25 +87,47 @@ def model_size(request: RunRequest, data: Path) -> int | None:
     """Parameters of the model, of the user's own as well: that is built once, in a process apart.
 
     Raises:
-        ScenarioError: the user's own file is wrong, or its model too large to be sent.
+        ScenarioError: the user's own file is wrong, or its model too large to be sent, or a batch
+            too small for it.
         UserFileError, UserCodeError: the user's own code failed.
     """
     scenario, model = request.scenario, request.scenario.model
     if not isinstance(model, CustomModel):
         return known_size(scenario, data)
     prepared = datasets.load(data)
-    own, code = model, UserCode(request.beside / model.file, model.class_name, "model")
-
-    def count(_: Opened) -> int:
-        import torch
-
-        torch.set_num_threads(1)
-        return own.build_of(code, prepared.image_shape, prepared.classes).layout.size
-
-    size = int(apart(count, whose=own.file))
+    size = try_model(scenario, model, request.beside, (prepared.image_shape, prepared.classes))
     if not scenario.simulated and (unfit := beyond_wire(size)):
         raise ScenarioError.at("model", *unfit)
     return size
+
+
+def try_model(
+    scenario: Scenario, model: CustomModel, beside: Path, shape: tuple[ImageShape, int]
+) -> int:
+    """Build a model of the user's own, in a process apart; returns how many parameters it has.
+
+    Args:
+        scenario: whose model it is.
+        model: the model.
+        beside: folder of the scenario file.
+        shape: of images, and how many classes there are.
+
+    Raises:
+        ScenarioError: the user's own file is wrong, or a batch too small for the model.
+        UserFileError, UserCodeError: the user's own code failed.
+    """
+    code = UserCode(beside / model.file, model.class_name, "model")
+
+    def build(_: Opened) -> tuple[int, int]:
+        import torch
+
+        torch.set_num_threads(1)
+        network = model.build_of(code, *shape)
+        return network.layout.size, network.least_samples
+
+    size, least_samples = apart(build, whose=model.file)
+    require_batch(scenario, int(least_samples))
+    return int(size)
 
 
 def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping[str, str]) -> Path:

@@ -273,7 +273,8 @@ def build(
     bound = experiment.network.bind(vector, device=compute_device(experiment.scenario))
     gradients = reuse and _reused(experiment, reuse, processes)
     timeout = experiment.scenario.evaluate.timeout
-    learner = Learner(experiment.data, vector, bound, gradients, timeout)
+    seed = experiment.evaluation_seed
+    learner = Learner(experiment.data, vector, bound, gradients, timeout, seed)
     simulated, shards, arrivals = {}, experiment.shards(), experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
         anew = partial(experiment.worker, index, shards=shards)
@@ -289,7 +290,11 @@ def build(
 
 
 def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
-    """What other runs have computed; None with a GPU or own code, which may compute otherwise."""
+    """What other runs have computed; None with a GPU or own code, which may compute otherwise.
+
+    A gradient is known by network, parameters and batch. That of own code may depend on what its
+    step draws as well.
+    """
     if experiment.own_files or compute_device(experiment.scenario) is not None:
         return None
     model, layout = experiment.scenario.model, experiment.network.layout

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
 from testbed.datasets import Prepared
+from testbed.frame.batch import batch_of
 from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Intake, shared_bytes
 from testbed.frame.worker import (
@@ -37,6 +38,7 @@ from testbed.frame.worker import (
 from testbed.host.deadline import evaluated_within
 from testbed.models import Bound, Evaluation
 from testbed.payloads import Vector, encodings
+from testbed.seeds import seed_globals
 from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
@@ -88,6 +90,7 @@ class Learner:
     Attributes:
         gradients: those of other runs, which it reuses; None for none.
         timeout_seconds: how long an evaluation may take, in real time.
+        evaluation_seed: of the global generators in an evaluation; None where nothing draws.
     """
 
     data: Prepared
@@ -95,11 +98,12 @@ class Learner:
     bound: Bound
     gradients: Gradients | None = None
     timeout_seconds: float = 600.0
+    evaluation_seed: int | None = None
 
     def gradient(self, at: Vector, step: Step) -> Vector:
         """The gradient at the parameters ``at``; lent until the next call."""
         self.parameters[:] = at
-        batch = self.data.batch(step.samples, step.draw)
+        batch = batch_of(step, self.data)
         if self.gradients is None:
             return self.bound.loss_and_gradient(*batch)[1]
         return self.gradients.gradient(at, *batch, lambda: self.bound.loss_and_gradient(*batch)[1])
@@ -109,6 +113,8 @@ class Learner:
         self.parameters[:] = at[: self.parameters.size]
         data, chosen = self.data, slice(None) if images is None else images
         tested = data.test_images[chosen], data.test_labels[chosen]
+        if self.evaluation_seed is not None:
+            seed_globals(self.evaluation_seed)
         with evaluated_within(self.timeout_seconds):
             return self.bound.evaluate(*tested, transform=data.transform)
 

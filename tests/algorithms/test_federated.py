@@ -32,6 +32,19 @@ def test_a_local_epoch_ends_with_a_smaller_batch(group_of: GroupOf) -> None:
     assert worker.parameters.tolist() == [5, 16]  # 8 - 6/2
 
 
+@pytest.mark.parametrize(("own", "asked"), [(5, [2, 3]), (6, [2, 2, 2]), (3, [3]), (2, [2])])
+def test_a_last_sample_alone_comes_with_the_batch_before_where_a_step_needs_two(
+    own: int, asked: list[int], group_of: GroupOf
+) -> None:
+    group = group_of(FedAvg(name="fedavg"), 1)
+    worker, stream = group.workers[0], Stream(batch_size=2, own=own, least=2)
+    found, update = [], None
+    while update is None:
+        found.append(worker.demand(stream, 0.0))
+        update = worker.step(floats(1, 0), found[-1], 0.0)
+    assert (found, update.samples) == (asked, own)
+
+
 def test_fedavg_weighs_by_samples_by_hand(group_of: GroupOf) -> None:
     """η = 1/2; w0 has 30 samples and moves by (4, 0), w1 10 and by (0, 8): (3, 2) off (8, 16)."""
     group = group_of(FedAvg(name="fedavg", learning_rate=0.5), 2)

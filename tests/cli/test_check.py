@@ -140,6 +140,29 @@ def test_a_model_and_a_data_set_of_ones_own(
         assert reason in "\n".join(lines)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "self.calls = getattr(self, 'calls', 0) + self.training",
+        "self.calls = __import__('secrets').randbelow(10**6) if self.training else 1",
+    ],
+)
+def test_a_model_whose_gradient_does_not_repeat(
+    changes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It counts its calls, or draws from no global generator; dropout alone repeats, see above."""
+    net = NET.replace(
+        "return self.layers(images)[:, 0]",
+        f"{changes}\n        return self.calls * self.layers(images)[:, 0]",
+    )
+    for name, text in (("net.py", net), ("data.py", DATA), ("own.yaml", OWN)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert main(["check", str(tmp_path / "own.yaml")]) == 10
+    told = capsys.readouterr().out
+    assert "  BROKEN  Its gradient repeats" in told
+    assert "Net: computed again for the same step, after that of another, its gradient" in told
+
+
 TEXTS = """
 import numpy as np
 

@@ -25,6 +25,47 @@ def test_a_good_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == ""
 
 
+NET = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, image_shape, classes):
+        super().__init__()
+        linear = nn.Linear(64, classes)
+        self.layers = nn.Sequential(nn.Flatten(), linear, nn.BatchNorm1d(classes))
+
+    def forward(self, images):
+        return self.layers(images)
+"""
+OWN = """
+name: own
+algorithm: bsp
+model: {custom: {file: net.py, class: Net}}
+dataset: digits
+workers: {count: 2, batch_size: 1}
+stop: {updates: 10}
+"""
+SPECTRAL = "nn.utils.parametrizations.spectral_norm(nn.Linear(64, classes))"
+
+
+def test_a_model_of_ones_own_is_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told what a batch of one sample does to it, and which buffer it changes."""
+    (tmp_path / "net.py").write_text(NET, encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(OWN, encoding="utf-8")
+    (tmp_path / "study.yaml").write_text("name: s\nscenario: own.yaml\nseeds: [1, 2]\n")
+    own, study = str(tmp_path / "own.yaml"), str(tmp_path / "study.yaml")
+    expected = "workers.batch_size: found 1, expected at least 2: Net cannot train on fewer samples"
+    assert main(["validate", own, study]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"{own}:6: {expected}")
+    assert expected in second
+    assert main(["validate", own, "--set", "workers.batch_size=2"]) == 0
+    (tmp_path / "net.py").write_text(NET.replace("nn.Linear(64, classes)", SPECTRAL), "utf-8")
+    assert main(["validate", own]) == 2
+    told = capsys.readouterr().err
+    assert "net.py:4: model: found Net, which changes its buffer layers.1.parametriz" in told
+
+
 def test_all_files_are_checked_and_one_bad_one_is_enough(
     bad: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,8 +159,8 @@ def test_code_whose_text_may_be_right(
     (tmp_path / "own.py").write_text(text)
     file = tmp_path / "own.yaml"
     file.write_text(
-        "{name: own, algorithm: asgd, model: {custom: {file: own.py, class: Mine}},"
-        " dataset: digits, workers: {count: 2}, stop: {updates: 9}}"
+        "{name: own, algorithm: asgd, model: mlp, dataset: {custom: {file: own.py, class: Mine}},"
+        " workers: {count: 2}, stop: {updates: 9}}"
     )
     assert main(["validate", str(file)]) == 0
 

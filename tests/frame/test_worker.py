@@ -175,6 +175,15 @@ def test_a_shard_smaller_than_a_batch_is_gone_through_again() -> None:
     assert len(set(batch[6:])) == 2
 
 
+def test_a_step_gets_as_many_samples_as_the_model_needs() -> None:
+    """It asks for one of three, and gets two: 1 2, 3 1', 2' 3'."""
+    subject = worker(shard=3, batch_size=1)
+    subject.stream = Stream(1, least=2)
+    taken = batches(subject, 3)
+    assert [len(batch) for batch in taken] == [2, 2, 2]
+    assert sorted(chain(*taken)) == [100, 100, 101, 101, 102, 102]
+
+
 def test_an_empty_shard_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
         worker(shard=0)

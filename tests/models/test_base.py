@@ -85,3 +85,35 @@ def test_pooling_halves_and_rounds_down() -> None:
     assert pooled((3, 9, 5), 1, model="m") == (4, 2)
     with pytest.raises(ScenarioError, match="3x8 pixels, expected at least 4x4 pixels"):
         pooled((1, 3, 8), 2, model="m")
+
+
+class Centred(Bound):
+    """Scores a pixel above the mean of its batch as class 1, one below as class 0."""
+
+    def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
+        raise NotImplementedError
+
+    def scores(self, images: Images) -> NDArray[np.float32]:
+        above = images[:, 0, 0, 0] - images.mean()
+        return np.stack([-above, above], axis=1)
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+def test_the_order_of_the_test_set_does_not_matter_to_batch_statistics(distinct: bool) -> None:
+    """40 images of 0 to 1, class 0, and 40 of 100 to 101, class 1: in two batches of 40.
+
+    Where both classes are in a batch, its mean is between them and every image is right. Sorted by
+    class, a batch has one class, and half of its images are above the mean; if they are equal, all
+    scores are 0, and the lower class wins: half are right in either case.
+    """
+    labels = np.repeat([0, 1], 40)
+    pixels = 100 * labels + (np.tile(np.arange(40), 2) / 40 if distinct else 0)
+    images = pixels.astype(np.float32).reshape(80, 1, 1, 1)
+    bound = Centred()
+    assert bound.evaluate(images, labels).top1 == 0.5
+    bound.mixes = True
+    by_class = bound.evaluate(images, labels)
+    assert by_class.top1 == 1.0
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(80)
+        assert bound.evaluate(images[order], labels[order]) == by_class

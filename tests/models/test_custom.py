@@ -154,6 +154,79 @@ def test_batch_statistics_are_those_of_the_batch(tmp_path: Path) -> None:
     assert bind(network).evaluate(images(51), np.zeros(51, np.int64)).images == 51
 
 
+@pytest.mark.parametrize(
+    ("more", "scores", "least"),
+    [
+        ("", "self.score(images.flatten(1))", 1),
+        ("self.norm = nn.BatchNorm1d(classes)", "self.norm(self.score(images.flatten(1)))", 2),
+        ("self.norm = nn.BatchNorm2d(1)", "self.score(self.norm(images).flatten(1))", 1),
+        ("", "self.score(images.flatten(1)).squeeze()", 2),
+    ],
+)
+def test_how_many_samples_a_batch_needs(more: str, scores: str, least: int, tmp_path: Path) -> None:
+    """Four pixels of one image have statistics; one that loses the batch needs two."""
+    forward = f"        {more}\n    def forward(self, images):\n        return {scores}\n"
+    assert build(tmp_path, HEAD + LINEAR + forward).least_samples == least
+
+
+SPECTRAL = "nn.utils.parametrizations.spectral_norm(nn.Linear(self.size, classes))"
+HAND = """
+        self.register_buffer("mean", torch.zeros(self.size))
+
+    def forward(self, images):
+        flat = images.flatten(1)
+        {changes}
+        return self.score(flat - self.mean)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "buffer"),
+    [
+        (
+            LINEAR.replace("nn.Linear(self.size, classes)", SPECTRAL) + FORWARD,
+            r"score.parametrizations.weight.0._[uv]",
+        ),
+        (LINEAR + HAND.format(changes="self.mean.mul_(0.9).add_(0.1 * flat.mean(0))"), "mean"),
+        (LINEAR + HAND.format(changes="self.mean = 0.9 * self.mean"), "mean"),
+    ],
+)
+def test_a_forward_that_changes_a_buffer_is_refused(
+    source: str, buffer: str, tmp_path: Path
+) -> None:
+    """Also where the values stay as they are, as with these blank images."""
+    told = f"net.py:5: model: found Net, which changes its buffer {buffer} when it is trained"
+    with pytest.raises(ScenarioError, match=told + r", expected buffers that no forward changes"):
+        build(tmp_path, HEAD + source)
+
+
+def test_an_objective_that_changes_a_buffer_is_refused(tmp_path: Path) -> None:
+    source = LINEAR + HAND.format(changes="")
+    source += "    def loss(self, outputs, targets):\n        self.mean += 1\n"
+    source += "        return outputs.mean()\n"
+    with pytest.raises(ScenarioError, match="changes its buffer mean"):
+        build(tmp_path, HEAD + source)
+
+
+def test_buffers_that_stay_as_they_are(tmp_path: Path) -> None:
+    """Drawn at the beginning, made by the first forward, or of a normalisation layer."""
+    source = (
+        LINEAR
+        + """
+        self.norm = nn.BatchNorm1d(classes)
+        self.register_buffer("fixed", torch.randn(self.size))
+        self.register_buffer("made", None)
+
+    def forward(self, images):
+        if self.made is None:
+            self.made = torch.arange(self.size)
+        return self.norm(self.score(images.flatten(1) * self.fixed + self.made))
+"""
+    )
+    bound = bind(build(tmp_path, HEAD + source))
+    assert bound.evaluate(images(4), np.zeros(4, np.int64)).images == 4
+
+
 def test_dropout_is_off_in_evaluation_only(tmp_path: Path) -> None:
     forward = FORWARD.replace("images.flatten(1)", "self.drop(images.flatten(1))")
     drop = LINEAR + "        self.drop = nn.Dropout(0.5)\n"

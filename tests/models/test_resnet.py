@@ -109,3 +109,15 @@ def test_what_cannot_be_built() -> None:
         resnet(shape=(1, 4, 4))
     with pytest.raises(ValidationError, match="8 or 20"):
         TypeAdapter(Model).validate_python({"resnet": {"depth": 9}})
+
+
+def test_its_evaluation_does_not_depend_on_the_order_of_the_test_set() -> None:
+    """It normalises by the batch at hand: 110 images are three batches."""
+    network = resnet()
+    bound = network.bind(network.initial(np.random.default_rng(0)))
+    images = np.random.default_rng(1).standard_normal((110, 3, 32, 32)).astype(np.float32)
+    labels = np.arange(110) % 10
+    images += labels[:, None, None, None].astype(np.float32)
+    by_class = np.argsort(labels, kind="stable")
+    found = bound.evaluate(images, labels)
+    assert bound.evaluate(images[by_class], labels[by_class]) == found

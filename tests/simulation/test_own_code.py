@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed import Run
-from testbed.errors import AlgorithmError, UserCodeError
+from testbed.errors import AlgorithmError, ScenarioError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.scenario import Override, dump, load
 from testbed.simulation.agenda import Agenda
@@ -96,6 +96,34 @@ def test_what_it_raises_is_told_by_file_and_line(
     assert log.name.startswith(node)
     assert log.read_text().startswith("Traceback (most recent call last)")
     assert log.read_text().endswith(f"{log.stem}: {caught.value.message}\n")
+
+
+def test_an_epoch_whose_last_sample_is_alone(tmp_path: Path, digits: Path) -> None:
+    """1,437 samples for six workers are 239 or 240 each: with batches of 14, 239 = 17 x 14 + 1.
+
+    The last batch has 15 samples then: 17 steps in place of 18, as nn.BatchNorm1d needs two.
+    """
+    normalised = (
+        "net.py",
+        "nn.Linear(channels * height * across, width)",
+        "nn.Sequential(nn.Linear(channels * height * across, width), nn.BatchNorm1d(width))",
+    )
+    settings = ("algorithm=fedavg", "workers.batch_size=14", "stop.updates=12")
+    run = simulated(tmp_path, digits, *settings, broken=normalised)
+    rows = run.updates
+    assert set(zip(rows["samples"], rows["steps"], strict=True)) <= {(239, 17), (240, 18)}
+    assert (239, 17) in set(zip(rows["samples"], rows["steps"], strict=True))
+
+
+def test_a_batch_that_is_too_small_for_the_network(tmp_path: Path, digits: Path) -> None:
+    normalised = (
+        "net.py",
+        "nn.Linear(channels * height * across, width)",
+        "nn.Sequential(nn.Linear(channels * height * across, width), nn.BatchNorm1d(width))",
+    )
+    told = "workers.batch_size: found 1, expected at least 2: Net cannot train on fewer samples"
+    with pytest.raises(ScenarioError, match=told):
+        simulated(tmp_path, digits, "workers.batch_size=1", broken=normalised)
 
 
 def test_a_half_that_breaks_the_contract_is_named(tmp_path: Path, digits: Path) -> None:

@@ -114,6 +114,41 @@ def test_networks_of_modules_live_and_simulated(make: Make, model: str) -> None:
     play_both(make(**parts), make(**parts, runtime="simulated"))
 
 
+DROPPING = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, image_shape, classes):
+        super().__init__()
+        self.hidden = nn.Sequential(nn.Linear(64, 8), nn.BatchNorm1d(8), nn.RReLU(), nn.Dropout())
+        self.score = nn.Linear(8, classes)
+
+    def forward(self, images):
+        return self.score(self.hidden(images.flatten(1)))
+"""
+
+
+def test_what_an_own_network_draws_live_and_simulated(make: Make) -> None:
+    """479 samples each are 2 x 239 + 1: the last batch would be one that BatchNorm1d cannot have.
+
+    The one before takes it too: two steps an epoch.
+    """
+    parts = {
+        "algorithm": "{name: fedavg, learning_rate: 0.05}",
+        "model": "{name: custom, file: net.py, class: Net}",
+        "workers": "{count: 3, batch_size: 239, classes: {any: {speed: 1ms}}}",
+        "stop": "{updates: 12}",
+        "evaluate": "{every: 6, images: 100}",
+    }
+    cast, virtual = make(**parts), make(**parts, runtime="simulated")
+    for folder in (cast.folder, virtual.folder):
+        (folder / "custom").mkdir()
+        (folder / "custom" / "net.py").write_text(DROPPING, encoding="utf-8")
+    play_both(cast, virtual)
+    rows = cast.rows()
+    assert set(zip(rows["samples"].tolist(), rows["steps"].tolist(), strict=True)) == {(479, 2)}
+
+
 def play_both(cast: Any, virtual: Any) -> None:
     """Run one live and the other simulated: the models are the same at the end, to the bit."""
     cast.start_all(3)
