@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from testbed.algorithms import PlumpDp, QuantDp, SlimDp
 from testbed.algorithms.base import AlgorithmConfig, Stream, Update
@@ -131,6 +132,7 @@ def simulated(
     path = LinkPath(Bucket(inf, 0), (Hop(0.01, 0.0, "normal"), Hop(0.0, 0.0, "normal")), 0.0, 0.02)
 
     def build(number: int, vector: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
+        torch.set_num_threads(1)  # those of the parent are not in a forked process
         bound = NETWORK.bind(vector[:SIZE])
         workers = {
             index: SimulatedWorker(index, made(config, index), lambda: 1.0) for index in range(2)

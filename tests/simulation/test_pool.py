@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from testbed.algorithms.asgd import Asgd, AsgdServer, AsgdWorker
 from testbed.algorithms.base import AlgorithmConfig, Halves, Reply, Stream, Update
@@ -84,6 +85,7 @@ def start_pool(network: Network, config: AlgorithmConfig, *, workers: int, proce
     layout = network.layout
 
     def build(number: int, parameters: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
+        torch.set_num_threads(1)  # those of the parent are not in a forked process
         simulated = {}
         for index in range(number, workers, processes):
             half = config.worker(layout, workers, rng=np.random.default_rng(0))
