@@ -95,6 +95,7 @@ class NodeSpec:
     command: tuple[str, ...] = ()  # what it executes, where its role has no entry point of ours
     image: Image = "nodes"
     scratch: Size = SCRATCH  # what fits into its /tmp, and as much again into its /dev/shm
+    folders: tuple[str, ...] = ()  # of the host, that it sees read-only at their own paths
     takes: Size | None = None  # memory it will need, where its role alone cannot tell
 
 

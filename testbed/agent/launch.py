@@ -22,7 +22,7 @@ HOSTS = Path("/etc/hosts")
 
 @dataclass(frozen=True)
 class Mount:
-    """What a node sees of the host as ``target``, which is below /run/testbed or /etc/hosts."""
+    """What a node sees of the host as ``target``: below /run/testbed, /etc/hosts, or ``source``."""
 
     source: Path
     target: Path
@@ -60,9 +60,14 @@ class LaunchSpec:
         """Refuse mounts that would show or change more of the host than is asked for.
 
         Raises:
-            NodeError: a target lies elsewhere than below /run/testbed, or in another target.
+            NodeError: a target lies elsewhere than below /run/testbed, or in another target; but
+                any folder may be shown read-only at its own path.
         """
-        targets = [mount.target for mount in self.mounts if mount.target != HOSTS or mount.writable]
+        targets = [
+            mount.target
+            for mount in self.mounts
+            if mount.writable or mount.target not in (HOSTS, mount.source)
+        ]
         for target in targets:
             if ".." in target.parts or MOUNT_ROOT not in target.parents:
                 raise NodeError(

@@ -201,7 +201,7 @@ def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) ->
         raise NodeError(
             f"{name}: hidden in the node. Nodes have a /tmp and /dev/shm of their own, and see no "
             "run folder and no folder that is closed to other users, such as a home.",
-            hint="Move it, and what it needs, to a folder that all users can read: /opt/NAME.",
+            hint="Name the folder in programs.NAME.folders, readable for all users, or move it.",
         )
     lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
     raise NodeError(

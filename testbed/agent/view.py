@@ -37,7 +37,8 @@ def make_view(
     """Change what this process's mount namespace shows; nothing in it may propagate to another.
 
     Args:
-        mounts: what is shown below /run/testbed, and as /etc/hosts where the host has one.
+        mounts: what is shown below /run/testbed, at its own path, and as /etc/hosts where the host
+            has one.
         uid: the role's; decides what of the interpreter would be closed to it.
         run_folder: hidden: it holds what other nodes wrote.
         private: folders that are covered too, but for what the interpreter needs of them.

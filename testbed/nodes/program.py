@@ -33,6 +33,7 @@ class ProgramRole(Role):
                 cpuset=program.cpuset,
                 memory=program.memory,
                 scratch=program.scratch or SCRATCH,
+                folders=program.folders,
                 cpu_weight=self.cpu_weight,
                 uid=FIRST_WORKER_UID + scenario.workers.count + index,
                 end=program.end,

@@ -162,17 +162,27 @@ def prepare(
     """Make the folder of a run, which takes a plan under a name of its own; nothing is started.
 
     Raises:
-        ScenarioError: the name is taken, or the user's own files do not fit together.
+        ScenarioError: the name is taken, or the user's own files do not fit together, or a folder
+            of a program is missing.
         HostError: the kernel cannot do what a link needs, or the user may not have a limit
             enforced, or there is no Kafka for a broker, or the folder cannot be made.
     """
     scenario = request.scenario
     own = custom_files(scenario, request.beside)
+    _check_folders(scenario)
     driver.check(planned.nodes)
     left_out = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
     kafka = kafka_of_host(scenario, request.environment)
     folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
     return Setup(scenario, made, folder, data, token_hex(16), users, kafka)
+
+
+def _check_folders(scenario: Scenario) -> None:
+    for name, program in scenario.programs.items():
+        for index, folder in enumerate(program.folders):
+            if not Path(folder).is_dir():
+                path = f"programs.{name}.folders.{index}"
+                raise ScenarioError.at(path, repr(folder), "a folder of this host")
 
 
 def kafka_of_host(scenario: Scenario, environment: Mapping[str, str]) -> KafkaFiles | None:

@@ -85,8 +85,9 @@ class Setup:
         )
 
     def _mounts(self, node: NodeSpec) -> tuple[Mount, ...]:
-        """What its role needs, and the names of all nodes."""
-        return (*role_of(node).mounts(self._inputs), Mount(self.folder.hosts, HOSTS))
+        """What its role needs, the names of all nodes, and the folders it has from the scenario."""
+        folders = (Mount(Path(folder), Path(folder)) for folder in node.folders)
+        return (*role_of(node).mounts(self._inputs), Mount(self.folder.hosts, HOSTS), *folders)
 
     @property
     def _inputs(self) -> Inputs:

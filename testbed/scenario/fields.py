@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -11,6 +12,9 @@ from testbed.errors import Problem, ScenarioError, Unfit
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
+
+SYSTEM_FOLDERS = ("/dev", "/proc", "/run", "/sys")
+"""A node has its own."""
 
 NAMES = "a name of at most 40 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
@@ -52,6 +56,15 @@ def _word(text: str) -> str:
     if "\0" in text:
         raise Unfit("", "a word of a command, in which there can be no NUL")
     return text
+
+
+def _folder(text: str) -> str:
+    path = PurePosixPath(text)
+    system = path.parts[1:2] and f"/{path.parts[1]}" in SYSTEM_FOLDERS
+    if not path.is_absolute() or path == PurePosixPath("/") or ".." in path.parts or system:
+        others = ", ".join(SYSTEM_FOLDERS)
+        raise Unfit("", f"the absolute path of a folder outside {others}, like /home/me/tools")
+    return str(path)
 
 
 def some(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,5 +119,6 @@ AnyDuration = Annotated[Duration, _at_most(Duration(10_000 * 3600))]
 PositiveSize = Annotated[Size, _positive(Size(1e14))]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
 Word = Annotated[str, AfterValidator(_word)]
+Folder = Annotated[str, AfterValidator(_folder)]
 Gpus = Annotated[int, Field(ge=0, le=64, strict=True)]
 Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]

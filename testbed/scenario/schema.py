@@ -30,6 +30,7 @@ from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration, Speed, St
 from testbed.scenario.fields import (
     Count,
     Cpus,
+    Folder,
     Gpus,
     Key,
     Name,
@@ -266,6 +267,8 @@ class ProgramSettings(Part):
         memory: memory it may use; by default half of the host's.
         scratch: what fits into its /tmp, and as much again into its /dev/shm; both count as memory
             that it uses. 16MiB by default.
+        folders: folders of the host that it sees at their own paths, read-only, though they are
+            hidden from nodes or missing in an image.
         end: what it means when it ends before the training has: `fatal`, the run fails; `noticed`,
             that is told, and the run goes on; `expected`, as `noticed`, and an exit status of 0 is
             not worth telling.
@@ -277,6 +280,7 @@ class ProgramSettings(Part):
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
     scratch: PositiveSize | None = None
+    folders: Annotated[tuple[Folder, ...], Field(strict=False)] = ()
     end: End = "fatal"
 
 

@@ -19,7 +19,7 @@ LOOK = "import json; from testbed.agent.probe import look; print(json.dumps(look
 ALIKE = ("capabilities", "writable", "new namespaces", "interfaces")
 """What a program and another node's role have alike."""
 
-VERDICT, NODE_FAILED = 6, 5
+SCENARIO, NODE_FAILED, VERDICT = 2, 5, 6
 FOREVER = ("--set", "stop.updates=100000000")
 
 TEXT = """\
@@ -184,6 +184,28 @@ def test_a_program_that_is_hidden_in_nodes_is_told_as_such(bed: Any) -> None:
     done = run(bed, "native", command=[str(tool)]).done
     assert done.status == NODE_FAILED
     assert f"aside: {tool}: hidden in the node. Nodes have a /tmp" in done.err
-    assert "Move it" in done.err
+    assert "programs.NAME.folders" in done.err
     tool.unlink()
     assert "tool: no such program in the node." in run(bed, "native", command=[str(tool)]).done.err
+
+
+def test_a_program_sees_the_folders_that_it_is_given_and_changes_nothing(
+    bed: Any, runtime: str
+) -> None:
+    tools = bed.path / "tools"  # below /tmp, which a node has of its own
+    tools.mkdir()
+    (tools / "word").write_text("sesame")
+    tool = tools / "tool"
+    tool.write_text('#!/bin/sh\ncd "$(dirname "$0")" && cat word && ! touch new && rm -f word\n')
+    for path, mode in ((tools, 0o777), (tool, 0o755)):
+        path.chmod(mode)
+    given = {"command": [str(tool)], "folders": [str(tools)], "end": "expected"}
+    ended = run(bed, runtime, **given)
+    assert ended.log.startswith("sesame") and ended.log.count("Read-only file system") == 2
+    assert sorted(path.name for path in tools.iterdir()) == ["tool", "word"]
+
+    shutil.rmtree(tools)
+    done = run(bed, runtime, **given).done
+    assert done.status == SCENARIO
+    expected = f"programs.aside.folders.0: found '{tools}', expected a folder of this host"
+    assert f"beside.yaml:8: {expected}" in done.err
