@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 from pathlib import Path
 
-from testbed.agent.interpreter import Cover, find_covers, find_needs
+from testbed.agent.interpreter import PACKAGE, Cover, find_covers, find_needs
 from testbed.agent.launch import HOSTS, MOUNT_ROOT, Mount
 from testbed.host import syscalls
 from testbed.topology import SCRATCH as DEFAULT_SCRATCH
@@ -94,6 +94,9 @@ def _put_up(cover: Cover, trees: dict[Path, int], scratch: Size) -> None:
     for tree in cover.trees:
         _bind(trees[tree], tree)
     os.umask(mask)
+    root = PACKAGE.parent
+    if cover.folder in (root, *root.parents) and not {*cover.trees} & {root, *root.parents}:
+        root.chmod(0o755)  # Python lists the folders in which it looks for modules
 
 
 def _bind(descriptor: int, target: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Controller:
     process: subprocess.Popen[bytes]
     folder: RunFolder
     eventually: Eventually
+    there: dict[int, Process] = field(default_factory=dict)  # when namespaces were looked at
 
     def wait_until_up(self) -> None:
         assert self.process.stdout is not None
@@ -65,17 +66,17 @@ class Controller:
 
     def namespaces(self) -> set[str]:
         """The namespaces that members live in, and this process does not."""
+        self.there = {pid: process for pid in _pids() if (process := _process(pid)) is not None}
         return {name for pid in self.members() for name in _namespaces(pid)} - _namespaces("self")
 
     def assert_nothing_is_left(self, namespaces: set[str], *, own_stop: bool) -> None:
-        before = {pid: process for pid in _pids() if (process := _process(pid)) is not None}
         if own_stop:
             NativeDriver().stop(self.folder)
         else:
             self.eventually(lambda: not self.folder.alive())
         assert self.members() == []
         # The kernel gives the numbers of namespaces again, to whoever starts a run meanwhile.
-        left = [pid for pid in _pids() if pid in before and _process(pid) == before[pid]]
+        left = [pid for pid in _pids() if pid in self.there and _process(pid) == self.there[pid]]
         alive = {name for pid in left for name in _namespaces(pid)}
         assert not namespaces & alive
         assert self.folder.name not in NativeDriver().find()

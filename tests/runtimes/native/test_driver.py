@@ -284,7 +284,9 @@ def test_programs_and_threads_work_inside(live: Any) -> None:
 def test_a_mount_outside_its_place_is_refused(live: Any) -> None:
     for target in ("/etc", "/run/testbed", "/run/testbed/../x", "relative"):
         with pytest.raises(NodeError, match="w31: mount at"):
-            live.launch("w31", "entries:wait", mounts=(Mount(Path("/etc"), Path(target)),))
+            live.launch("w31", "entries:wait", mounts=(Mount(Path("/usr"), Path(target)),))
+    with pytest.raises(NodeError, match="w31: mount at /etc"):
+        live.launch("w31", "entries:wait", mounts=(Mount(Path("/etc"), Path("/etc"), True),))
     nested = tuple(Mount(Path("/etc"), Path(f"/run/testbed/{name}")) for name in ("a", "a/b"))
     with pytest.raises(NodeError, match="w31: mount at /run/testbed/a/b lies in another mount"):
         live.launch("w31", "entries:wait", mounts=nested)
