@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import signal
 import time
@@ -32,7 +33,7 @@ def test_a_detached_run_ends_as_an_attached_one(bed: Any, name: str) -> None:
 def test_an_error_of_the_bring_up_is_the_command_s(bed: Any, name: str) -> None:
     little = "workers.classes.fast.memory=3MB"
     up = bed("up", bed.scenario, "--detach", "--name", name, "--set", little, status=5)
-    assert "w0" in up.stderr
+    assert re.match("w[0-9] ran out of memory", up.stderr)  # all of them do, one is the first
     bed("wait", name, status=5)
     assert bed.leftovers(name) == []
 
