@@ -24,7 +24,7 @@ from testbed.telemetry.files import replacing
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 from testbed.values.state import PlainState
 
-FORMAT = 2
+FORMAT = 3
 KEY = "testbed"
 DIGEST = "sha256"
 NO_DIGEST = "0" * 64
@@ -104,8 +104,14 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
         raise DataError(error.message, hint=error.hint) from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
-    if (found, about.kind) != (FORMAT, kind):
-        raise damaged(path, f"format {found} of a {about.kind}, expected {FORMAT} of a {kind}")
+    if found != FORMAT:
+        raise DataError(
+            f"{path}: a checkpoint of format {found!r}, expected {FORMAT}.",
+            hint="Resume with the testbed that made it, or run the scenario from its beginning: "
+            "testbed up.",
+        )
+    if about.kind != kind:
+        raise damaged(path, f"that of a {about.kind}, expected that of a {kind}")
     if about.scenario != scenario:
         raise DataError(
             f"{path}: a checkpoint of another scenario than the run's scenario.yaml, or of other "

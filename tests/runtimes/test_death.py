@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import find_delegated, find_hierarchies
-from testbed.host.process import Process, name_of
+from testbed.host.process import name_of
 from testbed.runtimes.base import Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import read_record
@@ -40,7 +40,7 @@ class Controller:
     process: subprocess.Popen[bytes]
     folder: RunFolder
     eventually: Eventually
-    there: dict[int, Process] = field(default_factory=dict)  # when namespaces were looked at
+    held: ExitStack = field(default_factory=ExitStack)
 
     def wait_until_up(self) -> None:
         assert self.process.stdout is not None
@@ -65,9 +65,14 @@ class Controller:
         return [pid for pid in _pids() if pid in named or _user_namespace(pid) in runs]
 
     def namespaces(self) -> set[str]:
-        """The namespaces that members live in, and this process does not."""
-        self.there = {pid: process for pid in _pids() if (process := _process(pid)) is not None}
-        return {name for pid in self.members() for name in _namespaces(pid)} - _namespaces("self")
+        """The namespaces that members live in, and this process does not.
+
+        They are held open: else the kernel gives their numbers to a run that starts meanwhile.
+        """
+        found: set[str] = set()
+        for pid in self.members():
+            found |= _namespaces(pid, self.held)
+        return found - _namespaces("self")
 
     def assert_nothing_is_left(self, namespaces: set[str], *, own_stop: bool) -> None:
         if own_stop:
@@ -75,10 +80,7 @@ class Controller:
         else:
             self.eventually(lambda: not self.folder.alive())
         assert self.members() == []
-        # The kernel gives the numbers of namespaces again, to whoever starts a run meanwhile.
-        left = [pid for pid in _pids() if pid in self.there and _process(pid) == self.there[pid]]
-        alive = {name for pid in left for name in _namespaces(pid)}
-        assert not namespaces & alive
+        assert not namespaces & {name for pid in _pids() for name in _namespaces(pid)}
         assert self.folder.name not in NativeDriver().find()
         for tree in find_hierarchies() if os.geteuid() == 0 else find_delegated():
             assert not (tree.root / "testbed" / self.folder.name).exists()
@@ -98,22 +100,19 @@ def _read(pid: int, name: str) -> bytes:
     return b""
 
 
-def _namespaces(pid: int | str) -> set[str]:
+def _namespaces(pid: int | str, held: ExitStack | None = None) -> set[str]:
     found = set()
     for kind in KINDS:
+        link = f"/proc/{pid}/ns/{kind}"
         with suppress(OSError):
-            found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))  # noqa: PTH115 - not a path
+            if held is not None:
+                held.callback(os.close, os.open(link, os.O_RDONLY | os.O_CLOEXEC))
+            found.add(os.readlink(link))  # noqa: PTH115 - not a path
     return found
 
 
 def has_groups() -> bool:
     return bool(find_hierarchies() if os.geteuid() == 0 else find_delegated())
-
-
-def _process(pid: int) -> Process | None:
-    with suppress(ProcessLookupError):
-        return Process.of(pid)
-    return None
 
 
 def _user_namespace(pid: int | str) -> str:
@@ -138,6 +137,7 @@ def control(tmp_path: Path, eventually: Eventually) -> Iterator[Callable[..., Co
         controller.kill()
         assert controller.process.stdout is not None
         controller.process.stdout.close()
+        controller.held.close()
         NativeDriver().stop(controller.folder)
 
 

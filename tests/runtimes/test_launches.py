@@ -74,4 +74,4 @@ def test_a_node_that_is_asked_for_twice_at_once_is_there_once(live: Any) -> None
 def _mount_outside() -> Any:
     from testbed.agent.launch import Mount
 
-    return Mount(Path("/etc/passwd"), Path("/etc/passwd"))
+    return Mount(Path("/etc/hostname"), Path("/etc/passwd"))

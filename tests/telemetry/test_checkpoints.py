@@ -46,7 +46,7 @@ def test_one_that_is_cut_short_is_refused(file: Path) -> None:
 def test_another_scenario_s_is_refused(file: Path) -> None:
     with pytest.raises(TestbedError, match="of another scenario"):
         read_checkpoint(file, kind="ps", scenario="abd")
-    with pytest.raises(TestbedError, match="of a ps, expected 2 of a simulation"):
+    with pytest.raises(TestbedError, match="that of a ps, expected that of a simulation"):
         read_checkpoint(file, kind="simulation", scenario="abc")
 
 

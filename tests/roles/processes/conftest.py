@@ -66,6 +66,11 @@ class Cast:
         self.processes[node] = self.context.Process(target=exec, args=(ENTRY, variables))
         self.processes[node].start()
 
+    def put_own_file(self, name: str, text: str) -> None:
+        """Put a file of the user's own where a run has it."""
+        (self.folder / "custom").mkdir()
+        (self.folder / "custom" / name).write_text(text, encoding="utf-8")
+
     def start_all(self, workers: int) -> None:
         """Start everybody; workers when they can be served."""
         self.start("ps")

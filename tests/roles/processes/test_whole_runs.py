@@ -88,9 +88,9 @@ def test_random_transforms_and_numbers_to_predict_live_and_simulated(
         "evaluate": "{every: 20, images: 10}",
     }
     cast, virtual = make(**parts), make(**parts, runtime="simulated")
-    for folder in (cast.folder, virtual.folder):
-        (folder / "custom").mkdir()
-        (folder / "custom" / "data.py").write_text(NOISY, encoding="utf-8")
+    for one in (cast, virtual):
+        one.put_own_file("data.py", NOISY)
+        folder = one.folder
         dataset = load(folder / "scenario.yaml", custom_files=folder / "custom").dataset
         prepared = dataset.prepare(tmp_path / "cache", environment={}, folder=folder / "custom")
         (folder / "data").unlink()
@@ -141,9 +141,8 @@ def test_what_an_own_network_draws_live_and_simulated(make: Make) -> None:
         "evaluate": "{every: 6, images: 100}",
     }
     cast, virtual = make(**parts), make(**parts, runtime="simulated")
-    for folder in (cast.folder, virtual.folder):
-        (folder / "custom").mkdir()
-        (folder / "custom" / "net.py").write_text(DROPPING, encoding="utf-8")
+    for one in (cast, virtual):
+        one.put_own_file("net.py", DROPPING)
     play_both(cast, virtual)
     rows = cast.rows()
     assert set(zip(rows["samples"].tolist(), rows["steps"].tolist(), strict=True)) == {(479, 2)}
@@ -363,8 +362,7 @@ def test_a_server_that_ends_while_a_worker_leaves_is_no_failure_of_the_worker(ma
     """The worker was told that the training is over: it waits for SIGTERM, as if it had left."""
     own = "{custom: {file: own.py, class: Mine, learning_rate: 0.1}}"
     cast = make(algorithm=own, workers="{count: 1}", stop="{updates: 3}")
-    (cast.folder / "custom").mkdir()
-    (cast.folder / "custom" / "own.py").write_text(ENDS_WHEN_LEFT, encoding="utf-8")
+    cast.put_own_file("own.py", ENDS_WHEN_LEFT)
     cast.start_all(1)
     assert cast.exit_status("ps") == -signal.SIGKILL
     cast.processes["w0"].join(1.0)  # long enough to notice, and to end
