@@ -6,6 +6,7 @@ The same in every role and in a simulation: nothing here depends on who drives i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
@@ -74,6 +75,12 @@ class Experiment:
         require_batch(scenario, network.least_samples)
         return cls(scenario, algorithm, prepared, network, folder)
 
+    def moved(self, folder: Path) -> Experiment:
+        """The same experiment for a process that sees the run's folder at another path."""
+        moved = copy(self)
+        object.__setattr__(moved, "folder", folder)
+        return moved
+
     @property
     def own_files(self) -> str:
         """The names of the user's own files whose code it runs; empty for none."""
@@ -134,15 +141,15 @@ class Experiment:
         """The queue at the parameter server, empty."""
         return ServiceQueue(float(self.scenario.ps.service or 0.0))
 
-    def worker(self, index: int, *, shards: Sequence[Samples] | None = None) -> Worker:
-        """The loop of a worker; whoever makes many hands over what ``shards`` returned."""
+    def worker(self, index: int) -> Worker:
+        """The loop of a worker."""
         scenario, name = self.scenario, f"w{index}"
         half = self.algorithm.worker(
             self.network.layout,
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
         )
-        own, draws = (shards or self.shards())[index], self.own_files or self.data.transform
+        own, draws = self.shards[index], self.own_files or self.data.transform
         return Worker(
             half,
             stream=Stream(
@@ -208,8 +215,9 @@ class Experiment:
     def _dealt(self) -> tuple[str, ...]:
         return self.scenario.workers.dealt()
 
+    @cached_property
     def shards(self) -> Sequence[Samples]:
-        """The training samples of each worker, by index; dealt anew by every call."""
+        """The training samples of each worker, by index."""
         return deal(self.scenario, self.data)
 
     def test_samples(self) -> Samples:

@@ -69,7 +69,25 @@ class Trail:
         return cls(tuple(dict.fromkeys(folders)), tuple(links), here)
 
 
-def find_needs() -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+@dataclass(frozen=True)
+class Needs:
+    """The ways to what an interpreter uses.
+
+    Attributes:
+        must: to paths that have to be readable in a node.
+        may: to those that are left out where they are closed themselves.
+    """
+
+    must: tuple[Trail, ...]
+    may: tuple[Trail, ...]
+
+    @classmethod
+    def of(cls, must: Iterable[Path], may: Iterable[Path] = ()) -> Needs:
+        """Follow the paths; OSError if one is missing."""
+        return cls(tuple(map(Trail.to, must)), tuple(map(Trail.to, may)))
+
+
+def find_needs() -> Needs:
     """What this interpreter cannot do without, and where else it looks for modules.
 
     That is not the clone that the package may lie in: it holds more, such as folders of runs.
@@ -78,40 +96,35 @@ def find_needs() -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     may = [path for entry in sys.path if entry and (path := Path(entry).absolute()).exists()]
     root = PACKAGE.parent
     is_clone = (root / "pyproject.toml").exists()
-    return must, tuple(path for path in may if not (is_clone and path == root))
+    return Needs.of(must, (path for path in may if not (is_clone and path == root)))
 
 
-def find_covers(
-    covered: Iterable[Path], uid: int, *, must: Iterable[Path], may: Iterable[Path]
-) -> tuple[Cover, ...]:
+def find_covers(covered: Iterable[Path], uid: int, needs: Needs) -> tuple[Cover, ...]:
     """What has to be covered for a uid, and what has to be mounted there again.
 
     Args:
         covered: folders that are covered anyway.
         uid: of the role; its groups are those of nobody.
-        must: paths that have to be readable in the end.
-        may: paths that are left out where they are closed themselves.
+        needs: what the interpreter uses.
 
     Raises:
-        HostError: a path of ``must`` is closed to others; only its owner can change that.
+        HostError: a path that it must have is closed to others; only its owner can change that.
     """
-    trails = [_open_trail(path, uid) for path in must]
-    trails += [trail for path in may if _is_open((trail := Trail.to(path)).end, uid)]
-    closed = {
-        folder for trail in trails for folder in trail.folders if not _is_traversable(folder, uid)
-    }
+    for trail in needs.must:
+        _require_open(trail.end, uid)
+    trails = [*needs.must, *(trail for trail in needs.may if _is_open(trail.end, uid))]
+    folders = {folder for trail in trails for folder in trail.folders}
+    closed = {folder for folder in folders if not _is_traversable(folder, uid)}
     outermost = _outermost({*covered, *closed})
     return tuple(_cover(folder, trails) for folder in sorted(outermost))
 
 
-def _open_trail(path: Path, uid: int) -> Trail:
-    trail = Trail.to(path)
-    if not _is_open(trail.end, uid):
+def _require_open(end: Path, uid: int) -> None:
+    if not _is_open(end, uid):
         raise HostError(
-            f"{trail.end} is closed to other users, and nodes run as users of their own.",
-            hint=f"Open it: chmod -R go+rX {trail.end}",
+            f"{end} is closed to other users, and nodes run as users of their own.",
+            hint=f"Open it: chmod -R go+rX {end}",
         )
-    return trail
 
 
 def _cover(folder: Path, trails: list[Trail]) -> Cover:

@@ -10,11 +10,13 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from testbed.agent.interpreter import Needs
 from testbed.agent.launch import LaunchSpec
-from testbed.agent.role import end_on_signals, resolve
+from testbed.agent.role import end_on_signals, run_entry
 from testbed.agent.spawner import SpawnRequest
 from testbed.agent.view import make_view
 from testbed.errors import NodeError, TestbedError
@@ -35,8 +37,22 @@ GPU_VARIABLES = ("CUDA_", "NVIDIA_")
 """How their names begin: which GPUs a process may use, and what for."""
 
 
-def become_node(request: SpawnRequest) -> int:
+@dataclass(frozen=True)
+class Warm:
+    """What a template has ready for its nodes.
+
+    Attributes:
+        needs: what of the file system they use.
+        warmed: what its warm-up has returned.
+    """
+
+    needs: Needs
+    warmed: Any
+
+
+def become_node(request: SpawnRequest, template: Warm) -> int:
     """Turn this process into a node and run its role; returns the role's exit status.
+
 
     Two processes come out of it. The first enters the control groups and makes or enters the
     namespaces; as its own pid namespace stays what it was, it forks the second, reports its pid,
@@ -53,7 +69,7 @@ def become_node(request: SpawnRequest) -> int:
             return 0
         command = launch.node.command
         there = bool(command) and _is_there(command[0], environment)
-        _prepare(request, first)
+        _prepare(request, first, template.needs)
         program = _find_program(command[0], environment, hidden=there) if command else ""
         report(request.report, prepared=True)
     os.close(request.report)
@@ -67,7 +83,7 @@ def become_node(request: SpawnRequest) -> int:
         _execute(launch, environment)
     os.environ.clear()
     os.environ.update(environment)
-    return resolve(launch.entry)(launch.arguments)
+    return run_entry(launch.entry, launch.arguments, template.warmed)
 
 
 @contextmanager
@@ -114,7 +130,7 @@ def _enter(request: SpawnRequest) -> None:
     os.close(process)
 
 
-def _prepare(request: SpawnRequest, first: int) -> None:
+def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:
     """Everything between the fork and the role, but the link; ``first`` has forked this process."""
     launch = request.launch
     end_on_signals()
@@ -128,6 +144,7 @@ def _prepare(request: SpawnRequest, first: int) -> None:
         make_view(
             launch.mounts,
             launch.node.uid,
+            needs=needs,
             run_folder=request.run_folder,
             private=request.private,
             scratch=launch.node.scratch,

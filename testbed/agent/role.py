@@ -14,24 +14,35 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from testbed.errors import NodeError
 from testbed.host.process import end_with
 
-Entry = Callable[[Mapping[str, str]], int]
 
-
-def resolve(entry: str) -> Entry:
+def resolve(entry: str) -> Callable[..., Any]:
     """The function that ``module:function`` names; NodeError if there is none."""
     module, _, name = entry.partition(":")
     try:
-        function: Entry = getattr(importlib.import_module(module), name)
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         raise NodeError(f"entry point {entry}: {error}.") from None
     except AttributeError:
         raise NodeError(f"entry point {entry}: {module} has no {name}.") from None
     return function
+
+
+def run_entry(entry: str, arguments: Mapping[str, str], warmed: Any = None) -> int:
+    """Run a role's entry point; returns its exit status.
+
+    Args:
+        entry: as ``module:function``.
+        arguments: what it is called with.
+        warmed: what the template's warm-up has returned, its second argument unless it is None.
+    """
+    function = resolve(entry)
+    status: int = function(arguments) if warmed is None else function(arguments, warmed)
+    return status
 
 
 def end_on_signals() -> None:
@@ -49,7 +60,7 @@ def main() -> NoReturn:
     entry, descriptor = sys.argv[1], int(sys.argv[2])
     with os.fdopen(descriptor, "rb") as file:
         arguments = json.load(file)
-    end_with(lambda: resolve(entry)(arguments))
+    end_with(lambda: run_entry(entry, arguments))
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

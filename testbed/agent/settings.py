@@ -46,13 +46,16 @@ class Template:
 
     Attributes:
         preload: modules to import.
-        warm_up: entry point to call once, as ``module:function``; empty for none.
-        arguments: what it is called with.
+        warm_up: entry point to call once, as ``module:function``; empty for none. What it returns,
+            unless that is None, is the second argument of every entry point of a warm node.
+        arguments: what the warm-up is called with.
+        forks: how many nodes are expected.
     """
 
     preload: tuple[str, ...] = ()
     warm_up: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict)
+    forks: int = 0
 
 
 @dataclass(frozen=True)

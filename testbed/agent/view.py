@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 from pathlib import Path
 
-from testbed.agent.interpreter import PACKAGE, Cover, find_covers, find_needs
+from testbed.agent.interpreter import PACKAGE, Cover, Needs, find_covers
 from testbed.agent.launch import HOSTS, MOUNT_ROOT, Mount
 from testbed.host import syscalls
 from testbed.topology import SCRATCH as DEFAULT_SCRATCH
@@ -30,6 +30,7 @@ def make_view(
     mounts: Sequence[Mount],
     uid: int,
     *,
+    needs: Needs,
     run_folder: Path,
     private: Sequence[Path] = (),
     scratch: Size = DEFAULT_SCRATCH,
@@ -40,6 +41,7 @@ def make_view(
         mounts: what is shown below /run/testbed, at its own path, and as /etc/hosts where the host
             has one.
         uid: the role's; decides what of the interpreter would be closed to it.
+        needs: what of the file system the interpreter uses.
         run_folder: hidden: it holds what other nodes wrote.
         private: folders that are covered too, but for what the interpreter needs of them.
         scratch: how much fits into each of SCRATCH.
@@ -48,9 +50,8 @@ def make_view(
         HostError: the interpreter is closed to the uid, or the kernel is too old.
         OSError: a source is missing, or a mount fails; names it.
     """
-    must, may = find_needs()
     hidden = (folder for folder in private if folder.is_dir())
-    covers = find_covers((*SCRATCH, MOUNT_ROOT.parent, *hidden), uid, must=must, may=may)
+    covers = find_covers((*SCRATCH, MOUNT_ROOT.parent, *hidden), uid, needs)
     # Opened before anything is covered: from then on only these descriptors lead there.
     shown = [mount for mount in mounts if mount.target != HOSTS or HOSTS.is_file()]
     sources = _open(mount.source for mount in shown)

@@ -48,6 +48,7 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECURE_NOROOT_FOR_GOOD = 0b11
 """Uid 0 gets no capability by executing a program, and this cannot be taken back."""
 
+_MADV_COLLAPSE = 25
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
@@ -133,6 +134,15 @@ def set_name(name: str) -> None:
     """What ``ps`` and ``top`` call this process; the kernel keeps 15 bytes."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     prctl(PR_SET_NAME, ctypes.addressof(buffer))
+
+
+def collapse_pages(start: int, end: int) -> bool:
+    """Put the memory between two addresses into huge pages; False where the kernel cannot.
+
+    It can from Linux 6.1, and does not where ``transparent_hugepage/enabled`` is ``never``.
+    """
+    length = ctypes.c_size_t(end - start)
+    return bool(_libc.madvise(ctypes.c_void_p(start), length, _MADV_COLLAPSE) == 0)
 
 
 def drop_bounding_set() -> None:

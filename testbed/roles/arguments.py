@@ -78,6 +78,10 @@ class Arguments:
             raise NodeError("a role was launched with an empty token")
         return parsed
 
+    def experiment(self, opened: Experiment | None) -> Experiment:
+        """The run's: the one that was opened before this process was forked, or read now."""
+        return opened.moved(self.folder) if opened else Experiment.open(self.folder)
+
     @property
     def ps_folder(self) -> Path:
         """The parameter server's own folder."""

@@ -26,14 +26,16 @@ NICENESS = 10
 DEADLINE_SECONDS = 10.0
 
 
-def main(arguments: Mapping[str, str]) -> int:
+def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
     """Evaluate until the final model is measured. Returns the exit status."""
-    return run(arguments.get("node", "evaluator"), lambda: _main(Arguments.parse(arguments)))
+    return run(
+        arguments.get("node", "evaluator"), lambda: _main(Arguments.parse(arguments), opened)
+    )
 
 
-def _main(arguments: Arguments) -> None:
+def _main(arguments: Arguments, opened: Experiment | None) -> None:
     os.nice(NICENESS)  # training goes first
-    experiment = Experiment.open(arguments.folder)
+    experiment = arguments.experiment(opened)
     parameters = zeros(experiment.network.layout.size)
     bound = experiment.network.bind(parameters)
     chosen = experiment.test_samples()

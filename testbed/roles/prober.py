@@ -40,8 +40,8 @@ PORTS = struct.Struct("!H")
 RATE = struct.Struct("!d")
 
 
-def main(arguments: Mapping[str, str]) -> int:
-    """Reflect until told to end, or probe and print one line of JSON.
+def main(arguments: Mapping[str, str], opened: object = None) -> int:
+    """Reflect until told to end, or probe and print one line of JSON; it needs no experiment.
 
     Arguments are ``server``, the reflector's address, or empty for the reflector itself; ``up`` and
     ``down``, the link's rates in bits per second, empty where there is none.

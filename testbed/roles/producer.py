@@ -37,13 +37,13 @@ TELL_SECONDS = 1.0
 DEADLINE_SECONDS = 10.0
 
 
-def main(arguments: Mapping[str, str]) -> int:
+def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
     """Produce until SIGTERM. Returns the exit status."""
-    return run(arguments.get("node", "producer"), lambda: _main(Arguments.parse(arguments)))
+    return run(arguments.get("node", "producer"), lambda: _main(Arguments.parse(arguments), opened))
 
 
-def _main(arguments: Arguments) -> None:
-    experiment = Experiment.open(arguments.folder)
+def _main(arguments: Arguments, opened: Experiment | None) -> None:
+    experiment = arguments.experiment(opened)
     asyncio.run(_produce(experiment, arguments))
 
 
@@ -76,7 +76,7 @@ def feeds_of(experiment: Experiment, index: int) -> Sequence[Feed]:
     """The streams of the devices that producer ``index`` feeds."""
     count, arrivals = len(producers(experiment.scenario)), experiment.arrivals()
     assert arrivals is not None, "a run without streams has no producer"
-    shards = experiment.shards()
+    shards = experiment.shards
     return [
         Feed(
             *(device, arrivals[device], experiment.order(device, shards[device])),

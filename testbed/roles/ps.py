@@ -54,13 +54,13 @@ REPORT_SECONDS = 10.0
 """How much longer than an evaluation may take it may be until the final one is reported."""
 
 
-def main(arguments: Mapping[str, str]) -> int:
+def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
     """Serve until SIGTERM; after SIGHUP, until the run is done. Returns the exit status."""
-    return run(arguments.get("node", "ps"), lambda: _main(Arguments.parse(arguments)))
+    return run(arguments.get("node", "ps"), lambda: _main(Arguments.parse(arguments), opened))
 
 
-def _main(arguments: Arguments) -> None:
-    experiment = Experiment.open(arguments.folder)
+def _main(arguments: Arguments, opened: Experiment | None) -> None:
+    experiment = arguments.experiment(opened)
     folder, clock = arguments.ps_folder, EmulatedClock(experiment.scenario.time_scale)
     for place in (folder, arguments.socket.parent):
         place.mkdir(exist_ok=True)

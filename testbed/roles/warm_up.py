@@ -1,7 +1,7 @@
-"""What the template does once before the first fork, so that no worker has to do it again.
+"""What the template does once before the first fork, so that no node has to do it again.
 
 PyTorch picks kernels, packs weights and grows its buffers on first use; whatever was done before
-the fork is shared by all workers and is no memory of theirs. Python rewrites its code for what it
+the fork is shared by all nodes and is no memory of theirs. Python rewrites its code for what it
 has met once it has run eight times: a worker that does it itself gets a copy of those pages.
 """
 
@@ -15,32 +15,48 @@ import numpy as np
 from testbed.algorithms import Asgd, CustomAlgorithm
 from testbed.algorithms.base import Reply
 from testbed.datasets import load
+from testbed.experiment import Experiment
 from testbed.models import CustomModel
 from testbed.payloads import Dense
 from testbed.scenario.load import load as load_scenario
+from testbed.scenario.own_code import own_files
+from testbed.scenario.schema import Scenario
 from testbed.seeds import stream
 
 ROUNDS = 10
 
 
-def main(arguments: Mapping[str, str]) -> int:
+def main(arguments: Mapping[str, str]) -> Experiment | None:
     """Compute a few gradients and updates of the run's model, and forget them.
 
     Arguments are ``scenario`` and ``data``, paths of the resolved scenario and the prepared data.
+
+    Returns:
+        What a role would open in its node; None where that takes code of the user's own, which
+        runs in nodes only and never with the template's privileges.
     """
     import torch
 
     torch.set_num_threads(1)
-    folder = Path(arguments["scenario"]).parent
+    folder, data = Path(arguments["scenario"]).parent, Path(arguments["data"])
     scenario = load_scenario(Path(arguments["scenario"]), custom_files=folder / "custom")
     if scenario.streams is not None and scenario.streams.has_broker:
         import testbed.roles.kafka  # noqa: F401 - in a fifth of a second, once
-    if isinstance(scenario.model, CustomModel):
-        return 0  # the user's code runs in nodes only, never with the template's privileges
+    if not isinstance(scenario.model, CustomModel):
+        train(scenario, folder, data)
+    if own_files(scenario):
+        return None
+    opened = Experiment.open(folder, data=data)
+    opened.worker(0)  # deals out the samples
+    return opened
+
+
+def train(scenario: Scenario, folder: Path, data_folder: Path) -> None:
+    """Compute a few gradients and updates."""
     algorithm = scenario.algorithm
     if isinstance(algorithm, CustomAlgorithm):
         algorithm = Asgd(name="asgd")  # in its place
-    data = load(Path(arguments["data"]))
+    data = load(data_folder)
     network = scenario.model.build(data.image_shape, data.classes, folder=folder)
     rng = stream(scenario.seed, "warm-up")
     half = algorithm.worker(network.layout, scenario.workers.count, rng=rng)
@@ -51,4 +67,3 @@ def main(arguments: Mapping[str, str]) -> int:
     for _ in range(ROUNDS):
         _, gradient = bound.loss_and_gradient(images, data.train_labels[batch])
         half.step(gradient, len(data.train_labels[batch]), 0.0)
-    return 0

@@ -31,13 +31,13 @@ LAST_WORD_SECONDS = 1.0
 """How long a worker that ends before its time tries to say so."""
 
 
-def main(arguments: Mapping[str, str]) -> int:
+def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
     """Train to the end, then keep the connection open until SIGTERM. Returns the exit status."""
-    return run(arguments.get("node", "worker"), lambda: _main(Arguments.parse(arguments)))
+    return run(arguments.get("node", "worker"), lambda: _main(Arguments.parse(arguments), opened))
 
 
-def _main(arguments: Arguments) -> None:
-    experiment = Experiment.open(arguments.folder)
+def _main(arguments: Arguments, opened: Experiment | None) -> None:
+    experiment = arguments.experiment(opened)
     worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS

@@ -105,4 +105,5 @@ class Setup:
             preload=modules,
             warm_up=WARM_UP,
             arguments={"scenario": str(self.folder.scenario), "data": str(self.data)},
+            forks=len(self.plan.nodes),
         )

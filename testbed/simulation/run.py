@@ -275,9 +275,9 @@ def build(
     timeout = experiment.scenario.evaluate.timeout
     seed = experiment.evaluation_seed
     learner = Learner(experiment.data, vector, bound, gradients, timeout, seed)
-    simulated, shards, arrivals = {}, experiment.shards(), experiment.arrivals()
+    simulated, arrivals = {}, experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
-        anew = partial(experiment.worker, index, shards=shards)
+        anew = partial(experiment.worker, index)
         worker = anew()
         simulated[index] = SimulatedWorker(
             *(index, worker, _draw_step(experiment, index)),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent.interpreter import Cover, Trail, find_covers, find_needs
+from testbed.agent.interpreter import Cover, Needs, Trail, find_covers, find_needs
 from testbed.errors import HostError
 
 STRANGER = 54321
@@ -52,7 +52,7 @@ def test_a_trail_follows_links_relative_and_absolute(top: Path) -> None:
 
 def test_nothing_is_covered_where_everything_is_open(top: Path) -> None:
     command = _python_in(top)
-    assert find_covers((), STRANGER, must=(command, top / "project"), may=()) == ()
+    assert find_covers((), STRANGER, Needs.of((command, top / "project"))) == ()
 
 
 def test_a_closed_home_is_covered_and_what_is_needed_stands_again(top: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_closed_home_is_covered_and_what_is_needed_stands_again(top: Path) -> 
     (home / "private").mkdir()
     home.chmod(0o700)
     must = (command, home / "project/.venv", home / "versions/current")
-    assert find_covers((), STRANGER, must=must, may=()) == (
+    assert find_covers((), STRANGER, Needs.of(must)) == (
         Cover(
             home,
             trees=(home / "project/.venv", home / "versions/3.11"),
@@ -74,7 +74,7 @@ def test_its_owner_needs_no_cover(top: Path) -> None:
     home = top / "home"
     command = _python_in(home)
     home.chmod(0o700)
-    assert find_covers((), os.getuid(), must=(command,), may=()) == ()
+    assert find_covers((), os.getuid(), Needs.of((command,))) == ()
 
 
 def test_only_the_outermost_of_closed_folders_is_covered(top: Path) -> None:
@@ -82,7 +82,7 @@ def test_only_the_outermost_of_closed_folders_is_covered(top: Path) -> None:
     command = _python_in(home)
     (home / "project").chmod(0o700)
     home.chmod(0o700)
-    (cover,) = find_covers((), STRANGER, must=(command,), may=(home / "project/.venv",))
+    (cover,) = find_covers((), STRANGER, Needs.of((command,), (home / "project/.venv",)))
     assert cover.folder == home
     assert cover.trees == (home / "project/.venv", home / "versions/3.11/bin/python3.11")
 
@@ -92,7 +92,7 @@ def test_what_lies_in_a_folder_that_is_covered_anyway_stands_again(top: Path) ->
     other = top / "scratch"
     other.mkdir()
     (other / "lib").mkdir()
-    covers = find_covers((other,), STRANGER, must=(command,), may=(other / "lib", other))
+    covers = find_covers((other,), STRANGER, Needs.of((command,), (other / "lib", other)))
     assert covers == (Cover(other, trees=(other / "lib",)),)
 
 
@@ -100,21 +100,24 @@ def test_a_needed_folder_that_is_closed_itself_is_an_error_with_the_cure(top: Pa
     package = top / "package"
     package.mkdir(mode=0o700)
     with pytest.raises(HostError, match=f"chmod -R go\\+rX {package}"):
-        find_covers((), STRANGER, must=(package,), may=())
-    assert find_covers((), STRANGER, must=(), may=(package,)) == ()
+        find_covers((), STRANGER, Needs.of((package,)))
+    assert find_covers((), STRANGER, Needs.of((), (package,))) == ()
 
 
 def test_this_interpreter_needs_its_prefixes_and_this_package() -> None:
-    must, may = find_needs()
-    assert {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable)} < set(must)
+    needs = find_needs()
+    must = {trail.end for trail in needs.must}
+    needed = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable)}
+    assert {path.resolve() for path in needed} < must
     assert any((path / "topology.py").exists() for path in must)
-    assert all(path.is_absolute() and path.exists() for path in may)
+    assert all(trail.end.exists() for trail in needs.may)
 
 
 def test_nobody_needs_the_whole_clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the package is installed editable, and where a command is typed in the clone."""
     root = Path(__file__).parents[2]
     monkeypatch.syspath_prepend(root)
-    must, may = find_needs()
+    needs = find_needs()
+    must, may = ({trail.end for trail in trails} for trails in (needs.must, needs.may))
     assert root / "testbed" in must
-    assert root not in (*must, *may)
+    assert root not in must | may
