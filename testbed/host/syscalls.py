@@ -55,9 +55,13 @@ _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
 _MOUNT_ATTR_NOSUID = 2
 _CAPABILITY_VERSION_3 = 0x2008_0522
+_SIOCGIFINDEX = 0x8933
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
+_IFREQ_FLAGS = struct.Struct("16sH22x")
+_IFREQ_INDEX = struct.Struct("16si20x")
+LOOPBACK = "lo"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -161,11 +165,22 @@ def drop_capabilities() -> None:
 
 def bring_loopback_up() -> None:
     """Bring ``lo`` of the current network namespace up."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as any_socket:
-        ifreq = struct.Struct("16sH22x")
-        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, ifreq.pack(b"lo", 0))
-        _, flags = ifreq.unpack(answer)
-        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, ifreq.pack(b"lo", flags | _IFF_UP))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+        bring_interface_up(control, LOOPBACK)
+
+
+def bring_interface_up(control: socket.socket, name: str) -> None:
+    """Bring an interface up; ``control`` is any socket that was opened in its namespace."""
+    answer = fcntl.ioctl(control, _SIOCGIFFLAGS, _IFREQ_FLAGS.pack(name.encode(), 0))
+    _, flags = _IFREQ_FLAGS.unpack(answer)
+    fcntl.ioctl(control, _SIOCSIFFLAGS, _IFREQ_FLAGS.pack(name.encode(), flags | _IFF_UP))
+
+
+def interface_index(control: socket.socket, name: str) -> int:
+    """The number of an interface; OSError if there is none in the socket's namespace."""
+    answer = fcntl.ioctl(control, _SIOCGIFINDEX, _IFREQ_INDEX.pack(name.encode(), 0))
+    index: int = _IFREQ_INDEX.unpack(answer)[1]
+    return index
 
 
 def _check(result: int, doing: str) -> int:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EINVAL
+from functools import cache
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from testbed.host.namespaces import LOOPBACK_INDEX, inside
+from testbed.host.namespaces import inside
+from testbed.host.syscalls import bring_interface_up, interface_index
 
 NEIGHBOUR_PERMANENT = 0x80
 ADDRESS_NONE = 1
@@ -46,9 +48,8 @@ class Sockets:
     control: socket.socket
 
     def end(self, name: str) -> End:
-        """The interface of that name; a NetlinkError if there is none."""
-        message = next(iter(self.ip.link("get", ifname=name)))
-        return End(self.ip, self.control, name, message["index"])
+        """The interface of that name; an OSError if there is none."""
+        return End(self.ip, self.control, name, interface_index(self.control, name))
 
 
 @dataclass(frozen=True)
@@ -77,22 +78,21 @@ def sockets(pid: int | None = None) -> Iterator[Sockets]:
         yield Sockets(ip, control)
 
 
-def bring_up(ip: Any, index: int) -> None:
+def bring_up(end: End) -> None:
     """Up, without an IPv6 address of its own: that would be announced on the link."""
     if Path("/proc/net/if_inet6").exists():
-        ip.link("set", index=index, IFLA_AF_SPEC=NO_IPV6_ADDRESS)
-    ip.link("set", index=index, state="up")
+        end.ip.link("set", index=end.index, IFLA_AF_SPEC=NO_IPV6_ADDRESS)
+    bring_interface_up(end.control, end.name)
 
 
 def give_address(end: End, address: str, *, prefix: int, neighbours: Iterable[Neighbour]) -> None:
-    """Address a node's end, bring it and ``lo`` up, and enter whom the node talks to for good.
+    """Address a node's end, bring it up, and enter whom the node talks to for good.
 
     Asking for neighbours delays the first packet, and the kernel's table of those it has asked for
     is full at 1,024, counted over all namespaces; permanent entries are not counted.
     """
-    end.ip.link("set", index=LOOPBACK_INDEX, state="up")
     end.ip.addr("add", index=end.index, address=address, prefixlen=prefix)
-    bring_up(end.ip, end.index)
+    bring_up(end)
     for neighbour in neighbours:
         # One that calls a node which comes back is answered at once, and is asked for then.
         end.ip.neigh(
@@ -130,10 +130,8 @@ def fix_congestion_control(end: End, address: str, *, prefix: int) -> str:
     return CONGESTION_CONTROL
 
 
-def _route(end: End, interface: IPv4Interface) -> Any:
-    """The subnet's route as the kernel made it, with the algorithm added."""
-    from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST
-    from pyroute2.netlink.rtnl import RTM_NEWROUTE
+@cache
+def _route_message() -> type[Any]:
     from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
     class Route(rtmsg):  # type: ignore[misc]
@@ -142,7 +140,15 @@ def _route(end: End, interface: IPv4Interface) -> Any:
         class metrics(rtmsg.metrics):  # type: ignore[misc]  # noqa: N801 - looked up by name
             nla_map = ((RTAX_CC_ALGO, "RTAX_CC_ALGO", "asciiz"),)
 
-    route = Route()
+    return Route
+
+
+def _route(end: End, interface: IPv4Interface) -> Any:
+    """The subnet's route as the kernel made it, with the algorithm added."""
+    from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST
+    from pyroute2.netlink.rtnl import RTM_NEWROUTE
+
+    route = _route_message()()
     route["family"] = socket.AF_INET
     route["dst_len"] = interface.network.prefixlen
     route["table"] = TABLE_MAIN

@@ -132,7 +132,7 @@ class Switch:
                     br_mcast_snooping=0,
                 )
                 bridge = here.end(BRIDGE)
-                bring_up(bridge.ip, bridge.index)
+                bring_up(bridge)
         except NetlinkError as error:
             raise HostError(f"cannot make the switch: {error}.", hint=NEEDS) from error
         return cls(bridge.index, has_netem=has_netem)
@@ -223,7 +223,7 @@ class Switch:
         from pyroute2.netlink.exceptions import NetlinkError
 
         peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
-        add = partial(here.ip.link, "add", ifname=name, kind="veth", peer=peer)
+        add = partial(here.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge)
         try:
             add()
         except NetlinkError as error:
@@ -233,12 +233,11 @@ class Switch:
             here.ip.link("del", index=here.end(name).index)
             add()
         port = here.end(name)
-        here.ip.link("set", index=port.index, master=self._bridge)
         here.ip.brport(
             "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
         )
         here.ip.fdb("add", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
-        bring_up(here.ip, port.index)
+        bring_up(port)
         return port
 
     def _read(

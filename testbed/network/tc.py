@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from errno import ENOENT
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from testbed.errors import HostError, NodeError
@@ -173,6 +173,20 @@ def _root(ip: Any, index: int, *, parent: int | None = None) -> Any:
     return None
 
 
+@cache
+def _raw_message() -> type[Any]:
+    from pyroute2.netlink import nlmsg
+    from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+    class Raw(nlmsg):  # type: ignore[misc]
+        """Takes a qdisc's options as the kernel does, as bytes."""
+
+        fields = tcmsg.fields
+        nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "cdata"))
+
+    return Raw
+
+
 def _request(
     ip: Any,
     index: int,
@@ -182,18 +196,12 @@ def _request(
     parent: int | None = None,
     attributes: list[tuple[str, Any]] | None = None,
 ) -> tuple[Any, ...]:
-    from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST, nlmsg
+    from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST
     from pyroute2.netlink.rtnl import TC_H_ROOT
     from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-    class Raw(nlmsg):  # type: ignore[misc]
-        """Takes a qdisc's options as the kernel does, as bytes."""
-
-        fields = tcmsg.fields
-        nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "cdata"))
-
     raw = any(isinstance(value, bytes) for _, value in attributes or [])
-    message = Raw() if raw else tcmsg()
+    message = _raw_message()() if raw else tcmsg()
     message["index"] = index
     message["parent"] = TC_H_ROOT if parent is None else parent
     message["attrs"] = attributes or []

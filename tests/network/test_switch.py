@@ -239,10 +239,10 @@ def test_a_neighbour_that_was_answered_already_is_entered_for_good() -> None:
     neighbour = Neighbour("10.77.0.1", "02:00:0a:4d:00:01")
     with scratch(), sockets() as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
         here.ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "port"})
-        bring_up(here.ip, here.end("port").index)
+        bring_up(here.end("port"))
         eth0 = here.end("eth0")
         here.ip.addr("add", index=eth0.index, address="10.77.0.9", prefixlen=16)
-        bring_up(here.ip, eth0.index)
+        bring_up(eth0)
         caller.sendto(b"", (neighbour.address, 9))
         asked = Path("/proc/thread-self/net/arp").read_text().splitlines()[1:]
         assert [line.split()[:4] for line in asked] == [
