@@ -31,13 +31,13 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
 from testbed.agent.containers import GivenContainers
 from testbed.agent.discovery import title_of
-from testbed.agent.lifeline import start_service
+from testbed.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.settings import (
     AGENT_LOG,
@@ -142,10 +142,14 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     _say(lifeline, pid=os.getpid())
     folder = RunFolder(settings.folder)
     containers = GivenContainers()
-    spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
-    nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
     say = partial(_say, lifeline)
-    loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say)
+    try:
+        with nullcontext() if settings.detached else giving_up_at_hangup(lifeline.fileno()):
+            spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
+            nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
+            loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say)
+    except HungUp:
+        return 0  # no node was launched; the template ends when this process does
     for name in SERVED:
         _hand_over(folder.control / name)
     # As the engine's ``stop`` asks for it.

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from types import FrameType
+from contextlib import nullcontext, suppress
 
 from testbed.agent.containers import own_containers
-from testbed.agent.lifeline import start_service
+from testbed.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.records import NodeRecords
 from testbed.agent.settings import AGENT_LOG, COMMIT, TOKEN_VARIABLE, AgentSettings
@@ -36,10 +32,6 @@ HOSTNAME_BYTES = 64
 AGENT_LIMITS = Limits(cpu_weight=10, pids=2 * PIDS_LIMIT)
 
 
-class HungUp(BaseException):
-    """The controller has ended before the agent was up."""
-
-
 def main(settings: AgentSettings) -> int:
     """Wait for the commit, bring the agent up, serve until the lifeline ends, clean up."""
     token = os.environ.pop(TOKEN_VARIABLE, None)  # before anything is started that would inherit it
@@ -50,7 +42,7 @@ def main(settings: AgentSettings) -> int:
         groups.create()
         nodes = None
         try:
-            with nullcontext() if settings.detached else _giving_up_at_hangup():
+            with nullcontext() if settings.detached else giving_up_at_hangup(LIFELINE):
                 nodes = _bring_up(settings, groups)
                 say = _say_at_last
                 loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, token=token)
@@ -83,31 +75,6 @@ def committed() -> bool:
         received += data
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
     return received == COMMIT
-
-
-@contextmanager
-def _giving_up_at_hangup() -> Iterator[None]:
-    """Raise HungUp inside the context as soon as the lifeline ends; later the loop sees it.
-
-    Nobody looks at the lifeline while the agent comes up, seconds on a busy host. The controller
-    writes nothing into it before it was told that the agent is up.
-    """
-
-    def hung_up(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGIO, signal.SIG_IGN)
-        raise HungUp
-
-    flags = fcntl.fcntl(LIFELINE, fcntl.F_GETFL)
-    signal.signal(signal.SIGIO, hung_up)
-    fcntl.fcntl(LIFELINE, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(LIFELINE, fcntl.F_SETFL, flags | os.O_ASYNC)
-    try:
-        if select.select([LIFELINE], [], [], 0)[0]:  # it ended before the kernel was asked
-            raise HungUp
-        yield
-    finally:
-        signal.signal(signal.SIGIO, signal.SIG_IGN)
-        fcntl.fcntl(LIFELINE, fcntl.F_SETFL, flags)
 
 
 def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:

@@ -7,12 +7,15 @@ stopped.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import select
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 
 from testbed.agent.loop import Loop
 from testbed.agent.nodes import Nodes
@@ -26,6 +29,35 @@ LONGEST_WORDS = 256
 
 Say = Callable[..., None]
 """Tells the controller something, as keywords; it may have ended."""
+
+
+class HungUp(BaseException):
+    """The controller has ended before the agent was up."""
+
+
+@contextmanager
+def giving_up_at_hangup(lifeline: int) -> Iterator[None]:
+    """Raise HungUp inside the context as soon as the lifeline ends; later the loop sees it.
+
+    Nothing reads the lifeline while the agent comes up, which takes seconds on a busy host. The
+    controller writes nothing into it before it was told that the agent is up.
+    """
+
+    def look(number: int, frame: FrameType | None) -> None:
+        if select.select([lifeline], [], [], 0)[0]:
+            signal.signal(signal.SIGIO, signal.SIG_IGN)
+            raise HungUp
+
+    flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+    signal.signal(signal.SIGIO, look)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
+    try:
+        look(signal.SIGIO, None)  # it may have ended before the kernel was asked
+        yield
+    finally:
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags)
 
 
 def start_service(
