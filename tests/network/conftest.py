@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from testbed.host.namespaces import scratch
+from testbed.host.namespaces import inside, scratch
+from testbed.host.syscalls import bring_loopback_up
 from testbed.network.ends import End, Neighbour
 from testbed.network.switch import AttachedLink, Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part, Shape
@@ -31,6 +32,8 @@ class Peer:
             text=True,
         )
         assert self._line() == "ready"
+        with inside(self.pid):
+            bring_loopback_up()
 
     @property
     def pid(self) -> int:
