@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from testbed.agent.containers import own_containers
@@ -50,7 +50,7 @@ def main(settings: AgentSettings) -> int:
         groups.create()
         nodes = None
         try:
-            with nullcontext() if settings.detached else _giving_up_at_hangup():
+            with _giving_up_at_hangup():
                 nodes = _bring_up(settings, groups)
                 say = _say_at_last
                 loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, token=token)

@@ -231,9 +231,10 @@ def test_an_agent_that_is_to_end_collects_its_roles_itself(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
     begun = int(time.time())
-    with start_run(detached=True) as run:
+    with start_run() as run:
         run.launch("w0", "entries:wait")
         run.launch("w1", "entries:wait")
+        run.lifeline.on_hangup("keep")
         run.lifeline.close()
         driver.stop(run.folder)  # from elsewhere: nobody has told the agent anything
     filters = {"event": ["die"], "label": [f"{FOLDER}={run.folder.path}", f"{ROLE}={AGENT}"]}
@@ -246,8 +247,9 @@ def test_an_agent_that_is_to_end_collects_its_roles_itself(
 def test_a_run_whose_folder_is_gone_can_still_be_stopped(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
-    with start_run(detached=True) as run:
+    with start_run() as run:
         role = Process.of(run.launch("w0", "entries:wait"))
+        run.lifeline.on_hangup("keep")
         run.lifeline.close()
         shutil.rmtree(run.folder.path)
         assert run.folder.name in driver.find()
