@@ -381,7 +381,7 @@ def test_the_controller_is_killed_at_random_moments_beside_others(
         controller.wait()
         nodes = [node.pid for node in driver.state(folder).nodes if node.pid is not None]
         if not detached and rng.random() < 0.5:
-            _wait_for_end(folder, eventually)
+            eventually(lambda: not folder.alive())  # noqa: B023 - at once
         driver.stop(folder)
         assert containers_of(engine, folder) == [], f"round {number}"
         assert name not in driver.find()
@@ -389,10 +389,6 @@ def test_the_controller_is_killed_at_random_moments_beside_others(
         assert not [pid for pid in nodes if name.encode() in _command_line(pid)]
         assert name not in Path("/proc/mounts").read_text()
     assert all(engine.inspect_container(one)["State"]["Running"] for one in theirs)
-
-
-def _wait_for_end(folder: RunFolder, eventually: Eventually) -> None:
-    eventually(lambda: not folder.alive())
 
 
 def _command_line(pid: int) -> bytes:
