@@ -109,13 +109,6 @@ class NetworkSpec:
 
 
 @dataclass(frozen=True)
-class HostSpec:
-    """A machine that nodes run on; there is one for now, which the user's command runs on too."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Plan:
     """Everything a runtime needs to bring a run up, and nothing it has to compute itself."""
 
@@ -126,7 +119,6 @@ class Plan:
     labels: Mapping[str, str]  # shown by and searched in every runtime (``run``, ``scenario``)
     runtime: Mapping[str, str] = field(default_factory=dict)  # its name and options
     time_scale: float = 1.0  # emulated seconds per real second, by which everything here was scaled
-    hosts: tuple[HostSpec, ...] = (HostSpec(THIS_HOST),)
 
     def named(self, run: str) -> Plan:
         """The same plan for a run of another name."""

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, floor
 
+from shapes import Shape, resnet152, vgg19
+
 from testbed.compress.topk import quotas
-from testbed.models.shapes import Shape, resnet152, vgg19
 
 GIB = 2**30
 SAMPLE_BYTES = 3 * 32 * 32

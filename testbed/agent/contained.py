@@ -31,7 +31,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -144,7 +144,7 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     containers = GivenContainers()
     say = partial(_say, lifeline)
     try:
-        with nullcontext() if settings.detached else giving_up_at_hangup(lifeline.fileno()):
+        with giving_up_at_hangup(lifeline.fileno()):
             spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
             nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
             loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say)

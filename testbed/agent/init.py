@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 
 from testbed.agent.containers import own_containers
 from testbed.agent.lifeline import HungUp, giving_up_at_hangup, start_service
@@ -42,7 +42,7 @@ def main(settings: AgentSettings) -> int:
         groups.create()
         nodes = None
         try:
-            with nullcontext() if settings.detached else giving_up_at_hangup(LIFELINE):
+            with giving_up_at_hangup(LIFELINE):
                 nodes = _bring_up(settings, groups)
                 say = _say_at_last
                 loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, token=token)

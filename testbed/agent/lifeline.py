@@ -75,7 +75,7 @@ def start_service(
     from testbed.agent.control import serve_control
 
     loop = Loop(nodes)
-    Lifeline(lifeline, loop, nodes, on_hangup="keep" if settings.detached else "end")
+    Lifeline(lifeline, loop, nodes)
     loop.watch(nodes.spawner.ready_pipe, lambda _: _template_says(loop, nodes.spawner, say))
     serve_control(loop, RunFolder(settings.folder).control, token=token)
     gc.freeze()  # a full collection would hold up for 50 ms whatever the loop is asked for

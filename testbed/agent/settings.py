@@ -64,14 +64,12 @@ class AgentSettings:
 
     Attributes:
         folder: the run folder; its name is the run's.
-        detached: whether the run outlives its controller.
         hierarchies: where control groups are made; empty for a run that has none.
         private: folders of the user's that no node sees, but for what its interpreter needs.
         processes: how many processes and threads one uid of the nodes' may have.
     """
 
     folder: Path
-    detached: bool
     template: Template
     users: Users
     hierarchies: tuple[Hierarchy, ...]

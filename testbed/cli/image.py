@@ -39,9 +39,7 @@ def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> No
     import os
 
     from testbed.run.interrupts import Interrupts
-    from testbed.runtimes.docker import kafka as broker
-    from testbed.runtimes.docker.build import build_image
-    from testbed.runtimes.docker.inputs import Variant
+    from testbed.runtimes.docker.build import Builder
 
     if kafka and (gpu or base):
         raise click.UsageError("--kafka goes with neither --gpu nor --base.")
@@ -56,12 +54,8 @@ def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> No
             click.echo(f"  {line}", err=True)
 
     with Interrupts() as interrupts, interrupts.allowed(), _engine() as engine:
-        if kafka:
-            asks = not offline
-            name = broker.build_image(engine, os.environ, asks_registry=asks, say=say, log=log)
-        else:
-            name = build_image(engine, Variant(gpu, base, offline), say=say, log=log)
-        click.echo(name)
+        builder = Builder(engine, offline, say, log)
+        click.echo(builder.kafka(os.environ) if kafka else builder.nodes(gpu=gpu, base=base))
 
 
 @command.command("check")
@@ -80,8 +74,7 @@ def show(as_json: bool) -> None:
     """List the engine's images of testbed: those in use now, and old ones."""
     from dataclasses import asdict
 
-    from testbed.runtimes.docker.build import current_images
-    from testbed.runtimes.docker.image import list_images
+    from testbed.runtimes.docker.image import current_images, list_images
 
     is_current = current_images()
     with _engine() as engine:
@@ -97,8 +90,7 @@ def show(as_json: bool) -> None:
 @command.command("prune")
 def prune() -> None:
     """Remove the images of other versions of testbed, unless a container uses them."""
-    from testbed.runtimes.docker.build import current_images
-    from testbed.runtimes.docker.image import remove_images
+    from testbed.runtimes.docker.image import current_images, remove_images
 
     with _engine() as engine:
         for image, kept in remove_images(engine, current_images()):

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
+"""Stand for what `up` finds, and draws, when it begins."""
+
 MOST_ITEMS = 8
 """Of a list in a request, such as the neighbours that a node of hundreds has, are printed."""
-"""Stand for what `up` finds, and draws, when it begins."""
 
 
 @click.command("plan")

@@ -91,10 +91,9 @@ def prepare_cifar10(
 
 
 def _read(archive: Archive, places: Places, *, raw: bool) -> Prepared:
-    path = places.find(archive)
-    members = archive.read(archive.content(path), file=str(path))
+    members = archive.read(places.find(archive))
     records = [
-        np.frombuffer(member, np.uint8).reshape(-1, 1 + np.prod(SHAPE)) for _, member in members
+        np.frombuffer(member, np.uint8).reshape(-1, 1 + np.prod(SHAPE)) for member in members
     ]
     train, test = np.concatenate(records[:-1]), records[-1]
 

@@ -1,8 +1,8 @@
 """Finds the files a data set is made of: in a folder of the user's, in the cache, by download.
 
-Sums are those of the uncompressed content where they are known, so that it does not matter who
-compressed a file. A damaged file is an error where it is found; the search does not go on behind
-its back.
+Checksums are those of the uncompressed content where they are known, so that it does not matter who
+compressed a file. That is why a file is checked here and not by pooch, which compares the
+compressed one, and replaces a damaged file where an error has to name it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import gzip
 import hashlib
 import io
 import os
-import stat
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.datasets.idx import damaged
 from testbed.errors import DataError
 
 SECONDS_WITHOUT_DATA = 30
@@ -35,36 +33,27 @@ class SourceFile:
     Attributes:
         name: without ``.gz``; a file may lie there either way.
         sha256: of the uncompressed content.
-        packed: whether the sum is of the compressed file instead, as no other is known. Then it
-            may lie there compressed only.
+        packed: whether the checksum is of the compressed file instead, as no other is known. Then
+            it may lie there compressed only.
     """
 
     name: str
     sha256: str
     packed: bool = False
 
-    def content(self, path: Path, *, shown: str = "") -> bytes:
-        """The uncompressed content of the file, unchecked unless the sum is of the compressed one.
-
-        Args:
-            path: where it lies.
-            shown: its name for errors, if not the path.
+    def read(self, path: Path, *, shown: str = "") -> bytes:
+        """The checked, uncompressed content of the file; errors name it as ``shown``.
 
         Raises:
-            DataError: it cannot be read or uncompressed, or is another.
+            DataError: it cannot be read or uncompressed, or has another checksum.
         """
+        name = shown or str(path)
         if self.packed:
-            _compare(_read(path), self.sha256, file=shown or str(path), where="compressed file")
-        return uncompressed(path, shown=shown)
-
-    def check(self, content: bytes, *, file: str) -> None:
-        """Compare uncompressed content with the sum.
-
-        Raises:
-            DataError: it is another.
-        """
+            _compare(_read(path), self.sha256, file=name, where="compressed file")
+        content = uncompressed(path, shown=name)
         if not self.packed:
-            _compare(content, self.sha256, file=file, where="uncompressed content")
+            _compare(content, self.sha256, file=name, where="uncompressed content")
+        return content
 
 
 @dataclass(frozen=True)
@@ -80,35 +69,24 @@ class Archive:
     members: Mapping[str, str]
     packed = False
 
-    def content(self, path: Path, *, shown: str = "") -> bytes:
-        """See SourceFile."""
-        return uncompressed(path, shown=shown)
-
-    def check(self, content: bytes, *, file: str) -> None:
-        """See SourceFile: every member is compared."""
-        for _ in self.read(content, file=file):
-            pass
-
-    def read(self, content: bytes, *, file: str) -> Iterator[tuple[str, bytes]]:
-        """The members, checked, in the order of ``members``.
+    def read(self, path: Path, *, shown: str = "") -> list[bytes]:
+        """The checked content of the members, in the order of ``members``.
 
         Raises:
-            DataError: it is no archive, or a member is missing or another.
+            DataError: it is no archive, or a member is missing or has another checksum.
         """
+        name = shown or str(path)
+        content, found = uncompressed(path, shown=name), []
         try:
             with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-                for name, sha256 in self.members.items():
-                    member = archive.extractfile(name)
-                    data = b"" if member is None else member.read()
-                    _compare(data, sha256, file=file, where=name)
-                    yield name, data
+                for member, sha256 in self.members.items():
+                    file = archive.extractfile(member)
+                    found.append(b"" if file is None else file.read())
+                    _compare(found[-1], sha256, file=name, where=member)
         except (tarfile.TarError, KeyError) as error:
-            raise damaged(
-                file, "archive", str(error).strip("'\""), "a whole tar archive"
-            ) from error
-
-
-Source = SourceFile | Archive
+            what = str(error).strip("'\"")
+            raise damaged(name, "archive", what, "a whole tar archive") from error
+        return found
 
 
 @dataclass(frozen=True)
@@ -153,56 +131,47 @@ class Places:
             )
         return cls(dataset, given, cache / dataset, urls, shared)
 
-    def given_file(self, file: Source) -> Path | None:
+    def given_file(self, file: SourceFile | Archive) -> Path | None:
         """The file in the folder that ``TESTBED_DATA`` names, if it is there."""
-        if self.given is None:
-            return None
-        own = _in(self.given / self.dataset, file)
-        return own or (_in(self.given, file) if self.shared else None)
+        return _find(file, *self._given())
 
-    def find(self, file: Source) -> Path:
+    def find(self, file: SourceFile | Archive) -> Path:
         """Where the file is; downloads it if it is nowhere.
 
         Raises:
             DataError: it is nowhere and cannot be downloaded; says which, where and what to do.
         """
-        here = self.given_file(file) or _in(self.downloads, file)
+        here = _find(file, *self._given(), self.downloads)
         if here is not None:
             return here
-        failures = []
-        for url in (f"{base}/{file.name}.gz" for base in self.urls):
+        target, failures = self.downloads / f"{file.name}.gz", []
+        for url in (f"{base}/{target.name}" for base in self.urls):
             try:
-                return self._download(url, file)
+                return _download(url, file, target)
             except DataError as error:
                 failures.append(error.message)
             except OSError as error:
                 failures.append(f"{url}: {error}")
+        given = ", ".join(map(str, self._given())) or "$TESTBED_DATA, which is not set,"
         raise DataError(
-            f"{self.dataset}: no {file.name}, {_forms(file)}, in {self._looked()}; "
-            f"and the download failed: {'; '.join(failures)}.",
+            f"{self.dataset}: no {file.name}, compressed{'' if file.packed else ' or not'}, in "
+            f"{given} or {self.downloads}; and the download failed: {'; '.join(failures)}.",
             hint="Set TESTBED_DATA to a folder that has it, or fetch it yourself: "
-            f"curl -fL --create-dirs -o {self.downloads / file.name}.gz "
-            f"{self.urls[0]}/{file.name}.gz",
+            f"curl -fL --create-dirs -o {target} {self.urls[0]}/{target.name}",
         )
 
-    def _looked(self) -> str:
-        given = "$TESTBED_DATA, which is not set,"
-        if self.given is not None:
-            given = f"{self.given / self.dataset}" + (f", {self.given}" if self.shared else "")
-        return f"{given} or {self.downloads}"
+    def _given(self) -> list[Path]:
+        if self.given is None:
+            return []
+        return [self.given / self.dataset, *([self.given] if self.shared else [])]
 
-    def _download(self, url: str, file: Source) -> Path:
-        """Download and check; only good content gets its name in the cache."""
-        import pooch
 
-        self.downloads.mkdir(parents=True, exist_ok=True)
-        target = self.downloads / f"{file.name}.gz"
-        with tempfile.TemporaryDirectory(dir=self.downloads, prefix=".") as folder:
-            part = Path(folder) / target.name
-            pooch.HTTPDownloader(timeout=SECONDS_WITHOUT_DATA)(url, str(part), None)
-            file.check(file.content(part, shown=url), file=url)
-            part.rename(target)
-        return target
+def damaged(file: str, where: str, found: str, expected: str) -> DataError:
+    """The error for a file that is not what it should be."""
+    return DataError(
+        f"{file}: {where}: found {found}, expected {expected}; the file is damaged.",
+        hint="Replace it with a good copy, or remove it so that it is downloaded.",
+    )
 
 
 def uncompressed(path: Path, *, shown: str = "", most_bytes: int = MOST_BYTES) -> bytes:
@@ -226,12 +195,10 @@ def uncompressed(path: Path, *, shown: str = "", most_bytes: int = MOST_BYTES) -
 
 
 def _read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The content of an ordinary file; whatever else lies there is not even waited for."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:  # noqa: PTH123
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise damaged(str(path), "type", "no ordinary file", "one")
+        if path.exists() and not path.is_file():
+            raise damaged(str(path), "type", "no ordinary file", "one")
+        with path.open("rb") as file:
             return _bounded(file.read(most_bytes + 1), most_bytes, name=str(path), what="file")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -249,12 +216,20 @@ def _compare(content: bytes, sha256: str, *, file: str, where: str) -> None:
         raise damaged(file, where, f"sha256 {found}", sha256)
 
 
-def _forms(file: Source) -> str:
-    return "compressed" if file.packed else "compressed or not"
+def _find(file: SourceFile | Archive, *folders: Path) -> Path | None:
+    names = (f"{file.name}.gz",) if file.packed else (file.name, f"{file.name}.gz")
+    candidates = (folder / name for folder in folders for name in names)
+    return next((path for path in candidates if os.path.lexists(path)), None)
 
 
-def _in(folder: Path, file: Source) -> Path | None:
-    for name in (f"{file.name}.gz",) if file.packed else (file.name, f"{file.name}.gz"):
-        if os.path.lexists(folder / name):
-            return folder / name
-    return None
+def _download(url: str, file: SourceFile | Archive, target: Path) -> Path:
+    """Download and check; only good content gets its name in the cache."""
+    import pooch
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as folder:
+        part = Path(folder) / target.name
+        pooch.HTTPDownloader(timeout=SECONDS_WITHOUT_DATA)(url, str(part), None)
+        file.read(part, shown=url)
+        part.rename(target)
+    return target

@@ -4,7 +4,8 @@ Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to d
 Proceedings of the IEEE 86(11), 1998. Pixels are 0..255 and standardised per image.
 
 The four IDX files, compressed or not, are looked for in ``$TESTBED_DATA/mnist``, ``$TESTBED_DATA``
-and the cache, and downloaded otherwise.
+and the cache, and downloaded otherwise. Of images, 16 bytes of header come first, then a byte for
+every pixel; of labels 8, then a byte for every label.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from numpy.typing import NDArray
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import Places, SourceFile
-from testbed.datasets.idx import damaged, read_images, read_labels
 from testbed.datasets.prepared import Prepared, prepare_once
 from testbed.datasets.standard import standardised
 
 CLASSES = 10
+SIDE = 28
+IMAGES_HEADER_BYTES, LABELS_HEADER_BYTES = 16, 8
 URLS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist",
     "https://storage.googleapis.com/cvdf-datasets/mnist",
@@ -37,6 +39,11 @@ class Half:
 
     images: SourceFile
     labels: SourceFile
+
+    @property
+    def files(self) -> tuple[SourceFile, SourceFile]:
+        """Both of them."""
+        return self.images, self.labels
 
 
 TRAIN = Half(
@@ -90,15 +97,13 @@ def prepare_mnist(
     """
     shared = dataset == "mnist"  # others have files of the same names
     places = Places.of(dataset, cache, environment=environment, urls=urls, shared=shared)
-    halves = (train, test)
-    sums = "".join(half.images.sha256 + half.labels.sha256 for half in halves)
+    files = (*train.files, *test.files)
+    sums = "".join(file.sha256 for file in files)
     target = cache / "prepared" / f"{dataset}-1-{hashlib.sha256(sums.encode()).hexdigest()[:8]}"
     if target.exists():
-        for half in halves:
-            if images := places.given_file(half.images):
-                _read_pixels(images, half.images)
-            if labels := places.given_file(half.labels):
-                _read_digits(labels, half.labels)
+        for file in files:
+            if given := places.given_file(file):
+                file.read(given)
     return prepare_once(target, lambda: _read(train, test, places))
 
 
@@ -116,34 +121,16 @@ def _read(train: Half, test: Half, places: Places) -> Prepared:
 
 
 def sums_of(*halves: Half) -> dict[str, str]:
-    """The sums of the files, by their names; for the record."""
-    files = [file for half in halves for file in (half.images, half.labels)]
-    return {file.name: f"sha256 {file.sha256}" for file in files}
+    """The checksums of the files, by their names; for the record."""
+    return {file.name: f"sha256 {file.sha256}" for half in halves for file in half.files}
 
 
 def read_half(half: Half, places: Places) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The raw pixels of a half, shape (n, 28, 28), and its labels, shape (n,).
 
     Raises:
-        DataError: a file is nowhere or damaged, or the two do not fit together.
+        DataError: a file is nowhere or damaged.
     """
-    images, labels = places.find(half.images), places.find(half.labels)
-    pixels, digits = _read_pixels(images, half.images), _read_digits(labels, half.labels)
-    if len(pixels) != len(digits):
-        expected = f"{len(pixels)}, one for each image in {images}"
-        raise damaged(str(labels), "byte 4", f"{len(digits)} labels", expected)
-    return pixels, digits.astype(np.int64)
-
-
-def _read_pixels(path: Path, file: SourceFile) -> NDArray[np.uint8]:
-    content = file.content(path)
-    pixels = read_images(content, file=str(path))
-    file.check(content, file=str(path))
-    return pixels
-
-
-def _read_digits(path: Path, file: SourceFile) -> NDArray[np.uint8]:
-    content = file.content(path)
-    digits = read_labels(content, file=str(path), classes=CLASSES)
-    file.check(content, file=str(path))
-    return digits
+    pixels, labels = (file.read(places.find(file)) for file in half.files)
+    images = np.frombuffer(pixels, np.uint8, offset=IMAGES_HEADER_BYTES).reshape(-1, SIDE, SIDE)
+    return images, np.frombuffer(labels, np.uint8, offset=LABELS_HEADER_BYTES).astype(np.int64)

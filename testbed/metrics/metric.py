@@ -25,8 +25,3 @@ class Metric:
     help: str
     source: str
     labels: tuple[str, ...] = ()
-
-    @property
-    def per_worker(self) -> bool:
-        """Whether it has a sample for every worker."""
-        return "worker" in self.labels

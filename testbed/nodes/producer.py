@@ -22,7 +22,7 @@ class ProducerRole(Role):
     entry = "testbed.roles.producer:main"
     cpu_weight = SERVICE_WEIGHT
     end = "noticed"
-    needs = ("ps", "broker")
+    needs = ("ps",)
     opens_socket = True
     vectors = 1  # the network's, which comes with the scenario's data
     other_bytes = 64_000_000  # records that no device has fetched

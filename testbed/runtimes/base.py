@@ -50,7 +50,6 @@ class Start:
 
     Attributes:
         template: without modules for a run whose nodes all start cold.
-        detached: whether the run outlives the process that started it.
         environment: added to the environment of the agent and of everything that it starts.
         deadline_seconds: by when the agent must be ready.
         users: where the nodes' uids come from; None to find out.
@@ -58,7 +57,6 @@ class Start:
     """
 
     template: Template = field(default_factory=Template)
-    detached: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     deadline_seconds: float = 60.0
     users: Users | None = None
@@ -83,14 +81,7 @@ class HostState:
 
 
 class Lifeline(ABC):
-    """What ties a started run to this process: if that dies, a run not ``detached`` ends."""
-
-    detached: bool
-
-    @property
-    @abstractmethod
-    def pid(self) -> int:
-        """The agent's pid."""
+    """What ties a started run to this process: if that dies, the run ends, or ``on_hangup``."""
 
     @abstractmethod
     def ended(self) -> bool:
@@ -127,10 +118,9 @@ class Lifeline(ABC):
         return self
 
     def __exit__(self, *failure: object) -> None:
-        """Stop and close; a detached run goes on unless it was stopped."""
+        """Stop and close."""
         try:
-            if not self.detached:
-                self.stop()
+            self.stop()
         finally:
             self.close()
 

@@ -19,13 +19,11 @@ class Capabilities:
     Attributes:
         engine: whether an engine makes the containers, which is root whoever asks it; otherwise
             nodes have what this user may have: uids, links, control groups.
-        limits: whether a node's cpu, cpuset and memory can be limited.
         gpus: whether a node can have GPUs.
         container_bytes: memory that an engine keeps for each container.
     """
 
     engine: bool = False
-    limits: bool = True
     gpus: bool = False
     container_bytes: int = 0
 
@@ -63,7 +61,7 @@ class Simulated(RuntimeConfig):
         device: where this host computes gradients and evaluations; ``cuda`` is its GPU.
     """
 
-    capabilities = Capabilities(limits=False)
+    capabilities = Capabilities()
 
     name: Literal["simulated"]
     device: Literal["cpu", "cuda"] = "cpu"

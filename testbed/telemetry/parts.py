@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from testbed.errors import DataError
-from testbed.events.rows import Rows, conform, joined
+from testbed.events.rows import Rows, conform
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import FORMAT
 
@@ -138,15 +138,6 @@ def read_parts(folder: Path) -> Iterator[Rows]:
         if _number(path) != number:
             raise DamagedPartError(folder, number, "is missing, while later ones are there")
         yield _read_part(path)
-
-
-def read_rows(folder: Path) -> Rows:
-    """All rows of all complete parts, shape (n,).
-
-    Raises:
-        DamagedPartError: a part is missing or damaged; names it.
-    """
-    return joined(read_parts(folder))
 
 
 def _number(path: Path) -> int:

@@ -77,7 +77,7 @@ class ContainedRun:
     def start_agent(self) -> None:
         """Make its container; it waits for the lifeline."""
         template = Template(preload=tuple(self.preload))
-        settings = AgentSettings(self.folder.path, False, template, Users("root"), ())
+        settings = AgentSettings(self.folder.path, template, Users("root"), ())
         environment = {**BASE, "PYTHONPATH": f"{PACKAGE_INSIDE}:{ENTRIES_INSIDE}"}
         self.agent = self._create(
             f"{self.folder.name}-agent",

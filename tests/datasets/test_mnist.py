@@ -165,18 +165,14 @@ def test_testbed_data_that_is_no_folder(preparer: Preparer, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("changed", "content", "expected"),
+    ("changed", "content"),
     [
-        (
-            "train_images",
-            images(30)[:-5],
-            r"train-images-idx3-ubyte: byte 23531: found 23515 bytes",
-        ),
-        ("train_images", labels(30), "byte 0: found magic number 2049, expected 2051"),
-        ("train_labels", labels(30)[:-1] + b"\x0b", "byte 37: found label 11, expected 0 to 9"),
-        ("train_labels", labels(29), "sha256 .*expected"),
-        ("t10k_images", images(20)[:-1] + b"\x7f", "uncompressed content: found sha256 .*expected"),
-        ("t10k_images", b"", "found 0 bytes, expected a header of 16 bytes"),
+        ("train_images", images(30)[:-5]),
+        ("train_images", labels(30)),
+        ("train_labels", labels(30)[:-1] + b"\x0b"),
+        ("train_labels", labels(29)),
+        ("t10k_images", images(20)[:-1] + b"\x7f"),
+        ("t10k_images", b""),
     ],
     ids=["truncated", "labels for images", "label 11", "a label less", "another pixel", "empty"],
 )
@@ -186,7 +182,6 @@ def test_damaged_files_are_named_and_not_passed_over(
     tmp_path: Path,
     changed: str,
     content: bytes,
-    expected: str,
     prepared_before: bool,
     served: tuple[Path, str],
 ) -> None:
@@ -195,8 +190,13 @@ def test_damaged_files_are_named_and_not_passed_over(
     if prepared_before:
         preparer.prepare(urls=(url,))
     given = lay(tmp_path / "data", compressed=False, **{changed: content})
-    with pytest.raises(DataError, match=f"{given}/.*{expected}"):
+    name = next(one for one in CONTENT if changed == "_".join(one.split("-")[:2]))
+    found = hashlib.sha256(content).hexdigest()
+    expected = f"found sha256 {found}, expected {SMALL[name].sha256}; the file is damaged"
+    with pytest.raises(DataError, match=f"{given}/{name}: uncompressed content: {expected}") as bad:
         preparer.prepare(given, urls=(url,))
+    assert bad.value.exit_code == 4
+    assert bad.value.hint.startswith("Replace it with a good copy, or remove it")
 
 
 @pytest.mark.parametrize(
@@ -223,19 +223,6 @@ def test_a_file_that_cannot_be_read_is_named(preparer: Preparer, tmp_path: Path)
     (given / TRAIN.images.name).symlink_to(tmp_path / "gone")
     with pytest.raises(DataError, match="train-images-idx3-ubyte cannot be read: No such file"):
         preparer.prepare(given)
-
-
-def test_halves_that_do_not_fit_together(preparer: Preparer, tmp_path: Path) -> None:
-    given = lay(tmp_path / "data", train_labels=labels(29))
-    other = SourceFile(TRAIN.labels.name, hashlib.sha256(labels(29)).hexdigest())
-    with pytest.raises(DataError, match="byte 4: found 29 labels, expected 30, one for each image"):
-        prepare_mnist(
-            preparer.cache,
-            environment={"TESTBED_DATA": str(given)},
-            train=Half(SMALL_TRAIN.images, other),
-            test=SMALL_TEST,
-            urls=NOWHERE,
-        )
 
 
 def test_download(preparer: Preparer, served: tuple[Path, str]) -> None:

@@ -12,8 +12,7 @@ from testbed.errors import HostError
 from testbed.events.entry import only
 from testbed.events.kinds import Exited, Launched
 from testbed.runtimes.docker.engine import connect
-from testbed.runtimes.docker.image import check_image
-from testbed.runtimes.docker.kafka import find_image
+from testbed.runtimes.docker.image import check_image, find_kafka_image
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow, pytest.mark.alone]
@@ -48,7 +47,7 @@ def engine() -> Iterator[Any]:
     with api:
         try:
             check_image(api)
-            find_image(api)
+            find_kafka_image(api)
         except HostError as reason:
             pytest.skip(str(reason))
         yield api

@@ -90,10 +90,9 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path, scenario: Path) -> Non
     assert read_plan(written) == made
 
 
-def test_a_plan_says_its_version_hosts_and_runtime(folder: RunFolder) -> None:
+def test_a_plan_says_its_version_host_and_runtime(folder: RunFolder) -> None:
     content = json.loads(folder.plan.read_text())
     assert content["plan"] == 1
-    assert content["hosts"] == [{"name": "localhost"}]
     assert {node["host"] for node in content["nodes"]} == {"localhost"}
     assert content["runtime"] == {"name": "native"}
 
@@ -101,6 +100,12 @@ def test_a_plan_says_its_version_hosts_and_runtime(folder: RunFolder) -> None:
 def test_the_scenario_is_not_asked_for_what_the_plan_says(folder: RunFolder) -> None:
     folder.scenario.unlink()
     assert read_plan(folder).run == "r1"
+
+
+def test_a_plan_of_an_earlier_testbed_lists_its_hosts(folder: RunFolder) -> None:
+    made = read_plan(folder)
+    changed(hosts=[{"name": "localhost"}])(folder.plan)
+    assert read_plan(folder) == made
 
 
 def test_a_run_from_before_there_were_plans(folder: RunFolder) -> None:

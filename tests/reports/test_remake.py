@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import RunNotFound
-from testbed.events.rows import UpdateRow
+from testbed.events.rows import UpdateRow, joined
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.parts import read_rows
+from testbed.telemetry.parts import read_parts
 from testbed.telemetry.spool import SpoolWriter
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -24,7 +24,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def killed(folder: RunFolder) -> RunFolder:
     """The small run, as if its controller had been killed with the updates in memory."""
-    rows = read_rows(folder.updates)
+    rows = joined(read_parts(folder.updates))
     with closing(SpoolWriter(folder.spool)) as spool:
         for row in rows:
             spool.append(UpdateRow(*row.item()))
@@ -46,7 +46,7 @@ def test_a_run_whose_controller_was_killed(killed: RunFolder) -> None:
     assert len(Run(killed.path).updates) == 6  # also before anything is recovered
     report = remake(killed.path)
     assert report.recovered.updates == 6
-    assert len(read_rows(killed.updates)) == 6
+    assert len(joined(read_parts(killed.updates))) == 6
     assert report.summary["updates"]["total"] == 6
     assert report.summary["state"] == "training"
     assert report.summary["verdict"]["reasons"][0] == (
@@ -62,7 +62,7 @@ def test_a_run_that_goes_on_gets_a_figure_but_no_summary_yet(killed: RunFolder) 
     assert report.summary["updates"]["total"] == 6
     assert report.figure is not None
     assert not killed.summary.exists()
-    assert len(read_rows(killed.updates)) == 0
+    assert len(joined(read_parts(killed.updates))) == 0
 
 
 def test_a_run_that_has_ended_is_not_going_on_while_its_lock_is_still_held(

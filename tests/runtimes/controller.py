@@ -64,9 +64,11 @@ def main(runs: str, name: str, step: str, detached: str = "") -> None:
         Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
     )
     template = Template(preload=("entries",))
-    start = Start(template=template, detached=bool(detached), environment=ENVIRONMENT)
+    start = Start(template=template, environment=ENVIRONMENT)
     plan = Plan(name, (), NetworkSpec(), "warm", {})
-    driver.NativeDriver().start(plan, folder, start)
+    started = driver.NativeDriver().start(plan, folder, start)
+    if detached:
+        started.on_hangup("keep")
     if step == "ready":
         die()
     client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)

@@ -208,7 +208,6 @@ def test_asking_for_an_unknown_node_says_so(driver: Any, live: Any) -> None:
 def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -> None:
     with start_run() as run:
         processes = [Process.of(run.launch(name, "entries:wait")) for name in ("w0", "w1", "w2")]
-        agent = Process.of(run.lifeline.pid)
         driver.freeze(run.folder, "w1")
         assert run.folder.name in driver.find()
         assert driver.state(run.folder).alive
@@ -216,7 +215,7 @@ def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -
             *(("w0", "running"), ("w1", "frozen"), ("w2", "running")),
         ]
         run.lifeline.stop()
-        assert not any(process.alive() for process in (agent, *processes))
+        assert not any(process.alive() for process in processes)
         assert run.lifeline.ended()
         assert run.folder.name not in driver.find()
         assert driver.state(run.folder).nodes == ()

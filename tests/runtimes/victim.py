@@ -38,12 +38,13 @@ def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
     )
     start = Start(
         template=Template(preload=("entries",)),
-        detached=bool(detached),
         environment={"PYTHONPATH": f"{HERE.parents[1]}:{HERE}:{MOUNTED}"},
         reads=(HERE,),
     )
     plan = Plan(name, tuple(map(node, range(NODES))), NetworkSpec(), "warm", {"run": name})
     lifeline = driver.start(plan, folder, start)
+    if detached:
+        lifeline.on_hangup("keep")
     client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)
     cells = [
         ContainerSpec(one, (Mount(HERE, MOUNTED),), folder.log(one.name)) for one in plan.nodes

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from testbed.errors import TestbedError
-from testbed.events.rows import UPDATE
-from testbed.telemetry.parts import PartWriter, part_paths, read_rows
+from testbed.events.rows import UPDATE, joined
+from testbed.telemetry.parts import PartWriter, part_paths, read_parts
 
 
 def numbered(first: int, count: int) -> NDArray[Any]:
@@ -38,7 +38,7 @@ def test_a_part_is_closed_after_five_seconds(tmp_path: Path) -> None:
     writer.close()
     writer.close()
     assert lengths(tmp_path) == [3, 1]
-    assert list(read_rows(tmp_path)["version_applied"]) == [0, 1, 2, 3]
+    assert list(joined(read_parts(tmp_path))["version_applied"]) == [0, 1, 2, 3]
 
 
 def test_a_part_is_closed_at_ten_thousand_updates(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_part_is_closed_at_ten_thousand_updates(tmp_path: Path) -> None:
     assert lengths(tmp_path) == [10_000, 10_000]
     writer.close()
     assert lengths(tmp_path) == [10_000, 10_000, 1]
-    assert np.array_equal(read_rows(tmp_path)["version_applied"], np.arange(20_001))
+    assert np.array_equal(joined(read_parts(tmp_path))["version_applied"], np.arange(20_001))
 
 
 def test_the_types_are_those_of_the_record(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_the_types_are_those_of_the_record(tmp_path: Path) -> None:
     assert str(schema.field("payload_up_bytes").type) == "int64"
     assert str(schema.field("step_scale").type) == "float"
     assert schema.metadata[b"format"] == b"1"
-    assert read_rows(tmp_path).dtype == UPDATE
+    assert joined(read_parts(tmp_path)).dtype == UPDATE
 
 
 def test_an_existing_folder_is_continued(tmp_path: Path) -> None:
@@ -84,18 +84,18 @@ def test_parts_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 
 def test_no_parts(tmp_path: Path) -> None:
-    assert len(read_rows(tmp_path)) == 0
-    assert read_rows(tmp_path).dtype == UPDATE
+    assert len(joined(read_parts(tmp_path))) == 0
+    assert joined(read_parts(tmp_path)).dtype == UPDATE
 
 
 def test_a_part_of_something_else(tmp_path: Path) -> None:
     table = pyarrow.table({"time_seconds": [1.0]})
     pyarrow.parquet.write_table(table, tmp_path / "part-0000.parquet")
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part has no column"):
-        read_rows(tmp_path)
+        joined(read_parts(tmp_path))
     (tmp_path / "part-0000.parquet").write_bytes(b"PAR1")
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part cannot be read"):
-        read_rows(tmp_path)
+        joined(read_parts(tmp_path))
 
 
 def test_a_part_is_written_without_pandas(tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ def test_a_part_is_written_without_pandas(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, str(tmp_path)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert printed == "False\n"
-    assert len(read_rows(tmp_path)) == 3
+    assert len(joined(read_parts(tmp_path))) == 3

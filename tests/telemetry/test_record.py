@@ -9,13 +9,13 @@ import pytest
 
 from testbed.events.entry import Entry
 from testbed.events.kinds import BroughtUp, Evaluated, Exited, Launched, Started, StateChanged
-from testbed.events.rows import UPDATE, Rows, TrafficRow
+from testbed.events.rows import UPDATE, Rows, TrafficRow, joined
 from testbed.events.sink import Sink
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
-from testbed.telemetry.parts import read_rows
+from testbed.telemetry.parts import read_parts
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.tables import CsvTable, drop_torn_line
 
@@ -183,12 +183,12 @@ def test_updates_are_written_out_as_time_passes_and_at_the_end(
     rows = np.zeros(3, UPDATE)
     with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
         recorder.updates(rows)
-        assert len(read_rows(folder.updates)) == 0
+        assert len(joined(read_parts(folder.updates))) == 0
         hand.now += 5
         recorder.updates(rows[:0])
-        assert len(read_rows(folder.updates)) == 3
+        assert len(joined(read_parts(folder.updates))) == 3
         recorder.updates(rows[:1])
-    assert len(read_rows(folder.updates)) == 4
+    assert len(joined(read_parts(folder.updates))) == 4
     recorder.close()
 
 

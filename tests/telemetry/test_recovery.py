@@ -16,11 +16,11 @@ import pytest
 from testbed.errors import TestbedError
 from testbed.events.entry import Entry
 from testbed.events.kinds import BroughtUp, Evaluated, Restored, StateChanged
-from testbed.events.rows import UPDATE, UpdateRow
+from testbed.events.rows import UPDATE, UpdateRow, joined
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.parts import DamagedPartError, part_paths, read_rows
+from testbed.telemetry.parts import DamagedPartError, part_paths, read_parts
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.recovery import Recovered, read_updates, recover, spooled_rows
 from testbed.telemetry.spool import SpoolReader, SpoolWriter, cut_spool, header
@@ -84,7 +84,7 @@ def test_one_reader_completes_it_at_a_time(killed: RunFolder) -> None:
 
 def test_everything_is_completed(killed: RunFolder) -> None:
     assert recover(killed, time_scale=2.0) == Recovered(updates=3, evaluations=2, events=2)
-    assert list(read_rows(killed.updates)["version_applied"]) == list(range(7))
+    assert list(joined(read_parts(killed.updates))["version_applied"]) == list(range(7))
     assert [path.name for path in sorted(killed.updates.iterdir())] == [
         "part-0000.parquet",
         "part-0001.parquet",
@@ -108,21 +108,21 @@ def test_a_run_that_lives_is_left_alone(killed: RunFolder) -> None:
     with killed.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert recover(killed, time_scale=2.0) == Recovered()
-    assert len(read_rows(killed.updates)) == 4
+    assert len(joined(read_parts(killed.updates))) == 4
 
 
 def test_without_the_records_of_the_parameter_server(killed: RunFolder) -> None:
     killed.spool.unlink()
     killed.ps_events.unlink()
     assert not recover(killed, time_scale=2.0)
-    assert len(read_rows(killed.updates)) == 4
+    assert len(joined(read_parts(killed.updates))) == 4
 
 
 def test_a_deleted_part_comes_back(killed: RunFolder) -> None:
     (killed.updates / "part-0000.parquet").write_bytes(b"damaged")
     (killed.updates / "part-0000.parquet").unlink()
     assert recover(killed, time_scale=2.0).updates == 7
-    assert len(read_rows(killed.updates)) == 7
+    assert len(joined(read_parts(killed.updates))) == 7
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_damaged_part_is_restored(whole: RunFolder, number: int, damage: str) 
     missing = 7 if number == 0 else 3  # what is not in the parts before it
     assert list(read_updates(whole)["version_applied"]) == list(range(7))
     assert recover(whole, time_scale=2.0).updates == missing
-    assert list(read_rows(whole.updates)["version_applied"]) == list(range(7))
+    assert list(joined(read_parts(whole.updates))["version_applied"]) == list(range(7))
     assert not recover(whole, time_scale=2.0)
 
 
@@ -154,20 +154,20 @@ def test_a_deleted_folder_of_updates_is_restored(whole: RunFolder) -> None:
     shutil.rmtree(whole.updates)
     assert len(read_updates(whole)) == 7
     assert recover(whole, time_scale=2.0).updates == 7
-    assert list(read_rows(whole.updates)["version_applied"]) == list(range(7))
+    assert list(joined(read_parts(whole.updates))["version_applied"]) == list(range(7))
 
 
 def test_what_the_spool_does_not_hold_is_kept(whole: RunFolder) -> None:
     """Three are behind the damage, and at least one was in it; the spool has but three."""
     (whole.updates / "part-0000.parquet").write_bytes(b"damaged")
-    whole.spool.write_bytes(header() + read_rows_of(range(3)))
+    whole.spool.write_bytes(header() + read_parts_of(range(3)))
     for attempt in (lambda: recover(whole, time_scale=2.0), lambda: read_updates(whole)):
         with pytest.raises(DamagedPartError, match=r"part-0000\.parquet: the part cannot be read"):
             attempt()
     assert len(part_paths(whole.updates)) == 2
 
 
-def read_rows_of(versions: range) -> bytes:
+def read_parts_of(versions: range) -> bytes:
     return np.array([row(version) for version in versions], UPDATE).tobytes()
 
 
@@ -200,10 +200,10 @@ def test_a_controller_that_is_really_killed(tmp_path: Path) -> None:
         assert controller.stdout.readline() == b"ready\n"
         controller.kill()
     folder = RunFolder.open(tmp_path / "r")
-    assert len(read_rows(folder.updates)) == 10_000
+    assert len(joined(read_parts(folder.updates))) == 10_000
     assert read_events(folder.events)[0].event == BroughtUp(1.0)
     assert recover(folder, time_scale=1.0).updates == 2_000
-    assert np.array_equal(read_rows(folder.updates)["version_applied"], np.arange(12_000))
+    assert np.array_equal(joined(read_parts(folder.updates))["version_applied"], np.arange(12_000))
 
 
 def test_what_was_lost_with_a_parameter_server_is_taken_out_and_recorded_once(
@@ -224,7 +224,7 @@ def test_what_was_lost_with_a_parameter_server_is_taken_out_and_recorded_once(
     recorder.updates(follower.read())
     recorder.from_ps(evaluated(5))
     recorder.close()
-    assert read_rows(killed.updates)["version_applied"].tolist() == [0, 1, 2, 3, 4]
+    assert joined(read_parts(killed.updates))["version_applied"].tolist() == [0, 1, 2, 3, 4]
     (spooled,) = spooled_rows(killed, over=True)
     assert spooled["version_applied"].tolist() == [0, 1, 2, 3, 4]
     rows = killed.evaluations.read_text().splitlines()[1:]

@@ -30,8 +30,7 @@ DISK_AT_LEAST_BYTES = 200_000_000
 def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
     """Everything about the engine; the rest is left out where it does not answer."""
     from testbed.runtimes.docker.engine import connect, describe
-    from testbed.runtimes.docker.image import check_image
-    from testbed.runtimes.docker.kafka import find_image
+    from testbed.runtimes.docker.image import check_image, find_kafka_image
 
     try:
         with connect() as engine:
@@ -43,7 +42,7 @@ def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
             except HostError as error:
                 yield Finding("image", "missing", error.message, error.hint)
             try:
-                yield Finding("Kafka's image", "ok", find_image(engine))
+                yield Finding("Kafka's image", "ok", find_kafka_image(engine))
             except HostError as error:
                 if case.broker:
                     yield Finding("Kafka's image", "missing", error.message, error.hint)

@@ -1,17 +1,25 @@
-"""Builds the image of agent and nodes, in two steps: what the package imports, then the package."""
+"""Builds our images: what nodes import, then the package; and a broker's.
+
+registry answers    python:3.11-slim, and pip in the build asks its index and that of torch;
+                    a broker's image is pulled
+none does           a Debian and wheels that docker/offline.sh makes on this host; Kafka's jars
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed import __version__
-from testbed.runtimes.docker import offline
+from testbed.errors import HostError
+from testbed.host.kafka import find_jars
 from testbed.runtimes.docker.faults import engine_faults, refused
 from testbed.runtimes.docker.image import (
     BASE,
@@ -19,21 +27,19 @@ from testbed.runtimes.docker.image import (
     KAFKA,
     KAFKA_BASE,
     NODES,
+    OFFICIAL_KAFKA,
     PART_LABEL,
     SOURCE_LABEL,
     VERSION_LABEL,
     WHEELS,
-    OwnImage,
     image_name,
     labels_of,
+    part_name,
 )
-from testbed.runtimes.docker.inputs import Variant, find_inputs
+from testbed.runtimes.docker.offline import made_here
 from testbed.runtimes.docker.sources import (
-    DISTRIBUTION,
     DOCKERFILE,
     KAFKA_DOCKERFILE,
-    hash_dependencies,
-    hash_requirements,
     hash_sources,
     image_sources,
     pack,
@@ -42,122 +48,192 @@ from testbed.runtimes.docker.sources import (
 if TYPE_CHECKING:
     from docker import APIClient
 
+BASE_IMAGE = "python:3.11-slim"
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+GPU_TORCH_INDEX = "https://pypi.org/simple"
+"""Its builds of torch for Linux are those with CUDA."""
+
 ARGUMENTS_LABEL = "org.edge-testbed.arguments"
 """What the dependencies were built with, so that the package is added to these very ones."""
 
+KAFKA_LABEL = "org.edge-testbed.kafka"
+"""Which version of Kafka an image of ours holds."""
+
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+REGISTRY_SECONDS = 20.0
 SILENCE_SECONDS = 1800.0
 """How long a step of a build may say nothing: as long as pip may download."""
 
 SHOWN_LINES = 12
 
 
-def build_image(
-    engine: APIClient,
-    variant: Variant,
-    *,
-    say: Callable[[str], None],
-    log: Callable[[str], None],
-) -> str:
-    """Build the image that holds this very package, and return its name.
+@dataclass(frozen=True)
+class Builder:
+    """Builds images in an engine; a name is given to what is complete only.
 
-    A name is given to what is complete only: a build that fails or is interrupted leaves none.
-
-    Args:
+    Attributes:
         engine: the engine's API.
-        variant: which image.
+        offline: ask no registry.
         say: is told what is done and why.
         log: is given every line of the engine's.
-
-    Raises:
-        HostError: a part cannot be had, or the engine failed; the message says which and why.
     """
-    sources = image_sources()
-    source = hash_sources(sources)
-    name = image_name(gpu=variant.gpu, source=source)
-    if labels_of(engine, name) is not None and not variant.base:
-        say(f"{name} is there already")
+
+    engine: APIClient
+    offline: bool
+    say: Callable[[str], None]
+    log: Callable[[str], None]
+
+    def nodes(self, *, gpu: bool = False, base: str = "") -> str:
+        """Build the image that holds this very package, unless it is there; returns its name.
+
+        Args:
+            gpu: with a torch that uses NVIDIA GPUs.
+            base: the image to build on; empty for the usual one. Then it is built in any case.
+
+        Raises:
+            HostError: a part cannot be had, or the engine failed; the message says which and why.
+        """
+        sources = image_sources()
+        source = hash_sources(sources)
+        name = image_name(gpu=gpu, source=source)
+        if labels_of(self.engine, name) is not None and not base:
+            self.say(f"{name} is there already")
+            return name
+        variant = f"-{hashlib.sha256(base.encode()).hexdigest()[:6]}" if base else ""
+        dependencies = f"{part_name(DEPENDENCIES, sources)}{variant}{'-gpu' if gpu else ''}"
+        context = pack(sources)
+        arguments = self._arguments_of(dependencies)
+        if arguments is None:
+            arguments = self._find_inputs(sources, gpu=gpu, base=base)
+            self.say("installing what nodes import")
+            labels = {PART_LABEL: DEPENDENCIES, ARGUMENTS_LABEL: json.dumps(arguments)}
+            self._build(context, dependencies, arguments, labels, target="dependencies")
+        self.say(f"adding testbed {__version__} ({source})")
+        labels = {PART_LABEL: NODES, SOURCE_LABEL: source, VERSION_LABEL: __version__}
+        self._build(context, name, arguments, labels)
         return name
-    dependencies = f"{DISTRIBUTION}-dependencies:{variant.tag(sources)}"
-    arguments = _arguments_of(engine, dependencies)
-    step = partial(_build, engine, pack(sources), log=log)
-    if arguments is None:
-        arguments = find_inputs(engine, variant, sources, say=say)
-        say("installing what nodes import")
-        labels = {PART_LABEL: DEPENDENCIES, ARGUMENTS_LABEL: json.dumps(arguments)}
-        step(dependencies, arguments, labels, target="dependencies")
-    say(f"adding testbed {__version__} ({source})")
-    labels = {PART_LABEL: NODES, SOURCE_LABEL: source, VERSION_LABEL: __version__}
-    step(name, arguments, labels)
-    return name
 
+    def kafka(self, environment: Mapping[str, str]) -> str:
+        """Pull the official image of a broker or build ours; returns its name.
 
-def current_images() -> Callable[[OwnImage], bool]:
-    """Tells images that the next build would use, or a run would now, from old ones."""
-    sources = image_sources()
-    source, installed = hash_sources(sources), hash_dependencies(sources)
-    wheels = hash_requirements(sources)
+        Args:
+            environment: says where this host's Kafka is; see ``find_jars``.
 
-    def is_current(image: OwnImage) -> bool:
-        tag = image.name.rpartition(":")[2]
-        if image.part == NODES:
-            return image.name in {image_name(gpu=gpu, source=source) for gpu in (False, True)}
-        if image.part == DEPENDENCIES:
-            return tag.startswith(installed)
-        return (image.part, tag) in {
-            (WHEELS, wheels),
-            (BASE, offline.base_hash()),
-            (KAFKA, hash_sources({KAFKA_DOCKERFILE: sources[KAFKA_DOCKERFILE]})),
-            (KAFKA_BASE, offline.java_base_hash()),
-        }
+        Raises:
+            HostError: neither can be had, or the engine failed; says which and why.
+        """
+        reason = self._refusal(OFFICIAL_KAFKA)
+        if not reason:
+            self.say(f"pulling {OFFICIAL_KAFKA}")
+            if labels_of(self.engine, OFFICIAL_KAFKA) is None:
+                with engine_faults(f"pulling {OFFICIAL_KAFKA}"):
+                    self.engine.pull(OFFICIAL_KAFKA)
+            return OFFICIAL_KAFKA
+        jars, version = find_jars(environment)
+        sources = image_sources()
+        name = part_name(KAFKA, sources)
+        labels = labels_of(self.engine, name)
+        if labels is not None and labels.get(KAFKA_LABEL) == version:
+            self.say(f"{name} is there already, with Kafka {version}")
+            return name
+        self.say(f"no registry answers ({reason}): building {name} from Kafka {version} in {jars}")
+        arguments = {"BASE_IMAGE": self._made_here(KAFKA_BASE, sources)}
+        content = {f"libs/{jar.name}": jar.read_bytes() for jar in sorted(jars.glob("*.jar"))}
+        context = pack({KAFKA_DOCKERFILE: sources[KAFKA_DOCKERFILE], **content})
+        labels = {PART_LABEL: KAFKA, KAFKA_LABEL: version}
+        self._build(context, name, arguments, labels, dockerfile=KAFKA_DOCKERFILE)
+        return name
 
-    return is_current
+    def _arguments_of(self, dependencies: str) -> dict[str, str] | None:
+        """What dependencies were built with; None if they or something of it is gone."""
+        labels = labels_of(self.engine, dependencies)
+        if labels is None:
+            return None
+        arguments: dict[str, str] = json.loads(labels[ARGUMENTS_LABEL])
+        images = (arguments[name] for name in ("BASE_IMAGE", "WHEELS") if name in arguments)
+        gone = any(labels_of(self.engine, image) is None for image in images)
+        return None if gone else arguments
 
+    def _find_inputs(self, sources: Mapping[str, bytes], *, gpu: bool, base: str) -> dict[str, str]:
+        """The arguments of the build, once the engine has, or can get, what they name."""
+        wanted = base or BASE_IMAGE
+        reason = self._refusal(wanted)
+        if not reason:
+            self.say(f"base: {wanted}")
+            index = GPU_TORCH_INDEX if gpu else TORCH_INDEX
+            return {"BASE_IMAGE": wanted, "TORCH_INDEX": index}
+        if gpu or base:
+            what = "An image for GPUs" if gpu else f"An image on {wanted}"
+            raise HostError(f"{what} can only be built where a registry answers: {reason}.")
+        self.say(f"no registry answers ({reason}): building from what this host can make")
+        arguments = {"BASE_IMAGE": BASE, "WHEELS": WHEELS}
+        return {name: self._made_here(part, sources) for name, part in arguments.items()}
 
-def _arguments_of(engine: APIClient, dependencies: str) -> dict[str, str] | None:
-    """What dependencies were built with; None if they or something of it is gone."""
-    labels = labels_of(engine, dependencies)
-    if labels is None:
-        return None
-    arguments: dict[str, str] = json.loads(labels[ARGUMENTS_LABEL])
-    images = (arguments[name] for name in ("BASE_IMAGE", "WHEELS") if name in arguments)
-    gone = any(labels_of(engine, image) is None for image in images)
-    return None if gone else arguments
+    def _refusal(self, name: str) -> str:
+        """Why the engine cannot get an image; empty if it has it or can."""
+        from docker.errors import APIError
+        from requests.exceptions import Timeout
 
+        if self.offline:
+            return "told to ask none"
+        if labels_of(self.engine, name) is not None:
+            return ""
+        usual, self.engine.timeout = self.engine.timeout, REGISTRY_SECONDS  # a firewall is silent
+        with engine_faults("asking the registry"):
+            try:
+                self.engine.inspect_distribution(name)
+            except Timeout:
+                return f"no answer about {name}"
+            except APIError as error:
+                if error.status_code in {401, 403, 404}:
+                    raise HostError(
+                        f"The registry answers that there is no image {name}, or not for you."
+                    ) from error
+                return error.explanation or str(error)
+            finally:
+                self.engine.timeout = usual
+        return ""
 
-def _build(
-    engine: APIClient,
-    context: io.BytesIO,
-    name: str,
-    arguments: Mapping[str, str],
-    labels: Mapping[str, str],
-    *,
-    log: Callable[[str], None],
-    target: str | None = None,
-) -> None:
-    context.seek(0)
-    with engine_faults(f"building {name}"):
-        answers = engine.build(
-            fileobj=context,
-            custom_context=True,
-            dockerfile=DOCKERFILE,
-            tag=name,
-            target=target,
-            buildargs={**proxies(), **arguments},
-            labels=dict(labels),
-            # With wheels at hand none is needed, nor then a bridge of the engine's.
-            network_mode="none" if "WHEELS" in arguments else None,
-            rm=True,
-            forcerm=True,
-            decode=True,
-            timeout=SILENCE_SECONDS,
-        )
-        follow(answers, name, log)
+    def _made_here(self, part: str, sources: Mapping[str, bytes]) -> str:
+        """An image of what this host makes, which takes minutes, once."""
+        name = part_name(part, sources)
+        if labels_of(self.engine, name) is not None:
+            self.say(f"{part}: {name}, made before")
+        else:
+            self.say(f"{part}: made by docker/offline.sh")
+            with made_here(part, sources, torch_index=TORCH_INDEX) as archive:
+                import_archive(self.engine, archive, name, part)
+        return name
 
-
-def proxies() -> dict[str, str]:
-    """What a build has to know of this host's proxies."""
-    return {key: os.environ[key] for key in PROXIES if key in os.environ}
+    def _build(
+        self,
+        context: io.BytesIO,
+        name: str,
+        arguments: Mapping[str, str],
+        labels: Mapping[str, str],
+        *,
+        dockerfile: str = DOCKERFILE,
+        target: str | None = None,
+    ) -> None:
+        context.seek(0)
+        proxies = {key: os.environ[key] for key in PROXIES if key in os.environ}
+        with engine_faults(f"building {name}"):
+            answers = self.engine.build(
+                fileobj=context,
+                custom_context=True,
+                dockerfile=dockerfile,
+                tag=name,
+                target=target,
+                buildargs={**proxies, **arguments},
+                labels=dict(labels),
+                # With what this host made none is needed, nor then a bridge of the engine's.
+                network_mode=None if "TORCH_INDEX" in arguments else "none",
+                rm=True,
+                forcerm=True,
+                decode=True,
+                timeout=SILENCE_SECONDS,
+            )
+            follow(answers, name, self.log)
 
 
 def follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], None]) -> None:
@@ -172,3 +248,15 @@ def follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], No
         failure = answer.get("error", failure)
     if failure:
         raise refused(f"building {name}", "\n  ".join([*said, failure]))
+
+
+def import_archive(engine: APIClient, archive: Path, name: str, part: str) -> None:
+    """Make an image of one layer of a tar archive; HostError if the engine fails or is full."""
+    repository, _, tag = name.partition(":")
+    with engine_faults(f"importing {name}"):
+        answer = engine.import_image(
+            str(archive), repository=repository, tag=tag, changes=[f"LABEL {PART_LABEL}={part}"]
+        )
+    for line in answer.splitlines():
+        if line.strip() and (error := json.loads(line).get("error")):
+            raise refused(f"importing {name}", error)

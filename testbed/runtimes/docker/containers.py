@@ -114,7 +114,7 @@ def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) 
         *(Mount(path, path) for path in start.reads),
     ]
     # The engine is root, whoever asks it, and makes all control groups itself.
-    settings = AgentSettings(folder.path, start.detached, start.template, Users("root"), ())
+    settings = AgentSettings(folder.path, start.template, Users("root"), ())
     body = {
         "Image": image,
         "Entrypoint": list(FIRST_PROCESS),

@@ -16,8 +16,12 @@ from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, HostState, NodeSt
 from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
 from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
 from testbed.runtimes.docker.faults import asking
-from testbed.runtimes.docker.image import check_image, image_name
-from testbed.runtimes.docker.kafka import OFFICIAL, find_image
+from testbed.runtimes.docker.image import (
+    OFFICIAL_KAFKA,
+    check_image,
+    find_kafka_image,
+    image_name,
+)
 from testbed.runtimes.docker.lifecycle import (
     Found,
     containers_of,
@@ -64,7 +68,9 @@ class DockerDriver:
         containers = (
             agent_container(plan, folder, start, image=image),
             *(
-                node_container(spec, plan, folder, image=OFFICIAL if is_kafka(spec.node) else image)
+                node_container(
+                    spec, plan, folder, image=OFFICIAL_KAFKA if is_kafka(spec.node) else image
+                )
                 for spec in specs
             ),
         )
@@ -89,7 +95,7 @@ class DockerDriver:
             spec.log.chmod(LOG_MODE)  # the container shows it, with the node's uid
         with connect(self.address) as engine:
             image = image_of_run(engine, folder)
-            kafka = find_image(engine) if any(is_kafka(spec.node) for spec in specs) else ""
+            kafka = find_kafka_image(engine) if any(is_kafka(spec.node) for spec in specs) else ""
             wanted = [
                 node_container(spec, plan, folder, image=kafka if is_kafka(spec.node) else image)
                 for spec in specs
@@ -154,7 +160,7 @@ class DockerDriver:
             check_abilities(asked, describe(engine))
             self._image(engine, asked)
             if any(map(is_kafka, asked)):
-                find_image(engine)
+                find_kafka_image(engine)
 
     def _ask(
         self, folder: RunFolder, node: str, verb: Literal["pause", "unpause"], *, needless: str

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed import __version__
 from testbed.errors import HostError
 from testbed.runtimes.docker.faults import BUILD, engine_faults
-from testbed.runtimes.docker.sources import DISTRIBUTION, hash_sources, image_sources
+from testbed.runtimes.docker.sources import (
+    CONSTRAINTS,
+    DEPENDENCY_RECIPE,
+    DISTRIBUTION,
+    KAFKA_DOCKERFILE,
+    OFFLINE,
+    REQUIREMENTS,
+    hash_sources,
+    image_sources,
+)
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -20,7 +29,17 @@ PART_LABEL = "org.edge-testbed.part"
 """On every image of ours: what it is for."""
 
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
-KAFKA, KAFKA_BASE, KAFKA_JARS = "kafka", "kafka-base", "kafka-jars"
+KAFKA, KAFKA_BASE = "kafka", "kafka-base"
+MADE_OF: Mapping[str, tuple[str, ...]] = {
+    DEPENDENCIES: DEPENDENCY_RECIPE,
+    WHEELS: (OFFLINE, CONSTRAINTS, REQUIREMENTS),
+    BASE: (OFFLINE,),
+    KAFKA: (KAFKA_DOCKERFILE,),
+    KAFKA_BASE: (OFFLINE,),
+}
+"""Which files of the sources decide what is in an image, by its part."""
+
+OFFICIAL_KAFKA = "apache/kafka:4.2.0"
 
 
 def source_hash() -> str:
@@ -31,6 +50,28 @@ def source_hash() -> str:
 def image_name(*, gpu: bool = False, source: str = "") -> str:
     """The name of the image that holds this very package, whose ``source_hash`` may be known."""
     return f"{DISTRIBUTION}:{__version__}-{source or source_hash()}{'-gpu' if gpu else ''}"
+
+
+def part_name(part: str, sources: Mapping[str, bytes]) -> str:
+    """The name of an image that is not for nodes, by what decides its content."""
+    return f"{DISTRIBUTION}-{part}:{hash_sources({one: sources[one] for one in MADE_OF[part]})}"
+
+
+def find_kafka_image(engine: APIClient) -> str:
+    """The image that a broker's container is made from; of two, the official one.
+
+    Raises:
+        HostError: the engine has none; says how to get one.
+    """
+    own = part_name(KAFKA, image_sources())
+    for name in (OFFICIAL_KAFKA, own):
+        if labels_of(engine, name, doing="looking for Kafka's image") is not None:
+            return name
+    raise HostError(
+        "The Docker engine has no image of Kafka for the broker: "
+        f"neither {OFFICIAL_KAFKA} nor {own}.",
+        hint=f"Try: {BUILD} --kafka",
+    )
 
 
 def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
@@ -109,6 +150,16 @@ def list_images(engine: APIClient) -> list[OwnImage]:
         found = engine.images(filters={"label": PART_LABEL})
     images = [image for entry in found for image in _own_images(entry)]
     return sorted(images, key=lambda image: (-image.created, image.name))
+
+
+def current_images() -> Callable[[OwnImage], bool]:
+    """Tells images that the next build would use, or a run would now, from old ones."""
+    sources = image_sources()
+    source = hash_sources(sources)
+    names = {image_name(gpu=gpu, source=source) for gpu in (False, True)}
+    names |= {part_name(part, sources) for part in MADE_OF}
+    dependencies = part_name(DEPENDENCIES, sources)  # of a variant, more follows
+    return lambda image: image.name in names or image.name.startswith(dependencies)
 
 
 def remove_images(

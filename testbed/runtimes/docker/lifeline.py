@@ -45,7 +45,6 @@ class DockerLifeline(Lifeline):
     """Does what Lifeline says, which documents its methods."""
 
     folder: RunFolder
-    detached: bool
     address: str | None
     _lock: int | None
     _socket: socket.socket | None = None
@@ -67,7 +66,7 @@ class DockerLifeline(Lifeline):
         ``address`` is the engine's, for when the run is stopped. Raises as RuntimeDriver.start.
         """
         deadline = time.monotonic() + start.deadline_seconds
-        lifeline = cls(folder, start.detached, address, _prepare(folder))
+        lifeline = cls(folder, address, _prepare(folder))
         try:
             lifeline._take_hold(engine, agent, deadline=deadline)
         except BaseException:
@@ -78,10 +77,6 @@ class DockerLifeline(Lifeline):
                 lifeline.close()
             raise
         return lifeline
-
-    @property
-    def pid(self) -> int:
-        return self._pid
 
     def ended(self) -> bool:
         """Whether the agent has ended; what then still lives of its nodes, ``stop`` removes."""

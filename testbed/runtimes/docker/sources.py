@@ -21,7 +21,8 @@ DEPENDENCY_RECIPE = (DOCKERFILE, "docker/install.sh", REQUIREMENTS, CONSTRAINTS)
 """What decides what is installed besides the package, by path in the repository."""
 
 KAFKA_DOCKERFILE = "docker/kafka.Dockerfile"
-RECIPE = (*DEPENDENCY_RECIPE, KAFKA_DOCKERFILE, "pyproject.toml")
+OFFLINE = "docker/offline.sh"
+RECIPE = (*DEPENDENCY_RECIPE, KAFKA_DOCKERFILE, OFFLINE, "pyproject.toml")
 HASH_LENGTH = 12
 
 
@@ -44,16 +45,6 @@ def hash_sources(sources: Mapping[str, bytes]) -> str:
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()[:HASH_LENGTH]
-
-
-def hash_dependencies(sources: Mapping[str, bytes]) -> str:
-    """12 hexadecimal digits of what decides what is installed besides the package."""
-    return hash_sources({name: sources[name] for name in DEPENDENCY_RECIPE})
-
-
-def hash_requirements(sources: Mapping[str, bytes]) -> str:
-    """12 hexadecimal digits of what decides which packages are downloaded."""
-    return hash_sources({name: sources[name] for name in (CONSTRAINTS, REQUIREMENTS)})
 
 
 def pack(sources: Mapping[str, bytes]) -> io.BytesIO:

@@ -56,7 +56,6 @@ class NativeLifeline(Lifeline):
 
     folder: RunFolder
     groups: RunGroups
-    detached: bool
     _spawned: subprocess.Popen[bytes]
     _lock: int | None
     _agent: Process | None = None
@@ -91,12 +90,7 @@ class NativeLifeline(Lifeline):
         except BaseException:
             os.close(lock)
             raise
-        return cls(folder, groups, start.detached, spawned, lock)
-
-    @property
-    def pid(self) -> int:
-        assert self._agent is not None
-        return self._agent.pid
+        return cls(folder, groups, spawned, lock)
 
     def ended(self) -> bool:
         return self._spawned.poll() is not None
@@ -249,7 +243,6 @@ def settings_for(
     assert start.users is not None
     return AgentSettings(
         folder.path,
-        start.detached,
         start.template,
         start.users,
         hierarchies,

@@ -231,9 +231,10 @@ def test_an_agent_that_is_to_end_collects_its_roles_itself(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
     begun = int(time.time())
-    with start_run(detached=True) as run:
+    with start_run() as run:
         run.launch("w0", "entries:wait")
         run.launch("w1", "entries:wait")
+        run.lifeline.on_hangup("keep")
         run.lifeline.close()
         driver.stop(run.folder)  # from elsewhere: nobody has told the agent anything
     filters = {"event": ["die"], "label": [f"{FOLDER}={run.folder.path}", f"{ROLE}={AGENT}"]}
@@ -246,8 +247,9 @@ def test_an_agent_that_is_to_end_collects_its_roles_itself(
 def test_a_run_whose_folder_is_gone_can_still_be_stopped(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
-    with start_run(detached=True) as run:
+    with start_run() as run:
         role = Process.of(run.launch("w0", "entries:wait"))
+        run.lifeline.on_hangup("keep")
         run.lifeline.close()
         shutil.rmtree(run.folder.path)
         assert run.folder.name in driver.find()
@@ -379,7 +381,7 @@ def test_the_controller_is_killed_at_random_moments_beside_others(
         controller.wait()
         nodes = [node.pid for node in driver.state(folder).nodes if node.pid is not None]
         if not detached and rng.random() < 0.5:
-            _wait_for_end(folder, eventually)
+            eventually(lambda: not folder.alive())  # noqa: B023 - at once
         driver.stop(folder)
         assert containers_of(engine, folder) == [], f"round {number}"
         assert name not in driver.find()
@@ -387,10 +389,6 @@ def test_the_controller_is_killed_at_random_moments_beside_others(
         assert not [pid for pid in nodes if name.encode() in _command_line(pid)]
         assert name not in Path("/proc/mounts").read_text()
     assert all(engine.inspect_container(one)["State"]["Running"] for one in theirs)
-
-
-def _wait_for_end(folder: RunFolder, eventually: Eventually) -> None:
-    eventually(lambda: not folder.alive())
 
 
 def _command_line(pid: int) -> bytes:

@@ -11,10 +11,16 @@ import pytest
 
 from testbed import __version__
 from testbed.errors import HostError
-from testbed.runtimes.docker.build import build_image, current_images
+from testbed.runtimes.docker.build import Builder
 from testbed.runtimes.docker.engine import connect
-from testbed.runtimes.docker.image import NODES, check_image, image_name, list_images, source_hash
-from testbed.runtimes.docker.inputs import Variant
+from testbed.runtimes.docker.image import (
+    NODES,
+    check_image,
+    current_images,
+    image_name,
+    list_images,
+    source_hash,
+)
 from testbed.runtimes.docker.sources import image_sources
 
 LARGEST_BYTES = 1_200_000_000
@@ -70,7 +76,7 @@ def engine() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def image(engine: Any) -> str:
     """The image of the code as it is; the layer of dependencies is built if there is none."""
-    return build_image(engine, Variant(), say=print, log=print)
+    return Builder(engine, offline=False, say=print, log=print).nodes()
 
 
 def run(engine: Any, image: str, *command: str, user: str = STRANGER) -> str:
@@ -141,7 +147,7 @@ def test_its_first_process_is_tini(engine: Any, image: str) -> None:
 
 def test_what_is_there_is_not_built_again(engine: Any, image: str) -> None:
     said: list[str] = []
-    assert build_image(engine, Variant(), say=said.append, log=said.append) == image
+    assert Builder(engine, offline=False, say=said.append, log=said.append).nodes() == image
     assert said == [f"{image} is there already"]
 
 

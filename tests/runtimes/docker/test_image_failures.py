@@ -17,19 +17,20 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError
-from testbed.runtimes.docker import offline, sources
-from testbed.runtimes.docker.build import build_image, current_images
+from testbed.runtimes.docker.build import Builder, import_archive
 from testbed.runtimes.docker.image import (
     BASE,
     NODES,
     PART_LABEL,
     WHEELS,
     check_image,
+    current_images,
     image_name,
     list_images,
+    part_name,
     remove_images,
 )
-from testbed.runtimes.docker.inputs import WORK_PREFIX, Variant
+from testbed.runtimes.docker.sources import image_sources
 
 ROOT = Path(__file__).parents[3]
 STARTED_SECONDS = 60.0
@@ -86,10 +87,9 @@ def import_inputs(engine: Any, folder: Path, on_install: str) -> None:
         (base / "usr/bin" / name).write_text(script)
         (base / "usr/bin" / name).chmod(0o755)
     wheels = folder / "wheels"
-    (wheels / offline.WHEEL_FOLDER).mkdir(parents=True)
-    import_image(engine, f"edge-testbed-base:{offline.base_hash()}", base, BASE)
-    tag = sources.hash_requirements(sources.image_sources())
-    import_image(engine, f"edge-testbed-wheels:{tag}", wheels, WHEELS)
+    (wheels / "srv").mkdir(parents=True)
+    import_image(engine, part_name(BASE, image_sources()), base, BASE)
+    import_image(engine, part_name(WHEELS, image_sources()), wheels, WHEELS)
 
 
 def parts(engine: Any) -> list[str]:
@@ -102,14 +102,10 @@ def containers(engine: Any) -> list[Any]:
     return found
 
 
-def work_folders(folder: Path) -> list[Path]:
-    return list(folder.glob(f"{WORK_PREFIX}*"))
-
-
-def build(engine: Any, variant: Variant | None = None) -> list[str]:
+def build(engine: Any, *, offline: bool = True, **variant: Any) -> list[str]:
     """Build, and return what was said to the user."""
     said: list[str] = []
-    build_image(engine.api, variant or Variant(offline=True), say=said.append, log=said.append)
+    Builder(engine.api, offline=offline, say=said.append, log=said.append).nodes(**variant)
     return said
 
 
@@ -166,8 +162,6 @@ def test_a_base_that_does_not_fit_leaves_nothing(engine: Any, tmp_path: Path) ->
     (tmp_path / "big").mkdir()
     with (tmp_path / "big/zeros").open("wb") as file:
         file.truncate(2 * DISK_BYTES)
-    from testbed.runtimes.docker.inputs import import_archive
-
     archive = tmp_path / "big.tar"
     with tarfile.open(archive, "w") as packed:
         packed.add(tmp_path / "big", ".")
@@ -201,10 +195,12 @@ def test_an_engine_that_dies_ends_a_build(engine: Any, tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("variant", [Variant(gpu=True), Variant(base="nvidia/cuda:12.6.3-base")])
-def test_what_only_a_registry_has_is_refused_without_one(engine: Any, variant: Variant) -> None:
+@pytest.mark.parametrize("variant", [{"gpu": True}, {"base": "nvidia/cuda:12.6.3-base"}])
+def test_what_only_a_registry_has_is_refused_without_one(
+    engine: Any, variant: dict[str, Any]
+) -> None:
     with pytest.raises(HostError, match="can only be built where a registry answers: ") as refusal:
-        build(engine, variant)
+        build(engine, offline=False, **variant)
     assert "\n" not in str(refusal.value)
 
 

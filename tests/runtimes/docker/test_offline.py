@@ -1,4 +1,4 @@
-"""Commands that an image build runs on this host: missing, failing, interrupted."""
+"""What docker/offline.sh makes on this host: its commands missing, failing, interrupted."""
 
 from __future__ import annotations
 
@@ -12,55 +12,77 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
-from testbed.runtimes.docker import offline, sources
-from testbed.runtimes.docker.offline import run_command
+from testbed.runtimes.docker.image import BASE, KAFKA_BASE, WHEELS
+from testbed.runtimes.docker.offline import made_here
+from testbed.runtimes.docker.sources import CONSTRAINTS, image_sources
 
 WAIT_SECONDS = 30.0
+NO_INDEX = "http://127.0.0.1:1/cpu"
+SOURCES = image_sources()
 
 
-def command(folder: Path, name: str, script: str) -> dict[str, str]:
-    """An environment in which ``name`` is a command."""
-    folder.mkdir(exist_ok=True)
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of commands that stand before all others."""
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+def add(folder: Path, name: str, script: str) -> None:
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / name).chmod(0o755)
-    return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def test_without_mmdebstrap_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
+def make(part: str) -> str:
+    with made_here(part, SOURCES, torch_index=NO_INDEX) as archive:
+        return archive.read_text()
+
+
+@pytest.mark.parametrize("part", [BASE, KAFKA_BASE])
+def test_without_mmdebstrap_the_command_that_installs_it_is_named(
+    part: str, commands: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (commands / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(commands))
     with pytest.raises(HostError) as failure:
-        offline.make_base(tmp_path, {"PATH": str(tmp_path)})
-    assert failure.value.message == "There is no command mmdebstrap, for making the image's base."
+        make(part)
+    first, *lines = failure.value.message.splitlines()
+    assert first == f"docker/offline.sh failed making the {part}:"
+    assert lines == ["  There is no command mmdebstrap."]
     assert "No registry answers" in failure.value.hint
     assert "sudo apt install mmdebstrap" in failure.value.hint
 
 
-def test_what_mmdebstrap_says_at_its_end_is_shown(tmp_path: Path) -> None:
-    environment = command(
-        tmp_path / "commands", "mmdebstrap", "seq 40; echo E: no unshare >&2; exit 25"
-    )
+def test_what_mmdebstrap_says_at_its_end_is_shown(commands: Path) -> None:
+    add(commands, "mmdebstrap", "seq 40; echo E: no unshare >&2; exit 25")
     with pytest.raises(HostError) as failure:
-        offline.make_base(tmp_path, environment)
+        make(BASE)
     lines = failure.value.message.splitlines()
-    assert lines[0] == "`mmdebstrap` failed making the image's base:"
+    assert lines[0] == "docker/offline.sh failed making the base:"
     assert [line.strip() for line in lines[1:]] == [*map(str, range(30, 41)), "E: no unshare"]
 
 
-def test_mmdebstrap_works_below_the_folder_that_is_removed(tmp_path: Path) -> None:
-    environment = command(
-        tmp_path / "commands", "mmdebstrap", 'for word; do last=$word; done; echo "$TMPDIR" > $last'
-    )
-    archive = offline.make_base(tmp_path, environment)
-    assert archive.read_text() == f"{tmp_path}\n"
-    assert archive.parent == tmp_path
+def test_mmdebstrap_works_below_the_folder_that_is_removed(commands: Path, tmp_path: Path) -> None:
+    add(commands, "mmdebstrap", 'for word; do last=$word; done; echo "$TMPDIR" > $last')
+    folder = Path(make(BASE).strip())
+    assert folder.parent == tmp_path
+    assert not folder.exists()
 
 
-def test_an_interrupted_command_ends_with_its_children(tmp_path: Path) -> None:
+def test_a_broker_s_base_has_a_java(commands: Path) -> None:
+    add(commands, "mmdebstrap", 'for word; do last=$word; done; echo "$@" > $last')
+    assert "--include=openjdk-17-jre-headless" in make(KAFKA_BASE)
+    assert "--include=python3,tini,iperf3,iputils-ping" in make(BASE)
+
+
+def test_an_interrupted_command_ends_with_its_children(commands: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    environment = command(
-        tmp_path / "commands",
-        "patient",
-        f"sleep 600 & echo $! > {pid_file}.new\nmv {pid_file}.new {pid_file}; wait",
-    )
+    waits = f"sleep 600 & echo $! > {pid_file}.new\nmv {pid_file}.new {pid_file}; wait"
+    add(commands, "mmdebstrap", waits)
 
     def interrupt() -> None:
         deadline = time.monotonic() + WAIT_SECONDS
@@ -71,30 +93,40 @@ def test_an_interrupted_command_ends_with_its_children(tmp_path: Path) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        run_command(["patient"], doing="waiting", environment=environment)
+        make(BASE)
     thread.join()
     status = Path(f"/proc/{int(pid_file.read_text())}/stat")
     deadline = time.monotonic() + WAIT_SECONDS
     while status.exists() and status.read_text().split()[2] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["commands", "pid"]
+
+
+def test_torch_is_never_one_with_cuda() -> None:
+    unpinned = {**SOURCES, CONSTRAINTS: b"numpy==2.4\n"}
+    with (
+        pytest.raises(HostError, match=r"constraints.txt pins no version of torch") as failure,
+        made_here(WHEELS, unpinned, torch_index=NO_INDEX),
+    ):
+        pass
+    assert "CPU build of torch" in failure.value.hint
 
 
 @pytest.mark.slow
-def test_wheels_are_those_of_the_images_python_and_of_torch_without_cuda(tmp_path: Path) -> None:
+def test_wheels_are_those_of_the_images_python_and_of_torch_without_cuda() -> None:
     """Needs a package index; the one machine that has none skips."""
     import importlib.metadata
 
     if not importlib.metadata.version("torch").endswith("+cpu"):
         pytest.skip("needs a package index that has a torch without CUDA")
-    archive = offline.make_wheels(
-        tmp_path, sources.image_sources(), torch_index="http://127.0.0.1:1/cpu"
-    )
-    with tarfile.open(archive) as packed:
-        names = {Path(name).name for name in packed.getnames()}
-        assert {Path(name).parent.name for name in packed.getnames()} == {offline.WHEEL_FOLDER}
+    with made_here(WHEELS, SOURCES, torch_index=NO_INDEX) as archive:
+        with tarfile.open(archive) as packed:
+            files = [Path(entry.name) for entry in packed if entry.isfile()]
+        assert {file.parent.name for file in files} == {"srv"}
+        assert not (archive.parent / "srv").exists()
+    names = {file.name for file in files}
     (torch,) = (name for name in names if name.startswith("torch-"))
     assert "+cpu-cp311-" in torch
     assert any(name.startswith("pip-") for name in names)
     assert not any(name.startswith(("nvidia", "pandas", "scikit")) for name in names)
-    assert [file.name for file in (tmp_path / "wheels").iterdir()] == []

@@ -23,6 +23,7 @@ from testbed.host.hierarchies import usable
 from testbed.host.users import find_ranges
 from testbed.network.ends import Neighbour
 from testbed.runtimes.native.driver import NativeDriver
+from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.registry import Registry
 from testbed.topology import LinkSpec
 from testbed.values.cpu_sets import CpuSet
@@ -304,7 +305,9 @@ def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -
     agent = homes["cpu"].root / "testbed" / live.folder.name / "agent"
     file, value = {1: ("cpu.shares", "10240"), 2: ("cpu.weight", "1000")}[version]
     assert (agent / file).read_text().strip() == value
-    assert str(live.lifeline.pid) in (agent / "cgroup.procs").read_text().split()
+    record = read_record(live.folder)
+    assert record is not None
+    assert str(record.pid) in (agent / "cgroup.procs").read_text().split()
 
 
 @MODES
