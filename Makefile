@@ -42,7 +42,8 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak
+	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak \
+	privileged-shared privileged-alone nightly
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -82,11 +83,20 @@ test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick $(shared) --durations=20
 
 slow: setup ## the tests that need nothing but more time
-	@$(python) -m pytest -m "slow and not ($(OF_THE_MACHINE))" $(shared) --durations=20
+	@$(python) -m pytest -m "slow and not nightly and not ($(OF_THE_MACHINE))" $(shared) --durations=20
 
-privileged: setup ## the tests that need root, or a tool of the machine
-	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not alone" $(shared) --durations=20
-	$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone" --durations=20
+# Its two halves: tests that may share the processors, and tests that may not.
+privileged: privileged-shared privileged-alone ## the tests that need root, or a tool of the machine
+
+privileged-shared: setup
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not (alone or netem or nightly)" $(shared) --durations=20
+
+privileged-alone: setup
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone and not (netem or nightly)" --durations=20
+
+nightly: soak ## full sizes and many rounds, which .ci/run leaves out: an hour or two, as root
+	@$(python) -m pytest -m "nightly and not netem" -k "not random_moments" --durations=20
+	$(MAKE) test-netem NETEM_TESTS="netem and nightly"
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200
@@ -94,6 +104,7 @@ SOAK_ROUNDS ?= 200
 soak: setup ## kill the controller at many random moments: make soak SOAK_ROUNDS=200
 	@SOAK_ROUNDS=$(SOAK_ROUNDS) $(python) -m pytest -s -k random_moments tests/runtimes
 
+NETEM_TESTS ?= netem and not nightly
 # Where the kernel has no netem, $(NETEM_RUN) is a command to run the tests under one that has.
 NETEM_RUN ?=
 # Only their files: reading all of the others takes a minute under such a kernel.
@@ -102,9 +113,9 @@ has_netem := import sys; from testbed.network.netem import kernel_has_netem; sys
 
 test-netem: setup ## the tests of delays, jitter and losses: needs root, and netem or NETEM_RUN
 	@if $(python) -c '$(has_netem)' 2> /dev/null; then
-		$(python) -m pytest -m netem $(netem_tests)
+		$(python) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(netem_tests)
 	elif [ -n "$(NETEM_RUN)" ]; then
-		$(NETEM_RUN) $(abspath $(python)) -m pytest -m netem $(netem_tests)
+		$(NETEM_RUN) $(abspath $(python)) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(netem_tests)
 	else
 		echo "skipped: this kernel has no netem, or this is not root, and NETEM_RUN names no command"
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."

@@ -113,7 +113,12 @@ LACKS = {
     "kafka": lacks_kafka,
     "browser": lacks_browser,
 }
-NOT_QUICK = ("root", "namespaces", "docker", "kafka", "browser", "slow")
+NOT_QUICK = {
+    **dict.fromkeys(("root", "namespaces", "docker", "kafka", "browser"), "privileged"),
+    "nightly": "nightly",
+    "slow": "slow",
+}
+"""What `--quick` leaves out, and the target of the Makefile that runs it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -144,9 +149,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if item.get_closest_marker(marker) and (reason := lacks()):
             pytest.skip(reason)
     if item.config.getoption("quick"):
-        for marker in NOT_QUICK:
+        for marker, target in NOT_QUICK.items():
             if item.get_closest_marker(marker):
-                target = "slow" if marker == "slow" else "privileged"
                 pytest.skip(f"marked {marker}, which --quick leaves out: make {target}")
 
 

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 ENDED = (0, 6)
 
 

@@ -23,7 +23,7 @@ from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 REMOTE = "tcp://127.0.0.1:1"
 ENGINE = "/var/run/docker.sock"

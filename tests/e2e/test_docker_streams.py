@@ -16,7 +16,7 @@ from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.docker.kafka import find_image
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]
 
 DEVICES = 3
 NODES = ["broker", "evaluator", "producer0", "ps", "w0", "w1", "w2"]

@@ -14,7 +14,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Crashed, Done, FaultApplied, Finished, LinkChanged, Started
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 FAULTS = """\
 name: faults
@@ -48,6 +48,7 @@ def finished_at(up: Any) -> float:
     return next(entry.time for entry in own if isinstance(entry.event, Finished))
 
 
+@pytest.mark.alone
 def test_every_kind_happens_and_none_is_a_loss(bed: Any) -> None:
     bed.scenario("faults.yaml", FAULTS)
     up = bed.up(file="faults.yaml")
@@ -133,6 +134,7 @@ BURST_BYTES = 3028
 """What a bucket of 400 kbit lets pass at once: two frames."""
 
 
+@pytest.mark.alone
 def test_links_and_devices_that_change_under_way(bed: Any) -> None:
     rows = "".join(f"{time},{rate:.0f}\n" for time, rate in RATES)
     bed.scenario("rate.csv", f"time_seconds,bits_per_second\n{rows}")

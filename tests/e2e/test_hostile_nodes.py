@@ -15,7 +15,7 @@ from testbed.agent.logs import LAST_LINE, LOG_BYTES
 from testbed.host.sockets import short_path
 from testbed.rpc import methods
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 TEXT = """\
 name: hostile
 seed: 1

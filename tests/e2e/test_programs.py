@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow]
 CROSS_TRAFFIC = Path(__file__).parents[2] / "scenarios" / "cross-traffic.yaml"
 LOOK = "import json; from testbed.agent.probe import look; print(json.dumps(look()))"
 ALIKE = ("capabilities", "writable", "new namespaces", "interfaces")
@@ -69,6 +69,7 @@ def run(bed: Any, runtime: str, **program: Any) -> Ended:
     return ended
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3: apt install iperf3")
 def test_cross_traffic_beside_a_training(bed: Any, runtime: str) -> None:
     """Ten megabits a second come through a link of ten, and are not counted as the training's."""
