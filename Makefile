@@ -43,7 +43,8 @@ install := $(python) -m pip --disable-pip-version-check install --constraint con
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
 	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak \
-	privileged-shared privileged-alone nightly
+	privileged-shared privileged-alone nightly \
+	test-netem-shared test-netem-alone test-netem-nightly
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -94,9 +95,8 @@ privileged-shared: setup
 privileged-alone: setup
 	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone and not (netem or nightly)" --durations=20
 
-nightly: soak ## full sizes and many rounds, which .ci/run leaves out: an hour or two, as root
+nightly: soak test-netem-nightly ## full sizes and many rounds, which .ci/run leaves out: an hour or two, as root
 	@$(python) -m pytest -m "nightly and not netem" -k "not random_moments" --durations=20
-	$(MAKE) test-netem NETEM_TESTS="netem and nightly"
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200
@@ -104,14 +104,20 @@ SOAK_ROUNDS ?= 200
 soak: setup ## kill the controller at many random moments: make soak SOAK_ROUNDS=200
 	@SOAK_ROUNDS=$(SOAK_ROUNDS) $(python) -m pytest -s -k random_moments tests/runtimes
 
-NETEM_TESTS ?= netem and not nightly
 # Where the kernel has no netem, $(NETEM_RUN) is a command to run the tests under one that has.
 NETEM_RUN ?=
 # Only their files: reading all of the others takes a minute under such a kernel.
 netem_tests = $(shell grep -rl --include='*.py' 'mark\.netem' tests)
 has_netem := import sys; from testbed.network.netem import kernel_has_netem; sys.exit(not kernel_has_netem())
 
-test-netem: setup ## the tests of delays, jitter and losses: needs root, and netem or NETEM_RUN
+# In two halves, as the privileged ones.
+test-netem: test-netem-shared test-netem-alone ## the tests of delays, jitter and losses: need root, and netem or NETEM_RUN
+
+test-netem-shared: NETEM_TESTS := netem and not (alone or nightly)
+test-netem-alone: NETEM_TESTS := netem and alone and not nightly
+test-netem-nightly: NETEM_TESTS := netem and nightly
+
+test-netem-shared test-netem-alone test-netem-nightly: setup
 	@if $(python) -c '$(has_netem)' 2> /dev/null; then
 		$(python) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(netem_tests)
 	elif [ -n "$(NETEM_RUN)" ]; then
