@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -287,6 +288,20 @@ def own_engine() -> Callable[..., AbstractContextManager[OwnEngine]]:
             engine.close()
 
     return start
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this clone, built of a copy."""
+    folder = tmp_path_factory.mktemp("wheel")
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "runs", "tests", "results")
+    copy = shutil.copytree(Path(__file__).parents[1], folder / "sources", ignore=left_out)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel")
+    options = ("--no-deps", "--no-build-isolation", "--wheel-dir", folder)
+    subprocess.run((*pip, *options, copy), check=True)
+    shutil.rmtree(copy)
+    (built,) = folder.iterdir()
+    return built
 
 
 @pytest.fixture

@@ -90,6 +90,7 @@ def test_rounds_of_some_workers_are_sound(tmp_path: Path) -> None:
     assert problems(tmp_path, source) == {}
 
 
+@pytest.mark.slow
 def test_rare_pushes_are_sound(tmp_path: Path) -> None:
     """One of 500 steps: 10,000 steps lead to 20 updates, which is enough."""
     source = SOUND.replace(
