@@ -79,6 +79,9 @@ OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
 # How many processes share the tests that measure nothing: one a CPU, up to 8.
 TEST_PROCESSES ?= auto
 shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
+# Runs wait more than they compute, so two for each CPU; tests of a file may share a run or an engine.
+RUN_PROCESSES = $(shell echo $$((2 * $$(nproc))))
+shared_runs = --numprocesses $(RUN_PROCESSES) --maxprocesses 8 --dist loadfile
 
 test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick $(shared) --durations=20
@@ -90,7 +93,7 @@ slow: setup ## the tests that need nothing but more time
 privileged: privileged-shared privileged-alone ## the tests that need root, or a tool of the machine
 
 privileged-shared: setup
-	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not (alone or netem or nightly)" $(shared) --durations=20
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not (alone or netem or nightly)" $(shared_runs) --durations=20
 
 privileged-alone: setup
 	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone and not (netem or nightly)" --durations=20
