@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Any
 
@@ -137,7 +136,7 @@ def finished(up: Any) -> Finished:
 def test_a_worker_that_stands_still_stalls_the_others(bed: Any) -> None:
     up = bed.up(*BARRIER, "--set", "stop.updates=100000")
     up.wait_for_updates(60)
-    os.kill(bed.nodes(up.name)["w1"]["pid"], signal.SIGSTOP)
+    bed.kill_node(up, "w1", signal.SIGSTOP)
     done = up.end()
     assert (done.status, done.err) == (6, "")
     assert finished(up).reason == "stalled: 2 workers wait for w1"

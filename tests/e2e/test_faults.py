@@ -89,6 +89,7 @@ def test_all_crashed_is_stalled(bed: Any) -> None:
     assert bed.remains(up.name) == []
 
 
+@pytest.mark.alone
 def test_a_fault_to_which_the_runs_end_comes_first_makes_it_invalid(bed: Any) -> None:
     """Its controller stands still from before the moment until a second after the end."""
     faults = "faults=[{freeze: {workers: [w1], at: {version: 150}, for: 1s}}]"

@@ -24,7 +24,7 @@ model: digits-cnn
 dataset: digits
 workers: {count: 2, classes: {all: {share: 1.0, speed: 10ms}}}
 programs: {loud: {command: [sh, -c, "yes | head --bytes 20000000; sleep 1000"], end: expected}}
-stop: {updates: 400}
+stop: {updates: 1000}
 evaluate: {every: 100, images: 100}
 """
 CONNECT = """
