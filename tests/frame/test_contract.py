@@ -166,12 +166,13 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
             13,
             "step returned 3, expected an Update or None",
         ),
-        (
+        pytest.param(
             "return Update(Dense(gradient.copy()), self.version, samples)",
             "return None",
             "check_training",
             17,
             "10,000 steps and ticks, and no 6 updates",
+            marks=pytest.mark.slow,
         ),
         (
             "return ()",
