@@ -185,6 +185,7 @@ EXTREMES = [
 ]
 
 
+@pytest.mark.slow  # there are hundreds
 @pytest.mark.parametrize(("member", "options"), EXTREMES)
 def test_it_does_so_with_options_at_either_end(
     member: type[AlgorithmConfig], options: dict[str, object]
