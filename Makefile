@@ -42,7 +42,9 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak
+	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak \
+	privileged-shared privileged-alone nightly \
+	test-netem-shared test-netem-alone test-netem-nightly
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) |
@@ -77,16 +79,27 @@ OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
 # How many processes share the tests that measure nothing: one a CPU, up to 8.
 TEST_PROCESSES ?= auto
 shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
+# Runs wait more than they compute, so two for each CPU; tests of a file may share a run or an engine.
+RUN_PROCESSES = $(shell echo $$((2 * $$(nproc))))
+shared_runs = --numprocesses $(RUN_PROCESSES) --maxprocesses 8 --dist loadfile
 
 test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick $(shared) --durations=20
 
 slow: setup ## the tests that need nothing but more time
-	@$(python) -m pytest -m "slow and not ($(OF_THE_MACHINE))" $(shared) --durations=20
+	@$(python) -m pytest -m "slow and not nightly and not ($(OF_THE_MACHINE))" $(shared) --durations=20
 
-privileged: setup ## the tests that need root, or a tool of the machine
-	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not alone" $(shared) --durations=20
-	$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone" --durations=20
+# Its two halves: tests that may share the processors, and tests that may not.
+privileged: privileged-shared privileged-alone ## the tests that need root, or a tool of the machine
+
+privileged-shared: setup
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not (alone or netem or nightly)" $(shared_runs) --durations=20
+
+privileged-alone: setup
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone and not (netem or nightly)" --durations=20
+
+nightly: soak test-netem-nightly ## full sizes and many rounds, which .ci/run leaves out: an hour or two, as root
+	@$(python) -m pytest -m "nightly and not netem" -k "not random_moments" --durations=20
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200
@@ -100,11 +113,18 @@ NETEM_RUN ?=
 netem_tests = $(shell grep -rl --include='*.py' 'mark\.netem' tests)
 has_netem := import sys; from testbed.network.netem import kernel_has_netem; sys.exit(not kernel_has_netem())
 
-test-netem: setup ## the tests of delays, jitter and losses: needs root, and netem or NETEM_RUN
+# In two halves, as the privileged ones.
+test-netem: test-netem-shared test-netem-alone ## the tests of delays, jitter and losses: need root, and netem or NETEM_RUN
+
+test-netem-shared: NETEM_TESTS := netem and not (alone or nightly)
+test-netem-alone: NETEM_TESTS := netem and alone and not nightly
+test-netem-nightly: NETEM_TESTS := netem and nightly
+
+test-netem-shared test-netem-alone test-netem-nightly: setup
 	@if $(python) -c '$(has_netem)' 2> /dev/null; then
-		$(python) -m pytest -m netem $(netem_tests)
+		$(python) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(netem_tests)
 	elif [ -n "$(NETEM_RUN)" ]; then
-		$(NETEM_RUN) $(abspath $(python)) -m pytest -m netem $(netem_tests)
+		$(NETEM_RUN) $(abspath $(python)) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(netem_tests)
 	else
 		echo "skipped: this kernel has no netem, or this is not root, and NETEM_RUN names no command"
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."

@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -113,7 +114,12 @@ LACKS = {
     "kafka": lacks_kafka,
     "browser": lacks_browser,
 }
-NOT_QUICK = ("root", "namespaces", "docker", "kafka", "browser", "slow")
+NOT_QUICK = {
+    **dict.fromkeys(("root", "namespaces", "docker", "kafka", "browser"), "privileged"),
+    "nightly": "nightly",
+    "slow": "slow",
+}
+"""What `--quick` leaves out, and the target of the Makefile that runs it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -144,9 +150,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if item.get_closest_marker(marker) and (reason := lacks()):
             pytest.skip(reason)
     if item.config.getoption("quick"):
-        for marker in NOT_QUICK:
+        for marker, target in NOT_QUICK.items():
             if item.get_closest_marker(marker):
-                target = "slow" if marker == "slow" else "privileged"
                 pytest.skip(f"marked {marker}, which --quick leaves out: make {target}")
 
 
@@ -283,6 +288,20 @@ def own_engine() -> Callable[..., AbstractContextManager[OwnEngine]]:
             engine.close()
 
     return start
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this clone, built of a copy."""
+    folder = tmp_path_factory.mktemp("wheel")
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "runs", "tests", "results")
+    copy = shutil.copytree(Path(__file__).parents[1], folder / "sources", ignore=left_out)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel")
+    options = ("--no-deps", "--no-build-isolation", "--wheel-dir", folder)
+    subprocess.run((*pip, *options, copy), check=True)
+    shutil.rmtree(copy)
+    (built,) = folder.iterdir()
+    return built
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf
 from typing import Any
 
@@ -203,6 +204,12 @@ def worker_half(config: AlgorithmConfig, index: int = 0) -> WorkerHalf[Any]:
 
 def gradient(seed: int) -> Vector:
     """A gradient drawn from a normal law."""
+    return _noise(seed).copy()
+
+
+@cache
+def _noise(seed: int) -> Vector:
+    """Drawn once: every training of a contract asks for the same ones."""
     return np.random.default_rng(seed).standard_normal(LAYOUT.size).astype(np.float32)
 
 

@@ -88,7 +88,7 @@ from testbed.run.interrupts import Interrupted, Interrupts
 
 rng = random.Random(1)
 faulthandler.dump_traceback_later(60, exit=True)  # a channel that is never closed
-for _ in range(400):
+for _ in range(int(sys.argv[2])):
     with Interrupts() as interrupts:
         deadline, waiting = time.monotonic() + 20, interrupts.allowed
         socket = Path(sys.argv[1]) / "agent.sock"
@@ -105,8 +105,11 @@ print("closed")
 """
 
 
-def test_a_client_that_is_interrupted_at_any_moment_can_be_closed(control: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTIONS, str(control)]
+@pytest.mark.parametrize("times", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_client_that_is_interrupted_at_any_moment_can_be_closed(
+    control: Path, times: int
+) -> None:
+    command = [sys.executable, "-c", INTERRUPTIONS, str(control), str(times)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "closed\n", done.stderr
 
@@ -176,11 +179,12 @@ REQUESTS = st.sampled_from(sorted(MALFORMED)).flatmap(
 )
 
 
-def test_no_request_ends_the_agent(control: Path) -> None:
+@pytest.mark.parametrize("examples", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_no_request_ends_the_agent(control: Path, examples: int) -> None:
     outcomes: Counter[str] = Counter()
     with connect(control) as client:
 
-        @settings(max_examples=400, deadline=None, database=None, derandomize=True)
+        @settings(max_examples=examples, deadline=None, database=None, derandomize=True)
         @given(REQUESTS)
         def asked(request: tuple[str, bytes]) -> None:
             method, message = request
@@ -194,7 +198,7 @@ def test_no_request_ends_the_agent(control: Path) -> None:
         asked()
         assert client.running() == []
     assert outcomes.keys() == {"OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION"}
-    assert min(outcomes.values()) > 10, outcomes
+    assert min(outcomes.values()) > examples // 40, outcomes
 
 
 def test_an_unknown_method_and_a_message_that_is_too_long(client: AgentClient) -> None:

@@ -113,6 +113,8 @@ ENDS: dict[str, tuple[object, ...]] = {
     "alpha": (0.05, 1.0),
     "check_period": ("1s", "2min"),
     "commit_rate": (None, 0.5, 100.0),
+    "local_epochs": (1, 10),
+    "local_steps": (1, 10),
     "milestones": ((), (1, 2)),
     "min_commit_interval": (None, "1s", "2min"),
 }
@@ -134,8 +136,8 @@ TOGETHER: dict[str, dict[str, object]] = {
 }
 """What an option needs, or is without effect without; of the algorithms that have it too."""
 
-FEW_STEPS: dict[str, object] = {"local_steps": 3}
-"""Of the algorithms that take a number of steps for each push: by default some take 40."""
+FEW_STEPS: dict[str, object] = {"local_steps": 3, "check_period": "10s"}
+"""Of the algorithms that take so many steps for each push, or steps for so long: by default 40."""
 
 
 def ends(name: str, field: FieldInfo) -> tuple[object, ...]:
@@ -165,8 +167,11 @@ def numbers(kind: object, metadata: list[Any]) -> tuple[object, ...]:
 def companions(member: type[AlgorithmConfig], name: str) -> dict[str, object]:
     """The other options that are given with an end of one."""
     fields = member.model_fields
-    steps = fields.get("local_steps")
-    few = FEW_STEPS if steps is not None and isinstance(steps.default, int) else {}
+    few = {
+        key: one
+        for key, one in FEW_STEPS.items()
+        if key in fields and isinstance(fields[key].default, int | Duration)
+    }
     return few | {key: one for key, one in TOGETHER.get(name, {}).items() if key in fields}
 
 
@@ -180,6 +185,7 @@ EXTREMES = [
 ]
 
 
+@pytest.mark.slow  # there are hundreds
 @pytest.mark.parametrize(("member", "options"), EXTREMES)
 def test_it_does_so_with_options_at_either_end(
     member: type[AlgorithmConfig], options: dict[str, object]

@@ -12,12 +12,14 @@ from urllib.request import urlopen
 
 import pytest
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 ENDED = (0, 6)
+LONGER = ("--set", "stop.updates=600")
+"""Six seconds, in which the first commands are given."""
 
 
 def test_a_detached_run_ends_as_an_attached_one(bed: Any, name: str) -> None:
-    up = bed("up", bed.scenario, "--detach", "--name", name)
+    up = bed("up", bed.scenario, "--detach", "--name", name, *LONGER)
     assert f"testbed wait {name}" in up.stdout
     assert bed.state(name) == "training"
     assert "still goes on" in bed("wait", name, "--timeout", "0", status=124).stderr
@@ -25,7 +27,7 @@ def test_a_detached_run_ends_as_an_attached_one(bed: Any, name: str) -> None:
     folder = bed.runs / name
     assert bed.state(name) == "finished"
     assert (folder / "accuracy-ingress.png").exists()
-    assert "60 updates applied" in (folder / "logs" / "controller.log").read_text()
+    assert "600 updates applied" in (folder / "logs" / "controller.log").read_text()
     assert bed.leftovers(name) == []
     bed("wait", name, status=bed.verdict(name))  # of a run that has ended long ago
 
@@ -55,8 +57,7 @@ def test_a_signal_during_the_bring_up_is_passed_on(bed: Any, name: str) -> None:
 
 
 def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: str) -> None:
-    longer = ("--set", "stop.updates=120")
-    up = bed("up", bed.scenario, "--detach", "--name", name, *longer, "--metrics")
+    up = bed("up", bed.scenario, "--detach", "--name", name, *LONGER, "--metrics")
     url = json.loads((bed.runs / name / "run.json").read_text())["metrics"]
     assert f"metrics: {url}\n" in up.stderr
     with urlopen(url) as answer:
@@ -67,14 +68,14 @@ def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: st
     assert not registered.exists()  # the controller did not live to withdraw it
     assert bed.leftovers(name) == []
     report = json.loads(bed("report", name, "--json").stdout)
-    assert report["updates"]["total"] == 120
+    assert report["updates"]["total"] == 600
     assert "controller died" in report["verdict"]["reasons"][0]
 
 
 def test_down_calls_a_run_finished_that_came_to_its_end_without_its_controller(
     bed: Any, name: str
 ) -> None:
-    bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=120")
+    bed("up", bed.scenario, "--detach", "--name", name, *LONGER)
     os.kill(bed.controller(name), signal.SIGKILL)
     bed("wait", name, status=6)
     assert bed.state(name) == "training"
@@ -82,7 +83,7 @@ def test_down_calls_a_run_finished_that_came_to_its_end_without_its_controller(
     assert bed.state(name) == "finished"
     bed("wait", name, status=6)
     report = json.loads(bed("report", name, "--json").stdout)
-    assert (report["reason"], report["updates"]["total"]) == ("120 updates applied", 120)
+    assert (report["reason"], report["updates"]["total"]) == ("600 updates applied", 600)
     assert "without its controller" in report["verdict"]["reasons"][0]
 
 

@@ -1,6 +1,5 @@
 """``testbed init``."""
 
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -71,21 +70,12 @@ def test_what_is_wrong_is_named_and_nothing_written(
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_has_the_scenarios(here: Path) -> None:
-    """Built of a copy, and installed into an environment that takes the dependencies from ours."""
-    sources = shutil.copytree(
-        ROOT,
-        here / "sources",
-        ignore=shutil.ignore_patterns(".*", "__pycache__", "runs", "tests", "results"),
-    )
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
-    wheel = ("wheel", "--no-deps", "--no-build-isolation", "-w", "dist", str(sources))
-    subprocess.run((*pip, *wheel), check=True)
-    shutil.rmtree(sources)
+def test_an_installed_wheel_has_the_scenarios(here: Path, wheel: Path) -> None:
+    """Installed into an environment that takes the dependencies from ours."""
     venv.create(here / "venv", with_pip=False)
     python = here / "venv" / "bin" / "python"
-    (built,) = (here / "dist").glob("*.whl")
-    install = (*pip, "--python", str(python), "install", "--no-deps", str(built))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+    install = (*pip, "--python", str(python), "install", "--no-deps", str(wheel))
     subprocess.run(install, check=True)
     (packages,) = (here / "venv").glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.cli import BROKEN_PIPE
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 ENDED = (0, 6)
 ENDLESS = ("--set", "stop.updates=1000000")
 

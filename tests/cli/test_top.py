@@ -146,7 +146,6 @@ def going_on(bed: Any, name: str) -> Iterator[str]:
 
 
 @pytest.mark.root
-@pytest.mark.alone
 @pytest.mark.slow
 def test_a_run_that_goes_on(bed: Any, going_on: str, tmp_path: Path) -> None:
     """One live run for all of it: top on a terminal and as JSON, events to the end, the report."""

@@ -39,7 +39,7 @@ EXAMPLES: dict[str, Any] = {
     "substitute-rail": "substitute-rail",
 }
 DOWNLOADED = {"cifar10", "fashion-mnist", "mnist"}
-LARGE = {"cifar10": [pytest.mark.slow]}
+LARGE = {name: [pytest.mark.slow] for name in ("cifar10", "mnist-pair-100")}
 
 
 def members() -> dict[str, type[DatasetConfig]]:

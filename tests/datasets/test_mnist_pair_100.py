@@ -29,6 +29,7 @@ def test_every_label_has_as_many_pairs() -> None:
     assert len(np.unique(label(digits, left, right)[:50])) > 25  # in a drawn order
 
 
+@pytest.mark.slow
 def test_the_real_pairs(tmp_path: Path, testbed_data: dict[str, str]) -> None:
     given = testbed_data.get("TESTBED_DATA")
     if given is None or not Path(given, "mnist").is_dir():

@@ -24,6 +24,8 @@ from urllib.request import urlopen
 import pytest
 
 from testbed.errors import HostError
+from testbed.events.entry import only
+from testbed.events.kinds import Launched
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 
@@ -165,8 +167,12 @@ class Bed:
         """What ``testbed ps RUN`` says, by node."""
         return {row["node"]: row for row in self.run("ps", run, "--json").json}
 
-    def kill_node(self, up: Up, node: str, number: int = signal.SIGKILL) -> None:
-        os.kill(self.nodes(up.name)[node]["pid"], number)
+    @staticmethod
+    def kill_node(up: Up, node: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a node's process, whose pid a command might ask for too late."""
+        launched = only(read_events(up.folder.events), Launched)
+        (pid,) = (event.pid for event in launched if event.node == node)
+        os.kill(pid, number)
 
     def remains(self, run: str) -> list[str]:
         """What there is of a run on the host besides its folder."""

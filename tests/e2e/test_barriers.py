@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Any
 
@@ -14,7 +13,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Finished
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 WAITING = """\
 name: waiting
@@ -33,13 +32,16 @@ evaluate: {every: 80s, images: 10}
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
-    ("algorithm", "share"),
+    ("runtime", "algorithm", "share"),
     [
-        ("{bsp: {}}", 0.841),
-        ("{fixed-adacomm: {local_steps: 10}}", 0.555),
-        ("{ssp: {slack: 5}}", 0.777),
+        ("native", "{bsp: {}}", 0.841),
+        ("native", "{fixed-adacomm: {local_steps: 10}}", 0.555),
+        ("native", "{ssp: {slack: 5}}", 0.777),
+        pytest.param("docker", "{bsp: {}}", 0.841, marks=pytest.mark.docker),
     ],
+    indirect=["runtime"],
 )
 def test_waiting_shares_of_three_workers_by_hand(
     bed: Any, runtime: str, algorithm: str, share: float
@@ -68,6 +70,7 @@ def test_waiting_shares_of_three_workers_by_hand(
 PARTS = ["compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("settings", "share"),
     [
@@ -133,7 +136,7 @@ def finished(up: Any) -> Finished:
 def test_a_worker_that_stands_still_stalls_the_others(bed: Any) -> None:
     up = bed.up(*BARRIER, "--set", "stop.updates=100000")
     up.wait_for_updates(60)
-    os.kill(bed.nodes(up.name)["w1"]["pid"], signal.SIGSTOP)
+    bed.kill_node(up, "w1", signal.SIGSTOP)
     done = up.end()
     assert (done.status, done.err) == (6, "")
     assert finished(up).reason == "stalled: 2 workers wait for w1"

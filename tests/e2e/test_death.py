@@ -14,7 +14,7 @@ import testbed
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.recovery import spooled_rows
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 
@@ -40,7 +40,15 @@ def kill_at(up: Any, moment: str, rng: random.Random) -> None:
     assert up.signal(signal.SIGKILL).status == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("moment", ["created", "recorded", "launched", "brought_up"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "created",
+        pytest.param("recorded", marks=pytest.mark.nightly),
+        "launched",
+        pytest.param("brought_up", marks=pytest.mark.nightly),
+    ],
+)
 def test_after_down_nothing_is_left(bed: Any, rng: random.Random, moment: str) -> None:
     up = bed.up(*ENDLESS)
     kill_at(up, moment, rng)
@@ -81,6 +89,7 @@ def test_without_down_the_agent_ends_by_itself_and_the_records_are_recovered(bed
     assert "recovered" not in bed.run("report", up.name).out
 
 
+@pytest.mark.alone
 def test_down_all_ends_what_is_known_here_and_leaves_others_alone(bed: Any) -> None:
     if foreign := NativeDriver().find():
         pytest.skip(f"other runs are on this host, and may be somebody's: {', '.join(foreign)}")

@@ -23,13 +23,15 @@ from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 REMOTE = "tcp://127.0.0.1:1"
 ENGINE = "/var/run/docker.sock"
 PAUSED_SECONDS = 3.0
 NODES = ["evaluator", "ps", "w0", "w1", "w2"]
 FOREVER = ("--set", "stop.updates=100000000", "--set", "workers.think.mean=20ms")
+UNLINKED = ("--set", "workers.classes.fast={share: 0.67}")
+"""Links are measured first, which takes longer than all the rest of the bring-up."""
 
 SCENARIO = """\
 name: docked
@@ -56,11 +58,11 @@ class Dock:
     engine: Any
     image: str
 
-    def up(self, *options: str, file: str = "docked.yaml") -> Any:
-        return self.bed.up(*options, file=file)
+    def up(self, *options: str) -> Any:
+        return self.bed.up(*options, file="docked.yaml")
 
-    def up_and_training(self, *options: str, file: str = "docked.yaml") -> Any:
-        up = self.up(*FOREVER, *options, file=file)
+    def up_and_training(self, *options: str) -> Any:
+        up = self.up(*FOREVER, *options)
         up.wait_for_updates(20)
         return up
 
@@ -102,10 +104,14 @@ def dock(bed: Any, engine: Any) -> Iterator[Dock]:
 
 
 def test_a_run_from_its_first_to_its_last_container(dock: Dock) -> None:
-    up = dock.up()
+    """Of the runtime that is chosen where an engine answers."""
+    up = dock.up("--runtime", "auto")
     up.wait_for(lambda: len(dock.containers(up.name)) == len(NODES) + 1)
     done = up.end()
     assert done.status in (0, 6), done.err  # a busy host spoils the measured rates
+    assert done.err.startswith("runtime docker: its engine answers")
+    (said,) = only(read_events(up.folder.events), RuntimeChosen)
+    assert (said.name, dock.image in said.why) == ("docker", True)
     lines = [line.strip() for line in done.out.splitlines()]
     assert "creating 5 containers" in lines
     assert "everything is torn down" in lines
@@ -119,9 +125,24 @@ def test_a_run_from_its_first_to_its_last_container(dock: Dock) -> None:
     assert json.loads(up.folder.environment.read_text())["runtime"] == "docker"
 
 
-def test_what_commands_say_of_a_run_that_goes_on(dock: Dock) -> None:
+def assert_limited(dock: Dock, up: Any) -> None:
+    """Containers are as the scenario has them, and may do nothing."""
+    told = dock.engine.inspect_container(dock.container(up, "w2"))
+    asked = told["HostConfig"]
+    assert (asked["NetworkMode"], asked["ReadonlyRootfs"]) == ("none", True)
+    assert (asked["CapDrop"], asked["Privileged"]) == (["ALL"], False)
+    assert asked["RestartPolicy"]["Name"] in ("", "no")
+    assert (asked["Memory"], asked["CpuQuota"] / asked["CpuPeriod"]) == (2**28, 0.5)
+    labels = told["Config"]["Labels"]
+    given = {name: labels[f"org.edge-testbed.{name}"] for name in ("run", "role", "index", "class")}
+    assert given == {"run": up.name, "role": "worker", "index": "2", "class": "slow"}
+    assert told["Config"]["User"] == "20012:20012"
+
+
+def test_what_commands_and_the_engine_say_of_a_running_run(dock: Dock) -> None:
     up = dock.up_and_training()
     assert sorted(dock.containers(up.name)) == sorted(["agent", *NODES])
+    assert_limited(dock, up)
     assert {row["condition"] for row in dock.bed.nodes(up.name).values()} == {"running"}
     entered = dock.bed.run("exec", up.name, "w1", "--", "sh", "-c", "id -u; hostname; exit 7")
     assert (entered.out, entered.status) == ("20011\nw1\n", 7)
@@ -141,22 +162,8 @@ def test_what_commands_say_of_a_run_that_goes_on(dock: Dock) -> None:
     assert dock.bed.run("down", up.name).out == f"{up.name}: nothing of it was left\n"
 
 
-def test_containers_are_limited_and_may_do_nothing(dock: Dock) -> None:
-    up = dock.up_and_training()
-    told = dock.engine.inspect_container(dock.container(up, "w2"))
-    asked = told["HostConfig"]
-    assert (asked["NetworkMode"], asked["ReadonlyRootfs"]) == ("none", True)
-    assert (asked["CapDrop"], asked["Privileged"]) == (["ALL"], False)
-    assert asked["RestartPolicy"]["Name"] in ("", "no")
-    assert (asked["Memory"], asked["CpuQuota"] / asked["CpuPeriod"]) == (2**28, 0.5)
-    labels = told["Config"]["Labels"]
-    given = {name: labels[f"org.edge-testbed.{name}"] for name in ("run", "role", "index", "class")}
-    assert given == {"run": up.name, "role": "worker", "index": "2", "class": "slow"}
-    assert told["Config"]["User"] == "20012:20012"
-
-
-def test_a_paused_node_is_frozen_and_goes_on_and_the_verdict_says_so(dock: Dock) -> None:
-    up = dock.up_and_training()
+def test_paused_nodes_are_frozen_and_told_and_keep_no_run_from_being_ended(dock: Dock) -> None:
+    up = dock.up_and_training(*UNLINKED)
     dock.engine.pause(dock.container(up, "w1"))
     assert dock.bed.nodes(up.name)["w1"]["condition"] == "frozen"
     refused = dock.bed.run("exec", up.name, "w1", "--", "true")
@@ -169,33 +176,30 @@ def test_a_paused_node_is_frozen_and_goes_on_and_the_verdict_says_so(dock: Dock)
     up.wait_for(lambda: "gap" in up.events())
     reasons = dock.bed.run("report", up.name, "--json").json["verdict"]["reasons"]
     assert any(one.startswith("The parameter server stood still for ") for one in reasons), reasons
-
-
-def test_a_paused_node_does_not_keep_the_run_from_being_ended(dock: Dock) -> None:
-    up = dock.up_and_training()
     dock.engine.pause(dock.container(up, "w1"))
     assert dock.bed.run("down", up.name).status == 0
     assert dock.containers(up.name) == {}
 
 
-@pytest.mark.parametrize("how", ["removed", "stopped"])
-def test_a_worker_whose_container_goes_is_lost_and_the_others_go_on(dock: Dock, how: str) -> None:
-    up = dock.up_and_training()
-    if how == "removed":
-        dock.engine.remove_container(dock.container(up, "w0"), force=True)
-    else:
-        dock.engine.stop(dock.container(up, "w0"), timeout=1)
-    up.wait_for(lambda: "exited" in up.events())
-    (lost,) = only(read_events(up.folder.events), Exited)
-    assert (lost.node, lost.status, lost.planned) == ("w0", -signal.SIGKILL, False)
-    up.wait_for(lambda: "left" in up.events())
-    (left,) = only(read_events(up.folder.events), Left)
-    assert left == Left("w0", "w0: its container was stopped or removed")
+def test_workers_whose_containers_go_are_lost_and_the_others_go_on(dock: Dock) -> None:
+    """One is removed, and one is stopped, which takes a second."""
+    up = dock.up_and_training(*UNLINKED)
+    dock.engine.remove_container(dock.container(up, "w0"), force=True)
+    dock.engine.stop(dock.container(up, "w2"), timeout=1)
+    gone, why = ("w0", "w2"), "its container was stopped or removed"
+    up.wait_for(lambda: up.events().count("exited") == len(gone))
+    lost = only(read_events(up.folder.events), Exited)
+    assert [(one.node, one.status, one.planned) for one in lost] == [
+        (node, -signal.SIGKILL, False) for node in gone
+    ]
+    up.wait_for(lambda: up.events().count("left") == len(gone))
+    left = only(read_events(up.folder.events), Left)
+    assert left == [Left(node, f"{node}: {why}") for node in gone]
     states = {name: row["condition"] for name, row in dock.bed.nodes(up.name).items()}
-    assert states == {name: "ended" if name == "w0" else "running" for name in states}
+    assert states == {name: "ended" if name in gone else "running" for name in states}
     assert dock.bed.run("down", up.name).status == 0
     said = up.end()
-    assert "w0: its container was stopped or removed; the others go on" in said.out + said.err
+    assert all(f"{node}: {why}; the others go on" in said.out + said.err for node in gone)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +212,7 @@ def test_a_worker_whose_container_goes_is_lost_and_the_others_go_on(dock: Dock, 
 def test_without_its_agent_or_server_a_run_ends_with_the_reason(
     dock: Dock, node: str, reason: str
 ) -> None:
-    up = dock.up_and_training()
+    up = dock.up_and_training(*UNLINKED)
     dock.engine.kill(dock.container(up, node))
     done = up.end()
     assert done.status == 5
@@ -220,7 +224,7 @@ def test_without_its_agent_or_server_a_run_ends_with_the_reason(
 
 
 def test_a_run_whose_controller_was_killed_is_ended_by_down(dock: Dock) -> None:
-    up = dock.up_and_training()
+    up = dock.up_and_training(*UNLINKED)
     up.process.kill()
     up.process.communicate()
     assert dock.bed.run("down", "--all").status == 0
@@ -254,21 +258,11 @@ def test_a_name_that_is_taken_in_the_engine(dock: Dock) -> None:
         dock.engine.remove_container(other, force=True)
 
 
-def test_auto_takes_docker_where_it_can(dock: Dock) -> None:
-    done = dock.up("--runtime", "auto")
-    ended = done.end()
-    assert ended.status in (0, 6)
-    (said,) = only(read_events(done.folder.events), RuntimeChosen)
-    assert (said.name, dock.image in said.why) == ("docker", True)
-    assert ended.err.startswith("runtime docker: its engine answers")
-    assert "runtime:\n  name: docker\n" in done.folder.scenario.read_text()
-
-
 @pytest.mark.root
 def test_auto_takes_native_elsewhere_and_says_why(bed: Any) -> None:
     bed.scenario("docked.yaml", SCENARIO)
     words = ("up", "docked.yaml", "--runtime", "auto", "--name", bed.new_name())
-    up = bed.start(*words, DOCKER_HOST=REMOTE)
+    up = bed.start(*words, "--set", "stop.updates=20", DOCKER_HOST=REMOTE)
     ended = up.end()
     assert ended.status in (0, 6)
     (said,) = only(read_events(up.folder.events), RuntimeChosen)
@@ -290,8 +284,8 @@ def test_an_engine_elsewhere_is_refused_before_anything_is_made(bed: Any) -> Non
 
 @pytest.mark.root
 def test_an_engine_that_is_gone_keeps_no_native_run_from_being_ended(dock: Dock) -> None:
-    docked = dock.up_and_training()
-    native = dock.bed.start("up", "docked.yaml", "--runtime", "native", *FOREVER,
+    docked = dock.up_and_training(*UNLINKED)
+    native = dock.bed.start("up", "docked.yaml", "--runtime", "native", *FOREVER, *UNLINKED,
                             "--name", dock.bed.new_name())  # fmt: skip
     native.wait_for_updates(20)
     done = dock.bed.run("down", "--all", DOCKER_HOST=f"unix://{dock.bed.path}/nowhere.sock")
@@ -359,7 +353,7 @@ def relay(tmp_path: Path) -> Iterator[Relay]:
 
 
 def test_an_engine_that_stops_answering_is_named_at_the_end(dock: Dock, relay: Relay) -> None:
-    words = ("up", "docked.yaml", *FOREVER, "--name", dock.bed.new_name())
+    words = ("up", "docked.yaml", *FOREVER, *UNLINKED, "--name", dock.bed.new_name())
     up = dock.bed.start(*words, DOCKER_HOST=f"unix://{relay.path}")
     up.wait_for_updates(20)
     relay.cut()

@@ -15,7 +15,7 @@ from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image, find_kafka_image
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]
 
 DEVICES = 3
 NODES = ["broker", "evaluator", "producer0", "ps", "w0", "w1", "w2"]

@@ -11,7 +11,7 @@ import testbed
 from testbed.seeds import stream
 from testbed.values.laws import Law
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 SCENARIO = """\
 name: tiny

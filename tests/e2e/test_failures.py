@@ -15,7 +15,7 @@ from testbed.events.kinds import Drained, Exited, Left, Rejected
 from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 

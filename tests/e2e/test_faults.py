@@ -14,7 +14,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Crashed, Done, FaultApplied, Finished, LinkChanged, Started
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 FAULTS = """\
 name: faults
@@ -48,6 +48,7 @@ def finished_at(up: Any) -> float:
     return next(entry.time for entry in own if isinstance(entry.event, Finished))
 
 
+@pytest.mark.alone
 def test_every_kind_happens_and_none_is_a_loss(bed: Any) -> None:
     bed.scenario("faults.yaml", FAULTS)
     up = bed.up(file="faults.yaml")
@@ -88,6 +89,7 @@ def test_all_crashed_is_stalled(bed: Any) -> None:
     assert bed.remains(up.name) == []
 
 
+@pytest.mark.alone
 def test_a_fault_to_which_the_runs_end_comes_first_makes_it_invalid(bed: Any) -> None:
     """Its controller stands still from before the moment until a second after the end."""
     faults = "faults=[{freeze: {workers: [w1], at: {version: 150}, for: 1s}}]"
@@ -133,6 +135,7 @@ BURST_BYTES = 3028
 """What a bucket of 400 kbit lets pass at once: two frames."""
 
 
+@pytest.mark.alone
 def test_links_and_devices_that_change_under_way(bed: Any) -> None:
     rows = "".join(f"{time},{rate:.0f}\n" for time, rate in RATES)
     bed.scenario("rate.csv", f"time_seconds,bits_per_second\n{rows}")

@@ -15,7 +15,7 @@ from testbed.agent.logs import LAST_LINE, LOG_BYTES
 from testbed.host.sockets import short_path
 from testbed.rpc import methods
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 TEXT = """\
 name: hostile
 seed: 1
@@ -24,7 +24,7 @@ model: digits-cnn
 dataset: digits
 workers: {count: 2, classes: {all: {share: 1.0, speed: 10ms}}}
 programs: {loud: {command: [sh, -c, "yes | head --bytes 20000000; sleep 1000"], end: expected}}
-stop: {updates: 400}
+stop: {updates: 1000}
 evaluate: {every: 100, images: 100}
 """
 CONNECT = """

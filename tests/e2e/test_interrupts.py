@@ -12,7 +12,7 @@ import pytest
 
 import testbed
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 
@@ -41,7 +41,7 @@ def rng() -> random.Random:
     ("moment", "number"),
     [
         ("created", signal.SIGINT),
-        ("recorded", signal.SIGTERM),
+        pytest.param("recorded", signal.SIGTERM, marks=pytest.mark.nightly),
         ("launched", signal.SIGHUP),
         ("evaluated", signal.SIGTERM),
     ],
@@ -87,7 +87,9 @@ def test_a_signal_after_the_end_changes_nothing(bed: Any) -> None:
     assert up.folder.summary.exists()
 
 
-@pytest.mark.parametrize("moment", ["recorded", "launched"])
+@pytest.mark.parametrize(
+    "moment", ["recorded", pytest.param("launched", marks=pytest.mark.nightly)]
+)
 def test_down_from_elsewhere_at_some_moment(bed: Any, rng: random.Random, moment: str) -> None:
     up = bed.up(*ENDLESS)
     at_a_moment(up, moment, rng)

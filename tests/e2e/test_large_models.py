@@ -9,7 +9,7 @@ import pytest
 import testbed
 from testbed.compress.core_explorer import sizes
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 LARGE = """\
 name: large

@@ -16,8 +16,7 @@ MOST_BYTES = 8e9
 
 
 @pytest.mark.root
-@pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_hundred_workers_train_in_eight_gigabytes(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, BENCH, "200"],

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow]
 CROSS_TRAFFIC = Path(__file__).parents[2] / "scenarios" / "cross-traffic.yaml"
 LOOK = "import json; from testbed.agent.probe import look; print(json.dumps(look()))"
 ALIKE = ("capabilities", "writable", "new namespaces", "interfaces")
@@ -29,8 +29,7 @@ algorithm: asgd
 model: digits-cnn
 dataset: digits
 workers: {count: 2}
-programs:
-  aside: PROGRAM
+programs: PROGRAMS
 stop: {updates: 60}
 evaluate: {every: 30, images: 100}
 """
@@ -60,15 +59,33 @@ class Ended:
         return [one for one in events if one["event"] == "exited" and one["node"] == node]
 
 
+NAMES = """\
+import json, os, socket
+names = [socket.gethostname(), "ps", "w1", "evaluator"]
+sizes = [os.statvfs(path) for path in ("/tmp", "/dev/shm")]
+print(json.dumps([socket.gethostbyname(name) for name in names]))
+print(json.dumps([found.f_blocks * found.f_frsize for found in sizes]))
+"""
+"""Prints addresses of nodes, and how large what a program may write to is."""
+
+WAITS_TO_BE_TOLD = "until test -e /tmp/told; do sleep 0.1; done"
+
+
+def with_programs(**programs: dict[str, Any]) -> str:
+    """The scenario with these, by their names."""
+    return TEXT.replace("PROGRAMS", json.dumps(programs))
+
+
 def run(bed: Any, runtime: str, **program: Any) -> Ended:
     """A run with one program, to its end, of which nothing is left."""
-    file = bed.scenario("beside.yaml", TEXT.replace("PROGRAM", json.dumps(program)))
+    file = bed.scenario("beside.yaml", with_programs(aside=program))
     up = bed.up("--runtime", runtime, file=file)
     ended = Ended(up, up.end())
     assert bed.remains(up.name) == []
     return ended
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3: apt install iperf3")
 def test_cross_traffic_beside_a_training(bed: Any, runtime: str) -> None:
     """Ten megabits a second come through a link of ten, and are not counted as the training's."""
@@ -96,7 +113,7 @@ def test_cross_traffic_beside_a_training(bed: Any, runtime: str) -> None:
 def test_a_program_is_confined_as_every_node_is(bed: Any, runtime: str, eventually: Any) -> None:
     python = sys.executable if runtime == "native" else "python"
     script = f"{python} -c '{LOOK}'; exec sleep 1000"
-    text = TEXT.replace("PROGRAM", json.dumps({"command": ["sh", "-c", script]}))
+    text = with_programs(aside={"command": ["sh", "-c", script]})
     up = bed.up("--runtime", runtime, *FOREVER, file=bed.scenario("beside.yaml", text))
     up.wait_for_updates(5)
     found = json.loads(eventually(up.folder.log("aside").read_text))  # it may come after updates
@@ -121,34 +138,70 @@ def test_a_program_that_is_not_there(bed: Any, runtime: str) -> None:
     assert ended.up.folder.state().state == "failed"
 
 
-@pytest.mark.parametrize(
-    ("end", "status"), [("fatal", 0), ("noticed", 3), ("expected", 0), ("expected", 3)]
-)
-def test_what_its_end_means(bed: Any, runtime: str, end: str, status: int) -> None:
-    script = f"until test -e /tmp/told; do sleep 0.1; done; exit {status}"
-    text = TEXT.replace("PROGRAM", json.dumps({"command": ["sh", "-c", script], "end": end}))
-    up = bed.up("--runtime", runtime, *FOREVER, file=bed.scenario("beside.yaml", text))
+def test_what_their_ends_mean(bed: Any, runtime: str) -> None:
+    """Of four programs that end one after the other; the last takes the run with it."""
+    ends = {"seen": ("noticed", 3), "well": ("expected", 0), "badly": ("expected", 3)}
+    ends["needed"] = ("fatal", 0)
+    programs = {
+        name: {"command": ["sh", "-c", f"{WAITS_TO_BE_TOLD}; exit {status}"], "end": end}
+        for name, (end, status) in ends.items()
+    }
+    up = bed.up(
+        "--runtime", runtime, *FOREVER, file=bed.scenario("ends.yaml", with_programs(**programs))
+    )
     up.wait_for_updates(5)
-    assert bed.run("exec", up.name, "aside", "--", "touch", "/tmp/told").status == 0
     ended = Ended(up, None)
-    if end == "fatal":
-        done = up.end()
-        assert done.status == NODE_FAILED
-        assert "aside exited with status 0; it printed nothing." in done.err
-    else:
-        up.wait_for(ended.exits)
-        done = up.signal(signal.SIGINT)
-        assert (f"aside exited with status {status}; the others go on" in done.out) == (status != 0)
-    assert [one["planned"] for one in ended.exits()] == [end != "fatal"]
+    for name, (end, _) in ends.items():
+        assert bed.run("exec", up.name, name, "--", "touch", "/tmp/told").status == 0
+        if end != "fatal":
+            up.wait_for(lambda name=name: ended.exits(name))
+    done = up.end()
+    assert done.status == NODE_FAILED
+    assert "needed exited with status 0; it printed nothing." in done.err
+    for name, (end, status) in ends.items():
+        told = f"{name} exited with status {status}; the others go on" in done.out
+        assert told == (end != "fatal" and status != 0)
+        assert [one["planned"] for one in ended.exits(name)] == [end != "fatal"]
     assert bed.remains(up.name) == []
 
 
-@pytest.mark.parametrize("end", ["noticed", "expected"])
-def test_it_may_end_before_the_training_starts(bed: Any, runtime: str, end: str) -> None:
-    ended = run(bed, runtime, command=["sh", "-c", "exit 3"], end=end)
+def test_they_may_end_before_the_training_starts(bed: Any, runtime: str) -> None:
+    """Some that fail, one that looks about itself, and one that a folder was given to."""
+    tools = bed.path / "tools"  # below /tmp, which a node has of its own
+    tools.mkdir()
+    (tools / "word").write_text("sesame")
+    tool = tools / "tool"
+    tool.write_text('#!/bin/sh\ncd "$(dirname "$0")" && cat word && ! touch new && rm -f word\n')
+    for path, mode in ((tools, 0o777), (tool, 0o755)):
+        path.chmod(mode)
+    programs = {
+        "aside": {"command": ["python3", "-c", NAMES], "scratch": "64MiB", "end": "expected"},
+        "given": {"command": [str(tool)], "folders": [str(tools)], "end": "expected"},
+        "noticed": {"command": ["sh", "-c", "exit 3"], "end": "noticed"},
+        "expected": {"command": ["sh", "-c", "exit 3"], "end": "expected"},
+    }
+    file = bed.scenario("early.yaml", with_programs(**programs))
+    up = bed.up("--runtime", runtime, file=file)
+    ended = Ended(up, up.end())
     assert ended.done.status in {0, VERDICT}, ended.done.err
-    assert ended.up.folder.state().state == "finished"
-    assert [(one["status"], one["planned"]) for one in ended.exits()] == [(3, True)]
+    assert up.folder.state().state == "finished"
+    for name in ("noticed", "expected"):
+        assert [(one["status"], one["planned"]) for one in ended.exits(name)] == [(3, True)]
+
+    names, sizes = map(json.loads, ended.log.splitlines())
+    assert names == ["10.77.0.4", "10.77.0.1", "10.77.0.3", "127.0.0.1"]
+    assert sizes == [64 * 2**20] * 2
+
+    log = up.folder.log("given").read_text()
+    assert log.startswith("sesame") and log.count("Read-only file system") == 2
+    assert sorted(path.name for path in tools.iterdir()) == ["tool", "word"]
+    assert bed.remains(up.name) == []
+
+    shutil.rmtree(tools)
+    done = bed.up("--runtime", runtime, file=file).end()
+    assert done.status == SCENARIO
+    expected = f"programs.given.folders.0: found '{tools}', expected a folder of this host"
+    assert f"early.yaml:7: {expected}" in done.err
 
 
 def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
@@ -157,23 +210,6 @@ def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
     ended = run(bed, runtime, command=greedy, memory="48MiB", end="fatal")
     assert ended.done.status == NODE_FAILED
     assert "aside ran out of memory: the kernel killed it at its limit of 48MiB" in ended.done.err
-
-
-NAMES = """\
-import json, os, socket
-names = [socket.gethostname(), "ps", "w1", "evaluator"]
-sizes = [os.statvfs(path) for path in ("/tmp", "/dev/shm")]
-print(json.dumps([socket.gethostbyname(name) for name in names]))
-print(json.dumps([found.f_blocks * found.f_frsize for found in sizes]))
-"""
-
-
-def test_a_node_knows_all_names_and_has_the_scratch_it_is_given(bed: Any, runtime: str) -> None:
-    program = {"command": ["python3", "-c", NAMES], "scratch": "64MiB", "end": "expected"}
-    ended = run(bed, runtime, **program)
-    names, sizes = map(json.loads, ended.log.splitlines())
-    assert names == ["10.77.0.4", "10.77.0.1", "10.77.0.3", "127.0.0.1"]
-    assert sizes == [64 * 2**20] * 2
 
 
 @pytest.mark.root
@@ -187,25 +223,3 @@ def test_a_program_that_is_hidden_in_nodes_is_told_as_such(bed: Any) -> None:
     assert "programs.NAME.folders" in done.err
     tool.unlink()
     assert "tool: no such program in the node." in run(bed, "native", command=[str(tool)]).done.err
-
-
-def test_a_program_sees_the_folders_that_it_is_given_and_changes_nothing(
-    bed: Any, runtime: str
-) -> None:
-    tools = bed.path / "tools"  # below /tmp, which a node has of its own
-    tools.mkdir()
-    (tools / "word").write_text("sesame")
-    tool = tools / "tool"
-    tool.write_text('#!/bin/sh\ncd "$(dirname "$0")" && cat word && ! touch new && rm -f word\n')
-    for path, mode in ((tools, 0o777), (tool, 0o755)):
-        path.chmod(mode)
-    given = {"command": [str(tool)], "folders": [str(tools)], "end": "expected"}
-    ended = run(bed, runtime, **given)
-    assert ended.log.startswith("sesame") and ended.log.count("Read-only file system") == 2
-    assert sorted(path.name for path in tools.iterdir()) == ["tool", "word"]
-
-    shutil.rmtree(tools)
-    done = run(bed, runtime, **given).done
-    assert done.status == SCENARIO
-    expected = f"programs.aside.folders.0: found '{tools}', expected a folder of this host"
-    assert f"beside.yaml:8: {expected}" in done.err

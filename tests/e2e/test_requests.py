@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ VERDICT = 6
 HOST_TELLS = ("hierarchies",)
 """Of what the agent is told at its start."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow]
 
 
 def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
@@ -87,11 +88,12 @@ def test_what_is_planned_is_what_is_sent(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    Path("sent.yaml").write_text(TEXT)
+    name = f"sent-{os.getpid()}"  # the other runtime may be tested at the same time
+    Path("sent.yaml").write_text(TEXT.replace("name: sent", f"name: {name}"))
     assert main(["plan", "sent.yaml", "--runtime", runtime, "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)["requests"]
     sent = record(monkeypatch)
-    assert main(["up", "sent.yaml", "--runtime", runtime, "--name", "sent"]) in {0, VERDICT}
+    assert main(["up", "sent.yaml", "--runtime", runtime, "--name", name]) in {0, VERDICT}
     launched = {name: body for _, name, body in sent if name in ("launch ps", "launch w0")}
     (data,) = (
         one["source"] for one in launched["launch w0"]["mounts"] if one["target"].endswith("/data")

@@ -13,7 +13,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Exited, Launched
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.kafka, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.kafka, pytest.mark.slow]
 
 SCENARIO = """\
 name: brokered

@@ -12,7 +12,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Done, Exited, Restored, Saved
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 PACED = ("--set", "workers.think.mean=40ms", "--set", "workers.count=6")
 

@@ -90,6 +90,7 @@ def test_rounds_of_some_workers_are_sound(tmp_path: Path) -> None:
     assert problems(tmp_path, source) == {}
 
 
+@pytest.mark.slow
 def test_rare_pushes_are_sound(tmp_path: Path) -> None:
     """One of 500 steps: 10,000 steps lead to 20 updates, which is enough."""
     source = SOUND.replace(
@@ -165,12 +166,13 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
             13,
             "step returned 3, expected an Update or None",
         ),
-        (
+        pytest.param(
             "return Update(Dense(gradient.copy()), self.version, samples)",
             "return None",
             "check_training",
             17,
             "10,000 steps and ticks, and no 6 updates",
+            marks=pytest.mark.slow,
         ),
         (
             "return ()",

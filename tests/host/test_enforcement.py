@@ -16,7 +16,7 @@ from testbed.host.cgroups import RunGroups
 from testbed.host.limits import Limits
 from testbed.values.units import Size
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.root]
 
 SPIN = "import time\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end: pass"
 FORK = """

@@ -47,6 +47,7 @@ def test_a_copy_is_brought_there_and_back() -> None:
     assert vector.tolist() == [5.0, 1.0, 1.0]
 
 
+@pytest.mark.slow  # for the first convolution on `meta` PyTorch imports what takes seconds
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_layers_compute_where_their_input_is(name: str) -> None:
     """On ``meta``, a device without numbers, which refuses whatever lies elsewhere."""

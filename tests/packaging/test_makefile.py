@@ -197,6 +197,7 @@ def write_wheel(index: Path, name: str, version: str, *, requires: str = "") -> 
     ],
     ids=["CUDA alone", "both", "CPU alone"],
 )
+@pytest.mark.slow
 def test_cuda_is_downloaded_only_where_nothing_else_is_to_be_had(
     tree: Path, builds: Mapping[str, str], installed: str, warned: bool
 ) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("testbed", "docker", "pyproject.toml", "constraints.txt", "README.md", "LICENSE")
-COMPILED = shutil.ignore_patterns("__pycache__")  # written by whoever imports the package meanwhile
 
 PROGRAM = """
 import testbed
@@ -43,21 +41,10 @@ def execute(*command: str | Path, folder: Path, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_it_works_in_a_clean_folder(tmp_path: Path) -> None:
-    source, site, folder = (tmp_path / name for name in ("source", "site", "folder"))
+def test_it_works_in_a_clean_folder(tmp_path: Path, wheel: Path) -> None:
+    site, folder = tmp_path / "site", tmp_path / "folder"
     folder.mkdir()
-    source.mkdir()
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=COMPILED)
-        else:
-            shutil.copy(ROOT / name, source / name)
     pip = ("-m", "pip", "--disable-pip-version-check")
-    execute(
-        *(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source),
-        folder=tmp_path,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
     execute(*pip, "install", "--no-deps", "--target", site, wheel, folder=tmp_path)
     shutil.copy(ROOT / "scenarios" / "custom" / "dc_asgd.py", folder / "mine.py")
     own = {"PYTHONPATH": str(site), "XDG_STATE_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}

@@ -137,9 +137,8 @@ def test_numbers_of_a_chart_are_rounded_and_the_data_is_in_the_page(folder: RunF
 def test_on_the_command_line(
     here: Path, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", "tiny-1", "--html", "out.html", "--figures", "figures"]) == 0
+    assert main(["report", "tiny-1", "--html", "out.html"]) == 0
     assert "wrote out.html" in capsys.readouterr().err
-    assert (here / "figures/accuracy-time.svg").exists()
     (here / "out.html").write_text("mine")
     assert main(["report", "tiny-1", "--html", "out.html"]) == 2
     assert "--force" in capsys.readouterr().err
@@ -148,10 +147,14 @@ def test_on_the_command_line(
     assert (here / "out.html").read_text().startswith("<!DOCTYPE html>")
     assert main(["report", "tiny-1", "--html", "nowhere/out.html"]) == 2
     assert "mkdir -p nowhere" in capsys.readouterr().err
+    (here / "figures").mkdir()
+    (here / "figures/accuracy-time.svg").write_text("mine")
     assert main(["report", "tiny-1", "--html", "figures"]) == 2
     assert "a file, not a folder" in capsys.readouterr().err
     assert main(["report", "tiny-1", "--figures", "figures"]) == 2
+    assert (here / "figures/accuracy-time.svg").read_text() == "mine"
     assert main(["report", "tiny-1", "--figures", "figures", "--force"]) == 0
+    assert "<svg" in (here / "figures/accuracy-time.svg").read_text()
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def test_no_run(tmp_path: Path) -> None:
         remake(tmp_path)
 
 
+@pytest.mark.slow
 def test_libraries_are_whole_when_the_report_is_made() -> None:
     code = """
 import sys, threading

@@ -33,7 +33,6 @@ from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight", "bias"), ((10, 5), (5,)))
 LIMITS = MessageLimits.of(LAYOUT.size)
-MESSAGES = 2000
 NO_FIELD = b"\xff" * 11  # no message begins like this
 
 Begin = Callable[..., Any]
@@ -104,16 +103,16 @@ def damaged(message: bytes, rng: np.random.Generator) -> bytes:
     return bytes(data)
 
 
-def messages(rng: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+def messages(rng: np.random.Generator, count: int) -> Iterator[tuple[str, bytes]]:
     """Calls of which none may be applied: method and request."""
     join = ps_pb2.JoinRequest(worker=1, fingerprint=LAYOUT.fingerprint).SerializeToString()
     snapshot = ps_pb2.SnapshotRequest(least_version=7).SerializeToString()
     report = ps_pb2.ReportRequest(version=99, loss=1, top1=0.5, top5=0.5, images=10, final=True)
-    for _ in range(MESSAGES):
+    for _ in range(count):
         data = damaged(update(), rng)
         if not is_valid(data):
             yield methods.EXCHANGE, data
-    for _ in range(MESSAGES // 10):
+    for _ in range(count // 10):
         yield methods.EXCHANGE, update() + bytes(LIMITS.message_bytes)
         yield methods.EXCHANGE + "s", update()
         yield methods.JOIN, damaged(join, rng)
@@ -142,7 +141,10 @@ def outcome(channel: grpc.Channel, method: str, data: bytes, *, token: str) -> s
     return "OK"
 
 
-def test_damaged_messages_change_nothing_and_are_counted(begin: Begin, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
+def test_damaged_messages_change_nothing_and_are_counted(
+    begin: Begin, tmp_path: Path, count: int
+) -> None:
     stage = begin(LAYOUT)
     before = stage.half.parameters.tobytes()
     outcomes = Counter({"OK": 4})  # joins and pulls
@@ -151,7 +153,7 @@ def test_damaged_messages_change_nothing_and_are_counted(begin: Begin, tmp_path:
         grpc.insecure_channel(f"ipv4:{stage.address}", options) as workers,
         grpc.insecure_channel(f"unix:{stage.socket}", options) as management,
     ):
-        for method, data in messages(np.random.default_rng(20)):
+        for method, data in messages(np.random.default_rng(20), count):
             channel = management if "Management" in method else workers
             answer = outcome(channel, method, data, token=stage.token(caller(method)))
             assert method == methods.JOIN or answer != "OK", (method, data)
@@ -167,7 +169,7 @@ def test_damaged_messages_change_nothing_and_are_counted(begin: Begin, tmp_path:
         *("OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION"),
         *("RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "UNAUTHENTICATED", "PERMISSION_DENIED"),
     }
-    assert min(outcomes["INVALID_ARGUMENT"], outcomes["FAILED_PRECONDITION"]) > MESSAGES // 10
+    assert min(outcomes["INVALID_ARGUMENT"], outcomes["FAILED_PRECONDITION"]) > count // 10
     entries = read_events(tmp_path / "events.jsonl")
     rejected = Counter(event.node for event in only(entries, Rejected))
     assert rejected.keys() == {"w0", "w1", "evaluator", "controller", None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +11,14 @@ import pytest
 
 from testbed.roles.process import run
 from testbed.user_code import UserCode
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    """Of SIGTERM, which a role that ends leaves ignored: what other tests start would be, too."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(("name", "hidden"), [("/tmp/gone.npz", True), ("/srv/gone.npz", False)])

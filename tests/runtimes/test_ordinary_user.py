@@ -1,8 +1,8 @@
 """Somebody who is not root, with a home that is closed to others: everything in it works.
 
-The tests of the runtime are run once more by such a user, with subordinate uids and without. Its
-interpreter is the system's, in an environment of its own, which borrows the packages of the one
-that runs the tests: installing them again would take minutes.
+Some tests of the runtime are run once more by such a user, with subordinate uids and without; all
+of them in `make nightly`. Its interpreter is the system's, in an environment of its own, which
+borrows the packages of the one that runs the tests: installing them again would take minutes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 QUICK = ("--set", "stop.updates=40", "--workers", "3")
 QUICKSTART = "scenarios/quickstart.yaml"
 FILES = ("test_contract.py", "native/test_driver.py", "test_death.py")
+SMOKE = (
+    "test_contract.py::test_exec_runs_in_the_node_with_its_restrictions[native]",
+    "test_contract.py::test_a_frozen_node_stands_still_until_it_is_thawed[native]",
+    "test_contract.py::test_a_run_ends_when_its_controller_is_killed[native]",
+    "native/test_driver.py::test_it_has_a_uid_of_its_own_and_no_privileges",
+    "native/test_driver.py::test_it_sees_nothing_private_of_the_user",
+    "native/test_driver.py::test_linked_nodes_reach_each_other_and_are_counted",
+)
+"""What a user's own namespaces, instead of root's, may break first."""
 
 
 @pytest.fixture(scope="module", params=["range", "one"])
@@ -91,15 +100,21 @@ def test_where_namespaces_are_forbidden_it_is_told_what_forbids_them(user: Any) 
     assert not (user.home / "runs/forbidden").exists()
 
 
-def test_the_tests_of_the_runtime_pass(user: Any) -> None:
+@pytest.mark.parametrize(
+    "tests",
+    [pytest.param(SMOKE, id="some"), pytest.param(FILES, id="all", marks=pytest.mark.nightly)],
+)
+def test_the_tests_of_the_runtime_pass(user: Any, tests: tuple[str, ...]) -> None:
     options = ("-v", "-p", "no:cacheprovider", "-m", "namespaces and not slow")
-    files = [f"tests/runtimes/{name}" for name in FILES]
-    done = user.run(user.python, "-m", "pytest", *options, *files)
+    named = [f"tests/runtimes/{name}" for name in tests]
+    done = user.run(user.python, "-m", "pytest", *options, *named)
     assert done.returncode == 0, done.stdout[-5000:]
-    assert all(f"{file}::" in done.stdout for file in files)
+    assert "skipped" not in done.stdout or tests is FILES, done.stdout[-5000:]
+    assert all(f"{name.partition('[')[0]}" in done.stdout for name in named)
     assert _processes_of(user) == ""
 
 
+@pytest.mark.nightly
 def test_its_controller_is_killed_at_random_moments(user: Any) -> None:
     options = ("-q", "-s", "-p", "no:cacheprovider", "-k", "random_moments")
     rounds = f"SOAK_ROUNDS={os.environ.get('SOAK_ROUNDS', '10')}"

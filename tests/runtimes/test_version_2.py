@@ -20,6 +20,9 @@ from testbed.host.hierarchies import CONTROLLERS, find_hierarchies
 pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow]
 FILES = ("test_contract.py", "native/test_driver.py", "test_death.py")
 ABOUT_GROUPS = "control_groups or memory or frozen or freezes or no_kernel or stop_ends or killed"
+OF_ROOT = f"({ABOUT_GROUPS}) and not comes_up"
+OF_A_USER = "control_groups or memory or freezes or agent_is_killed"
+"""An emulated kernel takes minutes for all of them, which `make nightly` spends."""
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +55,22 @@ def assert_passed(
     assert bool(skipped) == bool(no_cpuset)
 
 
+def some_or_all(some: str) -> pytest.MarkDecorator:
+    """Which tests are run, as pytest's option -k has it."""
+    every = pytest.param(ABOUT_GROUPS, id="all", marks=pytest.mark.nightly)
+    return pytest.mark.parametrize("chosen", [pytest.param(some, id="some"), every])
+
+
+@some_or_all(OF_ROOT)
 def test_limits_freezing_and_death(
-    root: Path, no_cpuset: str, capsys: pytest.CaptureFixture[str]
+    root: Path, chosen: str, no_cpuset: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = Path(__file__).parent
     files = (here / name for name in FILES)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("-m", "not slow and not docker", "-k", f"{ABOUT_GROUPS} or test_enforcement"),
+            *("-m", "not slow and not docker", "-k", f"({chosen}) or test_enforcement"),
             *map(str, (*files, here.parent / "host" / "test_enforcement.py")),
         ],
         cwd=here.parents[1],
@@ -72,11 +82,13 @@ def test_limits_freezing_and_death(
     assert not (root / "testbed").exists()
 
 
+@some_or_all(OF_A_USER)
 @pytest.mark.parametrize("ranges", [True, False], ids=["range", "one"])
 def test_an_ordinary_user_has_limits_where_a_part_is_delegated(
     root: Path,
     new_account: Any,
     ranges: bool,
+    chosen: str,
     no_cpuset: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -98,7 +110,7 @@ def test_an_ordinary_user_has_limits_where_a_part_is_delegated(
             "-m",
             "not slow and not docker",
             "-k",
-            ABOUT_GROUPS,
+            chosen,
         )
         command = user.command(user.python, "-m", "pytest", *options, *tests)
         done = subprocess.run(

@@ -42,6 +42,7 @@ def test_they_are_loaded_and_extended_by_name(
         load("quikstart")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["custom/dc-asgd", "traces/traces"])
 def test_what_they_need_lies_beside_them_and_not_in_the_current_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

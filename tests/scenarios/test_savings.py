@@ -61,21 +61,23 @@ def test_a_new_core_is_selected_once_in_q_rounds(savings: Any) -> None:
     assert slim.coding_seconds == pytest.approx(0.005 + 0.010 + 0.008 + 2 * 0.002)
 
 
-def test_the_program_prints_and_draws(tmp_path: Path) -> None:
+def test_the_program_prints_and_draws(
+    savings: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """By bytes alone the larger messages never win; with slow quantising they do on fast links."""
     times = {"quantise": "6ms", "dequantise": "2ms"}
     codec = {size: {"worker": times, "ps": times} for size in (13_400_000, 138_357_544)}
     file, picture = tmp_path / "codec.json", tmp_path / "savings.png"
     file.write_text(json.dumps(codec), encoding="utf-8")
-    bare, coded = (
-        subprocess.run(
-            [sys.executable, FOLDER / "savings.py", *options],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for options in ([], ["--codec", file, "--picture", picture])
-    )
+    program = [sys.executable, FOLDER / "savings.py"]
+    bare = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    arguments = ["savings.py", "--codec", str(file), "--picture", str(picture)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert savings.main() == 0
+    coded = capsys.readouterr().out
     assert "slim-dp is faster than quant-dp at no bandwidth" in bare
     assert "saves 74.80% by bytes" in bare
     # 1 / (1 - 0.1 0.748) = 1.081, 1 / (1 - 0.3 0.748) = 1.289, 1 / (1 - 0.5 0.748) = 1.597

@@ -32,6 +32,7 @@ evaluate: {every: 500s, images: 10}
 """The classes of AdaComp's fourth figure: cycles of 1, 10 and 100 s, of which the step is 10 ms."""
 
 
+@pytest.mark.slow
 def test_the_classes_of_adacomps_fourth_figure_by_hand(run_simulation: Simulate) -> None:
     """Three workers push 500 times, four 50 times, three five times: 1,500, 200 and 15 of 1,715.
 

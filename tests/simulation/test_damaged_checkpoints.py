@@ -133,10 +133,12 @@ class Alone:
 @pytest.mark.parametrize(
     ("config", "count"),
     [
-        (ADACOMP, 1000),
-        (SLIM_DP, 1000),
-        pytest.param(ADACOMP, 10_000, marks=pytest.mark.slow),
-        pytest.param(SLIM_DP, 10_000, marks=pytest.mark.slow),
+        (ADACOMP, 200),
+        (SLIM_DP, 200),
+        pytest.param(ADACOMP, 1000, marks=pytest.mark.slow),
+        pytest.param(SLIM_DP, 1000, marks=pytest.mark.slow),
+        pytest.param(ADACOMP, 10_000, marks=pytest.mark.nightly),
+        pytest.param(SLIM_DP, 10_000, marks=pytest.mark.nightly),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )

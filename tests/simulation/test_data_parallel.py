@@ -29,6 +29,7 @@ def in_fifties(first: int, others: int) -> list[int]:
     return ROUNDS // 50 * [first, *49 * [others]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "up", "down"),
     [

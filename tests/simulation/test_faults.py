@@ -217,6 +217,7 @@ evaluate: {every: 2500, images: 50}
 """
 
 
+@pytest.mark.slow
 def test_crashes_follow_the_binomial_law_and_nothing_comes_after_one(
     run_simulation: Callable[..., Run],
 ) -> None:

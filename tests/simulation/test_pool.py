@@ -127,6 +127,7 @@ def entries(pool: Pool, worker: int, *, size: int, version: int) -> Vector:
     return values
 
 
+@pytest.mark.slow
 def test_every_worker_computes_at_the_model_it_was_lent(
     pool: Pool, network: Network, config: AlgorithmConfig
 ) -> None:

@@ -45,8 +45,16 @@ CONFIGS = (
 )
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(
+            config, id=config.name, marks=[] if config in CONFIGS[:2] else [pytest.mark.slow]
+        )
+        for config in CONFIGS
+    ],
+)
+@pytest.mark.parametrize(("before", "after"), [(1, 2), pytest.param(2, 1, marks=pytest.mark.slow)])
 def test_it_goes_on_to_the_same_bits(
     world: World, config: AlgorithmConfig, before: int, after: int
 ) -> None:

@@ -59,6 +59,7 @@ def test_it_repeats_to_the_bit_whatever_the_number_of_processes(run_simulation: 
     assert first == records(run_simulation("third", processes=3))
 
 
+@pytest.mark.slow
 def test_it_repeats_to_the_bit_on_a_busy_host(run_simulation: Simulate) -> None:
     """Twice as many processes spin as there are CPUs, while the second run goes on."""
     first = run_simulation("first")
@@ -225,6 +226,7 @@ evaluate: {every: 600s, images: 10}
         (["algorithm={adsp: {commit_rate: 1}}"], 0.0623),
     ],
 )
+@pytest.mark.slow
 def test_waiting_shares_of_three_workers_by_hand(
     run_simulation: Simulate, settings: list[str], share: float
 ) -> None:
@@ -304,6 +306,7 @@ SEARCH = (
 )
 
 
+@pytest.mark.slow
 def test_adsp_searches_for_its_rate_and_repeats_to_the_bit(run_simulation: Simulate) -> None:
     """Evaluated at the start, the middle and the end of each trial, which are those of the run."""
     first, second = (
@@ -324,6 +327,7 @@ UNLINKED = (
 """No links: fewer bytes change no moment."""
 
 
+@pytest.mark.slow
 def test_packed_pushes_train_the_same_model_with_fewer_bytes(run_simulation: Simulate) -> None:
     raw, packed, rounded = (
         run_simulation(name, *UNLINKED, f"encoding={name}")

@@ -361,7 +361,7 @@ def test_a_command_has_a_terminal_where_there_is_one(
         os.close(theirs)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_controller_is_killed_at_random_moments_beside_others(
     driver: DockerDriver, tmp_path: Path, others: Any, engine: Any, eventually: Eventually
 ) -> None:

@@ -50,11 +50,25 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def engine(own_engine: Callable[..., Any], tmp_path: Path) -> Iterator[Any]:
-    """An engine of the test's own, on a small disk in memory."""
-    with own_engine(tmp_path / "dockerd.log", disk_bytes=DISK_BYTES) as engine:
+@pytest.fixture(scope="module")
+def small_engine(own_engine: Callable[..., Any], tmp_path_factory: Any) -> Iterator[Any]:
+    """An engine of this module's own, on a small disk in memory."""
+    log = tmp_path_factory.mktemp("engine") / "dockerd.log"
+    with own_engine(log, disk_bytes=DISK_BYTES) as engine:
         yield engine
+
+
+@pytest.fixture
+def engine(small_engine: Any) -> Iterator[Any]:
+    """That engine, which is empty again after the test."""
+    yield small_engine
+    api = small_engine.api
+    for container in containers(small_engine):
+        api.remove_container(container["Id"], force=True)
+    for image in api.images():
+        api.remove_image(image["Id"], force=True)
+    api.prune_images()
+    assert api.images(all=True) == []
 
 
 def import_image(engine: Any, name: str, folder: Path, label: str) -> None:
@@ -185,11 +199,12 @@ def test_ctrl_c_ends_a_build_and_leaves_nothing(
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_an_engine_that_dies_ends_a_build(engine: Any, tmp_path: Path) -> None:
-    import_inputs(engine, tmp_path, HANGS)
-    with building(engine, tmp_path) as process:
-        engine.process.kill()
-        _, said = process.communicate(timeout=STARTED_SECONDS)
+def test_an_engine_that_dies_ends_a_build(own_engine: Any, tmp_path: Path) -> None:
+    with own_engine(tmp_path / "dockerd.log", disk_bytes=DISK_BYTES) as engine:
+        import_inputs(engine, tmp_path, HANGS)
+        with building(engine, tmp_path) as process:
+            engine.process.kill()
+            _, said = process.communicate(timeout=STARTED_SECONDS)
     assert process.returncode == HostError.exit_code
     assert "The Docker engine went away while building edge-testbed-dependencies:" in said
     assert "Traceback" not in said

@@ -66,6 +66,7 @@ def test_the_image_leaves_out_what_the_controller_alone_imports() -> None:
     assert {requirement_name(one) for one in in_project() - in_image()} == CONTROLLERS_ALONE
 
 
+@pytest.mark.slow
 def test_nodes_and_agent_import_nothing_that_the_image_leaves_out() -> None:
     modules = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}
     absent = {modules.get(name, name) for name in CONTROLLERS_ALONE}
@@ -125,13 +126,10 @@ def test_the_name_says_version_and_hash() -> None:
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_has_the_hash_of_the_clone(tmp_path: Path) -> None:
-    tree, prefix = tmp_path / "tree", tmp_path / "prefix"
-    for name in (*sources.image_sources(), "README.md", "LICENSE"):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_bytes((ROOT / name).read_bytes())
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--ignore-installed", "--prefix", prefix, tree], check=True)
+def test_an_installed_wheel_has_the_hash_of_the_clone(tmp_path: Path, wheel: Path) -> None:
+    prefix = tmp_path / "prefix"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--ignore-installed"]
+    subprocess.run([*pip, "--prefix", prefix, wheel], check=True)
     (packages,) = prefix.glob("lib/python*/site-packages")
     script = "import testbed.runtimes.docker.image as i; print(i.__file__, i.source_hash())"
     printed = subprocess.run(
@@ -143,5 +141,4 @@ def test_an_installed_wheel_has_the_hash_of_the_clone(tmp_path: Path) -> None:
         check=True,
     ).stdout.split()
     assert printed[0].startswith(str(prefix))
-    code = {name: (tree / name).read_bytes() for name in sources.image_sources()}
-    assert printed[1] == sources.hash_sources(code)
+    assert printed[1] == sources.hash_sources(sources.image_sources())
