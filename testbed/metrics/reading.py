@@ -12,12 +12,9 @@ from testbed.events.entry import NAMES, Entry, only
 from testbed.events.kinds import (
     Evaluated,
     Event,
-    Exited,
     FaultApplied,
     Finished,
     Gap,
-    Joined,
-    Left,
     LinksRead,
     Load,
     Omitted,
@@ -33,16 +30,17 @@ from testbed.events.usage import Usage
 from testbed.metrics import declared
 from testbed.metrics.links import LinkReadings
 from testbed.metrics.outline import Outline
-from testbed.metrics.population import Population
+from testbed.metrics.population import population
 from testbed.metrics.samples import Sample
 from testbed.metrics.updates import UpdateTotals
 from testbed.reports import fault_measures, measures
+from testbed.reports.history import RunHistory
 from testbed.reports.measurements import Flow, Measurements
 from testbed.reports.verdict import RULES
 
 JUDGED: tuple[type[Event], ...] = (
     *(RateMeasured, RoundTripMeasured, LinksRead, FaultApplied, Gap),
-    *(Joined, Left, Exited, Rejected, Omitted, Restored, Finished),
+    *(Rejected, Omitted, Finished),
 )
 """Events that the verdict looks at."""
 
@@ -73,7 +71,7 @@ class MetricsSink(Sink):
         self._spent = 0.0
         self._now = 0.0  # emulated
         self._updates = UpdateTotals(outline.classes, outline.paced, streams=outline.streams)
-        self._population = Population(outline)
+        self._history = RunHistory()
         self._links = LinkReadings(outline)
         self._judged: list[Entry] = []
         self._ingress, self._egress = Flow(), Flow()
@@ -100,7 +98,7 @@ class MetricsSink(Sink):
         """See Sink."""
         with self._taking():
             event = entry.event
-            self._population.tell(event)
+            self._history.take(event)
             self._links.tell(event)
             if isinstance(event, JUDGED):
                 self._judged.append(entry)
@@ -150,7 +148,8 @@ class MetricsSink(Sink):
     def _samples(self) -> Iterator[Sample]:
         outline, per_worker = self.outline, self.outline.per_worker
         yield from self._updates.samples(self._now, per_worker=per_worker)
-        yield from self._population.samples(per_worker=per_worker)
+        waiting = self._load.waiting if self._load else 0
+        yield from population(self._history, outline, waiting=waiting, per_worker=per_worker)
         yield from outline.samples()
         yield from self._links.samples(per_worker=per_worker)
         for reason, count in (self._rejected or {"INVALID_ARGUMENT": 0}).items():
@@ -184,15 +183,16 @@ class MetricsSink(Sink):
         """How many reasons each rule of the verdict has so far."""
         entries, scale = self._judged, self.outline.time_scale
         links = only(entries, LinksRead)
+        planned = fault_measures.planned_gaps(self._history.faults, scale)
         measured = Measurements(
             state="finished",
-            gaps=measures.gaps(entries, planned=fault_measures.planned_gaps(entries, scale)),
+            gaps=measures.gaps(entries, planned=planned),
             late_steps_ratio=self._updates.late_ratio,
             differences=[what for event in links for what in event.differences],
             left_out=[what for event in links for what in event.left_out],
             rates=only(entries, RateMeasured),
             round_trips=only(entries, RoundTripMeasured),
-            lost=measures.lost_nodes(entries),
+            lost=self._history.lost(),
             late_faults=fault_measures.late_faults(entries, scale),
             rejected=measures.rejected_pushes(entries),
             ingress=self._ingress,
