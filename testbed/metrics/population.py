@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from testbed.metrics import declared
+from testbed.metrics.metric import Sample
 from testbed.metrics.outline import Outline
-from testbed.metrics.samples import Sample
 from testbed.reports.history import RunHistory
 
 STATES = ("absent", "running", "frozen", "lost", "left")

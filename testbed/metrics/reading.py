@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
 from testbed.events.entry import NAMES, Entry, only
 from testbed.events.kinds import (
     Evaluated,
@@ -28,10 +31,11 @@ from testbed.events.rows import Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.events.usage import Usage
 from testbed.metrics import declared
+from testbed.metrics.declared import METRICS
 from testbed.metrics.links import LinkReadings
+from testbed.metrics.metric import Sample, families
 from testbed.metrics.outline import Outline
 from testbed.metrics.population import population
-from testbed.metrics.samples import Sample
 from testbed.metrics.updates import UpdateTotals
 from testbed.reports import fault_measures, measures
 from testbed.reports.history import RunHistory
@@ -48,7 +52,7 @@ TOLD_EARLY = ("nodes", "gaps", "links", "lateness", "traffic")
 """Rules of the verdict that can be applied before the end."""
 
 
-class MetricsSink(Sink):
+class MetricsSink(Sink, Collector):
     """Keeps what a scrape is answered with; one thread tells it, any other may ask.
 
     Args:
@@ -140,10 +144,19 @@ class MetricsSink(Sink):
         """See Sink."""
         self._now = emulated
 
-    def samples(self) -> list[Sample]:
-        """All that is known now."""
+    def collect(self) -> list[Family]:
+        """All that is known now, in the order of METRICS."""
+        found = self.families()
+        return [found[metric.name] for metric in METRICS if metric.name in found]
+
+    def describe(self) -> list[Family]:
+        """What there can be: a scrape may ask for some by their names."""
+        return [metric.family() for metric in METRICS]
+
+    def families(self) -> dict[str, Family]:
+        """All that is known now, by the metrics' names."""
         with self._lock:
-            return [*self._samples()]
+            return families(self._samples(), self.outline.labels)
 
     def _samples(self) -> Iterator[Sample]:
         outline, per_worker = self.outline, self.outline.per_worker

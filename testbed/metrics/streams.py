@@ -8,7 +8,7 @@ import numpy as np
 
 from testbed.events.rows import Rows
 from testbed.metrics import declared
-from testbed.metrics.samples import Sample
+from testbed.metrics.metric import Sample
 
 COUNTED = {
     declared.STREAM_PRODUCED: "stream_produced",

@@ -9,9 +9,12 @@ import numpy as np
 from testbed.events.rows import Rows
 from testbed.metrics import declared
 from testbed.metrics.declared import BUCKETS
-from testbed.metrics.samples import Sample, histogram
+from testbed.metrics.metric import Sample
 from testbed.metrics.streams import StreamTotals
 from testbed.reports.tally import TIMES, Tally
+
+ENDS = (*(f"{bound:.1f}" for bound in BUCKETS), "+Inf")
+"""The label ``le`` of each bucket of the staleness."""
 
 ACTIVITIES = tuple(name.removesuffix("_seconds") for name in TIMES)
 
@@ -88,7 +91,9 @@ class UpdateTotals:
             for way, payload in tally.payload.items():
                 yield Sample(declared.PAYLOAD, int(payload[of].sum()), (way, name))
             total = int(tally.staleness_sum[of].sum())
-            yield from histogram(declared.STALENESS, self._buckets[place], total, (name,))
+            counts = self._buckets[place].cumsum().tolist()
+            buckets = tuple(zip(ENDS, counts, strict=True))
+            yield Sample(declared.STALENESS, total, (name,), buckets)
 
     def _by_worker(self, now: float) -> Iterator[Sample]:
         tally = self.tally
