@@ -6,7 +6,7 @@ emulated ones unless a metric's help says otherwise.
 
 from __future__ import annotations
 
-from testbed.metrics.metric import Kind, Metric
+from testbed.metrics.metric import Metric
 
 ROWS = "rows of updates"
 STREAMS = "rows of updates, of runs with streams"
@@ -19,86 +19,64 @@ BY_CLASS = ("class",)
 BY_WORKER = ("worker", "class")
 BOTH_WAYS = ("direction", "class")
 
-UPDATES = Metric(
-    "testbed_updates_total", "counter", "updates", "Updates in the model.", ROWS, BY_CLASS
-)
-VERSION = Metric("testbed_version", "gauge", "updates", "Version of the model.", ROWS)
+UPDATES = Metric("testbed_updates_total", "Updates in the model.", ROWS, BY_CLASS)
+VERSION = Metric("testbed_version", "Version of the model.", ROWS, measured_in="updates")
 STALENESS = Metric(
     "testbed_staleness_updates",
-    "histogram",
-    "updates",
     "Staleness of the updates: versions between the pull and the commit.",
     ROWS,
     BY_CLASS,
+    histogram=True,
 )
 PAYLOAD = Metric(
     "testbed_payload_bytes_total",
-    "counter",
-    "bytes",
     "Payload of the updates: up, their pushes; down, the pulls that they were computed on.",
     ROWS,
     BOTH_WAYS,
 )
 LATE_STEPS = Metric(
     "testbed_late_steps_total",
-    "counter",
-    "updates",
     "Updates whose steps took longer than the speed of their class.",
     ROWS,
     BY_CLASS,
+    measured_in="updates",
 )
 REJECTED = Metric(
     "testbed_rejected_total",
-    "counter",
-    "calls",
     "Calls that the parameter server refused, by gRPC's code; nothing of them was applied.",
     "rejected, omitted",
     ("reason",),
+    measured_in="calls",
 )
 TCP = Metric(
     "testbed_tcp_bytes_total",
-    "counter",
-    "bytes",
     "What the parameter server's sockets carried, without headers and repetitions.",
     TRAFFIC,
     ("direction",),
 )
 WIRE = Metric(
     "testbed_wire_bytes_total",
-    "counter",
-    "bytes",
     "What the parameter server's interface carried: Ethernet frames.",
     TRAFFIC,
     ("direction",),
 )
 RETRANSMITTED = Metric(
     "testbed_retransmitted_bytes_total",
-    "counter",
-    "bytes",
     "Payload of TCP that was sent again.",
     TRAFFIC,
     ("direction",),
 )
 WORKER_UPDATES = Metric(
-    "testbed_worker_updates_total",
-    "counter",
-    "updates",
-    "Updates of a worker in the model.",
-    ROWS,
-    BY_WORKER,
+    "testbed_worker_updates_total", "Updates of a worker in the model.", ROWS, BY_WORKER
 )
 PUSH_AGE = Metric(
     "testbed_worker_push_age_seconds",
-    "gauge",
-    "seconds",
     "Time since a worker's last update entered the model; since the start before its first.",
     ROWS,
     BY_WORKER,
 )
 CYCLE = Metric(
     "testbed_worker_cycle_seconds_total",
-    "counter",
-    "seconds",
     "A worker's time by activity: compute, think, transfer, blocked by the algorithm's waiting, or "
     "stream_wait, for samples, in runs with streams.",
     ROWS,
@@ -106,264 +84,182 @@ CYCLE = Metric(
 )
 
 
-def _of_streams(name: str, kind: Kind, unit: str, text: str) -> Metric:
-    return Metric(f"testbed_stream_{name}", kind, unit, text, STREAMS, BY_CLASS)
+def _of_streams(name: str, text: str, measured_in: str = "") -> Metric:
+    return Metric(f"testbed_stream_{name}", text, STREAMS, BY_CLASS, measured_in)
 
 
 STREAM_PRODUCED = _of_streams(
     "produced_samples_total",
-    "counter",
-    "samples",
     "Samples that came to the workers of a class until their last updates, repeated ones too.",
 )
-STREAM_USED = _of_streams("used_samples_total", "counter", "samples", "Of those, taken for steps.")
-STREAM_BUFFERED = _of_streams(
-    "buffered_samples", "gauge", "samples", "Of those, waiting once the steps had their own."
-)
+STREAM_USED = _of_streams("used_samples_total", "Of those, taken for steps.")
+STREAM_BUFFERED = _of_streams("buffered_samples", "Of those, waiting once the steps had their own.")
 STREAM_TRUNCATED = _of_streams(
-    "truncated_samples_total", "counter", "samples", "Of those, discarded by the buffer's policy."
+    "truncated_samples_total", "Of those, discarded by the buffer's policy."
 )
 STREAM_DUPLICATES = _of_streams(
-    "duplicate_samples_total", "counter", "samples", "Of those, dropped as they had come before."
+    "duplicate_samples_total", "Of those, dropped as they had come before."
 )
 STREAM_RATE = _of_streams(
     "samples_per_second",
-    "gauge",
-    "samples per second",
     "Samples that come to a worker in a second, as measured: mean over the workers' last updates.",
+    measured_in="samples per second",
 )
 STREAM_BATCH = _of_streams(
     "batch_samples",
-    "gauge",
-    "samples",
     "Samples of a worker's own stream in an update: mean over the workers' last ones.",
 )
 STREAM_LAG = _of_streams(
     "lag_seconds",
-    "gauge",
-    "seconds",
     "Age of the oldest sample when it was taken: mean over the workers' last updates.",
 )
-STREAM_WAIT = _of_streams(
-    "wait_seconds_total", "counter", "seconds", "How long workers have waited for samples."
-)
+STREAM_WAIT = _of_streams("wait_seconds_total", "How long workers have waited for samples.")
 WORKER_STATE = Metric(
     "testbed_worker_state",
-    "gauge",
-    "state",
     "0 absent, 1 running, 2 frozen or crashed, 3 lost unplanned, 4 left or ended by plan.",
     "joined, left, exited, crashed, fault",
     BY_WORKER,
 )
 WORKERS = Metric(
     "testbed_workers",
-    "gauge",
-    "workers",
     "Workers by state: running, waiting for a reply, frozen, lost, left, absent.",
     "joined, left, exited, crashed, fault, load",
     ("state",),
 )
 ACCURACY = Metric(
     "testbed_accuracy_ratio",
-    "gauge",
-    "ratio",
     "Share of test images whose class is among the model's first 1 or 5 at the last evaluation.",
     "evaluated",
     ("top",),
 )
 LOSS = Metric(
     "testbed_loss",
-    "gauge",
-    "1",
     "Mean loss at the last evaluation: cross-entropy in nats, or what the model's objective is.",
     "evaluated",
+    measured_in="1",
 )
 RATE_CONFIGURED = Metric(
     "testbed_link_configured_bytes_per_second",
-    "gauge",
-    "bytes per second",
     "Rate of a class's links as planned, in real time.",
     PLAN,
     BOTH_WAYS,
+    measured_in="bytes per second",
 )
 RATE_PROBED = Metric(
     "testbed_link_probed_bytes_per_second",
-    "gauge",
-    "bytes per second",
     "Rate of a class's link as measured before the training, in real time.",
     "rate",
     BOTH_WAYS,
+    measured_in="bytes per second",
 )
 TRIP_CONFIGURED = Metric(
     "testbed_link_configured_round_trip_seconds",
-    "gauge",
-    "seconds",
     "Round trip that the delays of a class's links add up to, real.",
     "round_trip",
     BY_CLASS,
 )
 TRIP_PROBED = Metric(
     "testbed_link_probed_round_trip_seconds",
-    "gauge",
-    "seconds",
     "Median round trip as measured before the training, real.",
     "round_trip",
     BY_CLASS,
 )
 TRIP_NOW = Metric(
     "testbed_link_round_trip_seconds",
-    "gauge",
-    "seconds",
     "Median over a class's connections of TCP's smoothed round trip now (tcpi_rtt), real.",
     USAGE,
     BY_CLASS,
 )
 DROPS = Metric(
     "testbed_link_dropped_packets_total",
-    "counter",
-    "packets",
     "Packets dropped by the queues towards a class's nodes; of class ps, both ways.",
     USAGE,
     BOTH_WAYS,
 )
 BACKLOG = Metric(
     "testbed_link_backlog_bytes",
-    "gauge",
-    "bytes",
     "What waits in the queues towards a class's nodes now; of class ps, both ways.",
     USAGE,
     BOTH_WAYS,
 )
 LINK_CHANGES = Metric(
-    "testbed_link_changes_total",
-    "counter",
-    "changes",
-    "Changes of links while the run went on.",
-    "link_changed",
+    "testbed_link_changes_total", "Changes of links while the run went on.", "link_changed"
 )
 FAULTS = Metric(
     "testbed_faults_total",
-    "counter",
-    "workers",
     "Workers that faults have struck; one struck twice counts twice.",
     "fault",
     ("fault",),
+    measured_in="workers",
 )
 FAULTS_ACTIVE = Metric(
     "testbed_faults_active",
-    "gauge",
-    "workers",
     "Workers that stand under a fault now.",
     "fault",
     ("fault",),
+    measured_in="workers",
 )
 FAULT_PLANNED = Metric(
     "testbed_fault_planned_seconds",
-    "gauge",
-    "seconds",
     "When the latest fault of a kind was to come, since the start of the training.",
     "fault",
     ("fault",),
 )
 FAULT_ACTUAL = Metric(
     "testbed_fault_actual_seconds",
-    "gauge",
-    "seconds",
     "When the latest fault of a kind came, since the start of the training.",
     "fault",
     ("fault",),
 )
-HOST_BUSY = Metric(
-    "testbed_host_cpu_busy_ratio", "gauge", "ratio", "Share of the host's CPU time in use.", TRAFFIC
-)
+HOST_BUSY = Metric("testbed_host_cpu_busy_ratio", "Share of the host's CPU time in use.", TRAFFIC)
 HOST_PRESSURE = Metric(
     "testbed_host_cpu_pressure_ratio",
-    "gauge",
-    "ratio",
     "Share of the time in which a process waited for a CPU.",
     TRAFFIC,
 )
 HOST_MEMORY = Metric(
-    "testbed_host_memory_available_bytes",
-    "gauge",
-    "bytes",
-    "Memory of the host that could still be had.",
-    TRAFFIC,
+    "testbed_host_memory_available_bytes", "Memory of the host that could still be had.", TRAFFIC
 )
 CONTAINER_CPU = Metric(
     "testbed_container_cpu_seconds_total",
-    "counter",
-    "seconds",
     "CPU time of a node's container, real, where control groups tell.",
     USAGE,
     BY_WORKER,
 )
 CONTAINER_MEMORY = Metric(
     "testbed_container_memory_bytes",
-    "gauge",
-    "bytes",
     "Memory of a node's container, where control groups tell.",
     USAGE,
     BY_WORKER,
 )
 SERVER_CPU = Metric(
-    "testbed_server_cpu_seconds_total",
-    "counter",
-    "seconds",
-    "CPU time of the parameter server, real.",
-    "load",
+    "testbed_server_cpu_seconds_total", "CPU time of the parameter server, real.", "load"
 )
 SERVER_WAITING = Metric(
     "testbed_server_waiting_requests",
-    "gauge",
-    "requests",
     "Requests that wait at the parameter server for their reply.",
     "load",
 )
-TIME = Metric(
-    "testbed_time_seconds", "gauge", "seconds", "Time since the training started.", EXPORTER
-)
+TIME = Metric("testbed_time_seconds", "Time since the training started.", EXPORTER)
 PROGRESS = Metric(
     "testbed_progress_ratio",
-    "gauge",
-    "ratio",
     "How far the run is by its stop rule, in updates or time; 1 at its end.",
     EXPORTER,
 )
-RUN_STATE = Metric(
-    "testbed_run_state",
-    "gauge",
-    "state",
-    "1 for the state that the run is in.",
-    "state",
-    ("state",),
-)
+RUN_STATE = Metric("testbed_run_state", "1 for the state that the run is in.", "state", ("state",))
 REASONS = Metric(
     "testbed_verdict_reasons",
-    "gauge",
-    "reasons",
     "What speaks against the run so far, by the verdict's rule; the summary has the sentences.",
     "rate, round_trip, links, fault, gap, exited, rejected; traffic",
     ("rule",),
 )
 EXPORTER_TIME = Metric(
     "testbed_exporter_cpu_seconds_total",
-    "counter",
-    "seconds",
     "CPU time that the metrics have taken: keeping them, and answering scrapes; real.",
     EXPORTER,
 )
 
-METRICS: tuple[Metric, ...] = (
-    *(UPDATES, VERSION, STALENESS, PAYLOAD, LATE_STEPS, REJECTED, TCP, WIRE, RETRANSMITTED),
-    *(WORKER_UPDATES, PUSH_AGE, CYCLE, WORKER_STATE, WORKERS, ACCURACY, LOSS),
-    *(STREAM_PRODUCED, STREAM_USED, STREAM_BUFFERED, STREAM_TRUNCATED, STREAM_DUPLICATES),
-    *(STREAM_RATE, STREAM_BATCH, STREAM_LAG, STREAM_WAIT),
-    *(RATE_CONFIGURED, RATE_PROBED, TRIP_CONFIGURED, TRIP_PROBED, TRIP_NOW, DROPS, BACKLOG),
-    *(LINK_CHANGES, FAULTS, FAULTS_ACTIVE, FAULT_PLANNED, FAULT_ACTUAL),
-    *(HOST_BUSY, HOST_PRESSURE, HOST_MEMORY, CONTAINER_CPU, CONTAINER_MEMORY),
-    *(SERVER_CPU, SERVER_WAITING, TIME, PROGRESS, RUN_STATE, REASONS, EXPORTER_TIME),
-)
+METRICS = tuple(one for one in list(globals().values()) if isinstance(one, Metric))
 """All of them, in the order of a scrape."""
 
 BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

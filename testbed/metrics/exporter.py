@@ -11,10 +11,10 @@ from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
 
 from testbed.errors import HostError, Problem, ScenarioError
-from testbed.metrics.exposition import CONTENT_TYPE, SeriesNames, exposition
 from testbed.metrics.reading import MetricsSink
 
 OPTION = "--metrics-address"
@@ -60,8 +60,11 @@ class Exporter:
     """
 
     def __init__(self, host: str, port: int) -> None:
+        self._registry = CollectorRegistry()
+
         class Scrape(_Scrape):
             exporter = self
+            registry = self._registry
 
         try:
             self._server = _Server(host, port, Scrape)
@@ -72,7 +75,6 @@ class Exporter:
                 hint=f"Choose another port with {OPTION}, or --metrics alone for a free one.",
             ) from None
         self.sink: MetricsSink | None = None
-        self.names: SeriesNames | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -89,7 +91,8 @@ class Exporter:
 
     def show(self, sink: MetricsSink) -> None:
         """Answer with this sink's samples; no thread runs before ``start``."""
-        self.sink, self.names = sink, SeriesNames(sink.outline.labels)
+        self.sink = sink
+        self._registry.register(sink)
 
     def start(self) -> None:
         """Answer scrapes in a thread of its own from now on."""
@@ -126,18 +129,13 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Scrape(MetricsHandler):
-    """One scrape, whose CPU time is among the metrics. Loopback gains nothing by compression."""
+    """One scrape, whose CPU time is among the metrics."""
 
     exporter: Exporter
 
     def do_GET(self) -> None:  # noqa: N802 - the base class's name
-        """Answer with all metrics."""
-        sink, names = self.exporter.sink, self.exporter.names
-        assert sink is not None and names is not None
-        with sink.spending():
-            text = exposition(sink.samples(), names).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+        """Answer with all metrics, in the text format that is asked for."""
+        assert self.exporter.sink is not None
+        del self.headers["Accept-Encoding"]  # loopback gains nothing by compression
+        with self.exporter.sink.spending():
+            super().do_GET()

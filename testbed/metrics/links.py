@@ -11,8 +11,8 @@ from testbed.events.kinds import Event, LinkChanged, RateMeasured, RoundTripMeas
 from testbed.events.rows import TrafficRow
 from testbed.events.usage import ContainerUse, Queue, Usage
 from testbed.metrics import declared
+from testbed.metrics.metric import Sample
 from testbed.metrics.outline import BITS, Outline
-from testbed.metrics.samples import Sample
 
 COLUMNS = {
     declared.TCP: {"up": "tcp_received_bytes", "down": "tcp_acked_bytes"},

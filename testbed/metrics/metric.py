@@ -1,27 +1,79 @@
-"""What a metric is, and where metrics are read from."""
+"""What a metric is, and its samples as families of prometheus_client."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+from prometheus_client import metrics_core
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 RUN_LABELS = ("run", "algorithm")
 
+FAMILIES: dict[Kind, Any] = {
+    "counter": metrics_core.CounterMetricFamily,
+    "gauge": metrics_core.GaugeMetricFamily,
+    "histogram": metrics_core.HistogramMetricFamily,
+}
+
 
 @dataclass(frozen=True)
 class Metric:
-    """What is to be known of a metric.
+    """What is to be known of a metric; by convention its name says its kind and unit.
 
     Attributes:
-        labels: beside RUN_LABELS.
         source: what it is read from: an event's name in events.jsonl, or another part of a run.
+        labels: in addition to RUN_LABELS.
+        measured_in: the unit, where the name does not end with it.
+        histogram: whether it is one.
     """
 
     name: str
-    kind: Kind
-    unit: str
     help: str
     source: str
     labels: tuple[str, ...] = ()
+    measured_in: str = ""
+    histogram: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """A counter's name ends with ``_total``."""
+        if self.histogram:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+    @property
+    def unit(self) -> str:
+        """The last word of the name, unless another one is declared."""
+        return self.measured_in or self.name.removesuffix("_total").rpartition("_")[2]
+
+    def family(self) -> Any:
+        """Its family without samples."""
+        return FAMILIES[self.kind](self.name, self.help, labels=(*RUN_LABELS, *self.labels))
+
+
+class Sample(NamedTuple):
+    """A metric's value for some labels, which are those that the metric declares, in order."""
+
+    metric: Metric
+    value: float  # of a histogram, the sum
+    labels: tuple[str, ...] = ()
+    buckets: Sequence[tuple[str, float]] = ()  # of a histogram: upper bound and cumulated count
+
+
+def families(samples: Iterable[Sample], run: Sequence[str]) -> dict[str, metrics_core.Metric]:
+    """The families of some samples, by the metric's name.
+
+    Args:
+        samples: in any order.
+        run: the values of RUN_LABELS.
+    """
+    found: dict[str, Any] = {}
+    for metric, value, labels, buckets in samples:
+        if metric.name not in found:
+            found[metric.name] = metric.family()
+        values = (buckets, value) if buckets else (value,)
+        found[metric.name].add_metric((*run, *labels), *values)
+    return found

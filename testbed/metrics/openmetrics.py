@@ -6,26 +6,34 @@ Every family stands together, and within it every series, its samples in the ord
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TextIO
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any, TextIO
+
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.samples import Sample
 
 from testbed.metrics.declared import METRICS
-from testbed.metrics.exposition import SeriesNames, declaration
-from testbed.metrics.metric import Metric
 from testbed.metrics.replay import Replay
+
+END = "# EOF\n"
+
+GENERATE: Callable[[Any], bytes] = generate_latest
 
 
 @dataclass
 class Series:
     """The samples of one series: when, in seconds since 1970, and the value."""
 
-    name: str  # with its labels, as they are written
+    name: str
+    labels: dict[str, str]
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, time: float, value: float) -> None:
-        """One more; of the same millisecond, in place of the one before."""
+        """Append a sample; one of the same millisecond replaces the one before."""
         time = round(time, 3)
         if self.times and self.times[-1] >= time:
             self.values[-1] = value
@@ -33,14 +41,14 @@ class Series:
         self.times.append(time)
         self.values.append(value)
 
-    def lines(self) -> Iterator[str]:
-        """As they are written."""
+    def samples(self) -> Iterator[Sample]:
+        """As the client library has them."""
         for time, value in zip(self.times, self.values, strict=True):
-            yield f"{self.name} {value:.17g} {time:.3f}\n"
+            yield Sample(self.name, self.labels, value, time)
 
 
 Group = dict[tuple[str, str], Series]
-"""By suffix and bucket: one, or all of a histogram, which have the same times."""
+"""By name and bucket: one series, or all of a histogram, which have the same times."""
 
 
 def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | None = None) -> int:
@@ -54,23 +62,32 @@ def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | N
     """
     runs = list(replays)
     common = None if end is None else end - max(run.seconds for run in runs)
-    groups: dict[Metric, dict[tuple[str, ...], Group]] = {metric: {} for metric in METRICS}
+    groups: dict[str, dict[tuple[str, ...], Group]] = {metric.name: {} for metric in METRICS}
     for place, run in enumerate(runs):
         start = run.started if common is None else common
-        names = SeriesNames(run.labels)
         for moment in run.moments():
-            for sample in moment.samples:
-                group = groups[sample.metric].setdefault((str(place), *sample.labels), {})
-                part = (sample.suffix, sample.end)
-                if part not in group:
-                    group[part] = Series(names.of(sample))
-                group[part].add(start + moment.emulated, sample.value)
+            for name, family in moment.families.items():
+                for sample in family.samples:
+                    own = {label: value for label, value in sample.labels.items() if label != "le"}
+                    group = groups[name].setdefault((str(place), *own.values()), {})
+                    part = (sample.name, sample.labels.get("le", ""))
+                    if part not in group:
+                        group[part] = Series(sample.name, sample.labels)
+                    group[part].add(start + moment.emulated, sample.value)
     count = 0
-    for metric, found in groups.items():
-        file.writelines(declaration(metric, metric.name.removesuffix("_total")) if found else ())
-        for group in found.values():
-            for lines in zip(*(series.lines() for series in group.values()), strict=True):
-                file.writelines(lines)
-                count += len(lines)
-    file.write("# EOF\n")
+    for metric in METRICS:
+        family = metric.family()
+        for place, group in enumerate(groups[metric.name].values()):
+            together = zip(*(series.samples() for series in group.values()), strict=True)
+            family.samples = chain.from_iterable(together)
+            text = GENERATE(SimpleNamespace(collect=lambda one=family: [one])).decode()
+            file.write(_without_end(text, header=place == 0))
+            count += sum(len(series.times) for series in group.values())
+    file.write(END)
     return count
+
+
+def _without_end(text: str, *, header: bool) -> str:
+    """What was generated of one series, of which a family has several but one header."""
+    body = text.removesuffix(END)
+    return body if header else body.split("\n", 2)[2]

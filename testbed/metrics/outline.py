@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from testbed.metrics import declared
-from testbed.metrics.samples import RunLabels, Sample
+from testbed.metrics.metric import Sample
 from testbed.scenario.schema import Scenario
 from testbed.topology import LinkSpec, Plan
 
@@ -21,7 +21,7 @@ class Outline:
     """A run as it was planned.
 
     Attributes:
-        labels: of all its samples.
+        labels: of all its samples: the values of RUN_LABELS.
         classes: of every worker, by index.
         paced: classes that have a speed.
         links: by class; the parameter server's is that of the class ``ps``.
@@ -32,7 +32,7 @@ class Outline:
         streams: whether training samples come as data streams.
     """
 
-    labels: RunLabels
+    labels: tuple[str, str]
     classes: tuple[str, ...]
     paced: frozenset[str] = frozenset()
     links: Mapping[str, LinkSpec] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Outline:
         stop = scenario.stop
         kinds = scenario.workers.classes.items()
         return cls(
-            labels=RunLabels(plan.run, scenario.algorithm.name),
+            labels=(plan.run, scenario.algorithm.name),
             classes=tuple(node.device_class for node in plan.workers),
             paced=frozenset(name for name, kind in kinds if kind.speed is not None),
             links=dict(reversed(linked.items())) | server,

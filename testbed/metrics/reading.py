@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
 from testbed.events.entry import NAMES, Entry, only
 from testbed.events.kinds import (
     Evaluated,
     Event,
-    Exited,
     FaultApplied,
     Finished,
     Gap,
-    Joined,
-    Left,
     LinksRead,
     Load,
     Omitted,
@@ -31,18 +31,20 @@ from testbed.events.rows import Rows, TrafficRow
 from testbed.events.sink import Sink
 from testbed.events.usage import Usage
 from testbed.metrics import declared
+from testbed.metrics.declared import METRICS
 from testbed.metrics.links import LinkReadings
+from testbed.metrics.metric import Sample, families
 from testbed.metrics.outline import Outline
-from testbed.metrics.population import Population
-from testbed.metrics.samples import Sample
+from testbed.metrics.population import population
 from testbed.metrics.updates import UpdateTotals
 from testbed.reports import fault_measures, measures
+from testbed.reports.history import RunHistory
 from testbed.reports.measurements import Flow, Measurements
 from testbed.reports.verdict import RULES
 
 JUDGED: tuple[type[Event], ...] = (
     *(RateMeasured, RoundTripMeasured, LinksRead, FaultApplied, Gap),
-    *(Joined, Left, Exited, Rejected, Omitted, Restored, Finished),
+    *(Rejected, Omitted, Finished),
 )
 """Events that the verdict looks at."""
 
@@ -50,7 +52,7 @@ TOLD_EARLY = ("nodes", "gaps", "links", "lateness", "traffic")
 """Rules of the verdict that can be applied before the end."""
 
 
-class MetricsSink(Sink):
+class MetricsSink(Sink, Collector):
     """Keeps what a scrape is answered with; one thread tells it, any other may ask.
 
     Args:
@@ -73,7 +75,7 @@ class MetricsSink(Sink):
         self._spent = 0.0
         self._now = 0.0  # emulated
         self._updates = UpdateTotals(outline.classes, outline.paced, streams=outline.streams)
-        self._population = Population(outline)
+        self._history = RunHistory()
         self._links = LinkReadings(outline)
         self._judged: list[Entry] = []
         self._ingress, self._egress = Flow(), Flow()
@@ -100,7 +102,7 @@ class MetricsSink(Sink):
         """See Sink."""
         with self._taking():
             event = entry.event
-            self._population.tell(event)
+            self._history.take(event)
             self._links.tell(event)
             if isinstance(event, JUDGED):
                 self._judged.append(entry)
@@ -142,15 +144,25 @@ class MetricsSink(Sink):
         """See Sink."""
         self._now = emulated
 
-    def samples(self) -> list[Sample]:
-        """All that is known now."""
+    def collect(self) -> list[Family]:
+        """All that is known now, in the order of METRICS."""
+        found = self.families()
+        return [found[metric.name] for metric in METRICS if metric.name in found]
+
+    def describe(self) -> list[Family]:
+        """What there can be: a scrape may ask for some by their names."""
+        return [metric.family() for metric in METRICS]
+
+    def families(self) -> dict[str, Family]:
+        """All that is known now, by the metrics' names."""
         with self._lock:
-            return [*self._samples()]
+            return families(self._samples(), self.outline.labels)
 
     def _samples(self) -> Iterator[Sample]:
         outline, per_worker = self.outline, self.outline.per_worker
         yield from self._updates.samples(self._now, per_worker=per_worker)
-        yield from self._population.samples(per_worker=per_worker)
+        waiting = self._load.waiting if self._load else 0
+        yield from population(self._history, outline, waiting=waiting, per_worker=per_worker)
         yield from outline.samples()
         yield from self._links.samples(per_worker=per_worker)
         for reason, count in (self._rejected or {"INVALID_ARGUMENT": 0}).items():
@@ -184,15 +196,16 @@ class MetricsSink(Sink):
         """How many reasons each rule of the verdict has so far."""
         entries, scale = self._judged, self.outline.time_scale
         links = only(entries, LinksRead)
+        planned = fault_measures.planned_gaps(self._history.faults, scale)
         measured = Measurements(
             state="finished",
-            gaps=measures.gaps(entries, planned=fault_measures.planned_gaps(entries, scale)),
+            gaps=measures.gaps(entries, planned=planned),
             late_steps_ratio=self._updates.late_ratio,
             differences=[what for event in links for what in event.differences],
             left_out=[what for event in links for what in event.left_out],
             rates=only(entries, RateMeasured),
             round_trips=only(entries, RoundTripMeasured),
-            lost=measures.lost_nodes(entries),
+            lost=self._history.lost(),
             late_faults=fault_measures.late_faults(entries, scale),
             rejected=measures.rejected_pushes(entries),
             ingress=self._ingress,

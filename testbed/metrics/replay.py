@@ -8,13 +8,14 @@ from datetime import datetime
 from math import ceil, inf
 
 import numpy as np
+from prometheus_client.metrics_core import Metric as Family
 
 from testbed.events.entry import Entry
 from testbed.events.kinds import Started
 from testbed.events.rows import TRAFFIC, TrafficRow
+from testbed.metrics.declared import METRICS
 from testbed.metrics.outline import Outline
 from testbed.metrics.reading import MetricsSink
-from testbed.metrics.samples import Sample
 from testbed.plan.written import read_plan
 from testbed.reports.frames import Run
 from testbed.telemetry.events import read_events
@@ -22,6 +23,8 @@ from testbed.telemetry.recovery import read_updates
 
 STEP_SECONDS = 5.0
 """Emulated, between two moments at which everything is sampled."""
+
+SOURCES = {metric.name: metric.source.split(", ") for metric in METRICS}
 
 Told = tuple[float, Entry | TrafficRow]
 
@@ -32,11 +35,11 @@ class Moment:
 
     Attributes:
         emulated: seconds since the training started.
-        samples: all of them; between two steps, those of the gauges that an event has changed.
+        families: all, by the metrics' names; between two steps, gauges that an event has changed.
     """
 
     emulated: float
-    samples: list[Sample]
+    families: dict[str, Family]
 
 
 class Replay:
@@ -55,7 +58,6 @@ class Replay:
             run.scenario, read_plan(run.folder).named(run.name), per_worker=per_worker
         )
         self._sink = MetricsSink(outline, seconds=lambda: 0.0)
-        self.labels = outline.labels
         self._rows = read_updates(run.folder)
         self._entries = read_events(run.folder.events)
         self._told = _in_order(self._entries, run, outline.time_scale)
@@ -82,7 +84,7 @@ class Replay:
                 at, what = next(told)
             self._tell_rows(until)
             self._sink.time_passed(min(until, self.seconds))
-            yield Moment(until, self._sink.samples())
+            yield Moment(until, self._sink.families())
 
     def _tell_rows(self, until: float) -> None:
         count = int(np.searchsorted(self._rows["time_seconds"], until, side="right"))
@@ -96,15 +98,15 @@ class Replay:
         else:
             self._sink.traffic(what)
 
-    def _changed_by(self, event: str) -> list[Sample]:
+    def _changed_by(self, event: str) -> dict[str, Family]:
         """The gauges that are read from an event of this name."""
         if event == "load":  # once a second, which is what steps are for
-            return []
-        return [
-            sample
-            for sample in self._sink.samples()
-            if sample.metric.kind == "gauge" and event in sample.metric.source.split(", ")
-        ]
+            return {}
+        return {
+            name: family
+            for name, family in self._sink.families().items()
+            if family.type == "gauge" and event in SOURCES[name]
+        }
 
 
 def _in_order(entries: list[Entry], run: Run, time_scale: float) -> list[Told]:

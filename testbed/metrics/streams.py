@@ -8,7 +8,7 @@ import numpy as np
 
 from testbed.events.rows import Rows
 from testbed.metrics import declared
-from testbed.metrics.samples import Sample
+from testbed.metrics.metric import Sample
 
 COUNTED = {
     declared.STREAM_PRODUCED: "stream_produced",
@@ -44,7 +44,7 @@ class StreamTotals:
         """Forget all updates."""
         columns = (*COUNTED.values(), *LATEST.values(), "batch")
         self._last = {column: np.zeros(self._workers) for column in columns}
-        self._waited = np.zeros(self._workers)
+        self.waited = np.zeros(self._workers)
         self._seen = np.zeros(self._workers, dtype=bool)
 
     def add(self, rows: Rows) -> None:
@@ -53,7 +53,7 @@ class StreamTotals:
         for column in (*COUNTED.values(), *LATEST.values()):
             self._last[column][worker] = rows[column]  # of several the last one stays
         self._last["batch"][worker] = rows["samples"] - rows["injected"]
-        np.add.at(self._waited, worker, rows["stream_wait_seconds"])
+        np.add.at(self.waited, worker, rows["stream_wait_seconds"])
         self._seen[worker] = True
 
     def samples(self) -> Iterator[Sample]:
@@ -61,7 +61,7 @@ class StreamTotals:
         for name, members in self._members.items():
             for metric, column in COUNTED.items():
                 yield Sample(metric, int(self._last[column][members].sum()), (name,))
-            yield Sample(declared.STREAM_WAIT, float(self._waited[members].sum()), (name,))
+            yield Sample(declared.STREAM_WAIT, float(self.waited[members].sum()), (name,))
             seen = members & self._seen
             if seen.any():
                 for metric, column in (*LATEST.items(), (declared.STREAM_BATCH, "batch")):

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from testbed.events.rows import Rows
 from testbed.metrics import declared
 from testbed.metrics.declared import BUCKETS
-from testbed.metrics.metric import Metric
-from testbed.metrics.samples import Sample, histogram
+from testbed.metrics.metric import Sample
 from testbed.metrics.streams import StreamTotals
+from testbed.reports.tally import TIMES, Tally
 
-ACTIVITIES = ("compute", "think", "transfer", "blocked")
-DIRECTIONS = {"up": "payload_up_bytes", "down": "payload_down_bytes"}
+ENDS = (*(f"{bound:.1f}" for bound in BUCKETS), "+Inf")
+"""The label ``le`` of each bucket of the staleness."""
+
+ACTIVITIES = tuple(name.removesuffix("_seconds") for name in TIMES)
 
 
 class UpdateTotals:
@@ -36,54 +37,39 @@ class UpdateTotals:
         self._classes = tuple(classes)
         self._paced = np.array([name in paced for name in classes], dtype=bool)
         self._streams = StreamTotals(classes) if streams else None
-        self._activities = (*ACTIVITIES, "stream_wait") if streams else ACTIVITIES
         self.clear()
 
     def clear(self) -> None:
         """Forget all updates."""
-        workers, classes = len(self._classes), len(self._names)
         self.version = 0
-        self._updates = np.zeros(workers, np.int64)
-        self._late = np.zeros(workers, np.int64)
-        self._payload = np.zeros((len(DIRECTIONS), workers), np.int64)
-        self._seconds = np.zeros((len(self._activities), workers))
-        self._last = np.zeros(workers)  # emulated
-        self._staleness = np.zeros(classes, np.int64)
-        self._buckets = np.zeros((classes, len(BUCKETS) + 1), np.int64)
+        self.tally = Tally(len(self._classes))
+        self._buckets = np.zeros((len(self._names), len(BUCKETS) + 1), np.int64)
         if self._streams is not None:
             self._streams.clear()
 
     @property
     def total(self) -> int:
         """All updates."""
-        return int(self._updates.sum())
+        return int(self.tally.updates.sum())
 
     @property
     def late_ratio(self) -> float | None:
         """Share of the updates of paced classes that were late; None without any."""
-        paced = int(self._updates[self._paced].sum())
-        return int(self._late.sum()) / paced if paced else None
+        paced = int(self.tally.updates[self._paced].sum())
+        return int(self.tally.late[self._paced].sum()) / paced if paced else None
 
     def payload(self, direction: str) -> int:
         """Payload bytes of all updates that way."""
-        return int(self._payload[tuple(DIRECTIONS).index(direction)].sum())
+        return int(self.tally.payload[direction].sum())
 
     def add(self, rows: Rows) -> None:
         """Count new updates."""
         if not len(rows):
             return
-        worker = rows["worker"]
         self.version = int(rows["version_applied"][-1]) + 1
-        np.add.at(self._updates, worker, 1)
-        np.add.at(self._late, worker, (rows["late_seconds"] > 0) & self._paced[worker])
-        for place, column in enumerate(DIRECTIONS.values()):
-            np.add.at(self._payload[place], worker, rows[column])
-        for place, activity in enumerate(self._activities):
-            np.add.at(self._seconds[place], worker, rows[f"{activity}_seconds"])
-        np.maximum.at(self._last, worker, rows["time_seconds"])
-        kind, staleness = self._class[worker], rows["staleness"]
-        np.add.at(self._staleness, kind, staleness)
-        np.add.at(self._buckets, (kind, np.searchsorted(BUCKETS, staleness)), 1)
+        self.tally.add(rows)
+        at = (self._class[rows["worker"]], np.searchsorted(BUCKETS, rows["staleness"]))
+        np.add.at(self._buckets, at, 1)
         if self._streams is not None:
             self._streams.add(rows)
 
@@ -97,29 +83,26 @@ class UpdateTotals:
             yield from self._by_worker(now)
 
     def _by_class(self) -> Iterator[Sample]:
-        sums = {metric: self._summed(of) for metric, of in self._counted().items()}
-        payload = {way: self._summed(of) for way, of in zip(DIRECTIONS, self._payload, strict=True)}
+        tally = self.tally
         for place, name in enumerate(self._names):
-            for metric, values in sums.items():
-                yield Sample(metric, int(values[place]), (name,))
-            for way, values in payload.items():
-                yield Sample(declared.PAYLOAD, int(values[place]), (way, name))
-            total = int(self._staleness[place])
-            yield from histogram(declared.STALENESS, self._buckets[place], total, (name,))
-
-    def _counted(self) -> dict[Metric, NDArray[np.int64]]:
-        return {declared.UPDATES: self._updates, declared.LATE_STEPS: self._late}
-
-    def _summed(self, by_worker: NDArray[np.int64]) -> NDArray[np.int64]:
-        summed = np.zeros(len(self._names), np.int64)
-        np.add.at(summed, self._class, by_worker)
-        return summed
+            of = self._class == place
+            yield Sample(declared.UPDATES, int(tally.updates[of].sum()), (name,))
+            yield Sample(declared.LATE_STEPS, int(tally.late[of & self._paced].sum()), (name,))
+            for way, payload in tally.payload.items():
+                yield Sample(declared.PAYLOAD, int(payload[of].sum()), (way, name))
+            total = int(tally.staleness_sum[of].sum())
+            counts = self._buckets[place].cumsum().tolist()
+            buckets = tuple(zip(ENDS, counts, strict=True))
+            yield Sample(declared.STALENESS, total, (name,), buckets)
 
     def _by_worker(self, now: float) -> Iterator[Sample]:
+        tally = self.tally
+        seconds = {activity: tally.seconds[:, at] for at, activity in enumerate(ACTIVITIES)}
+        if self._streams is not None:
+            seconds["stream_wait"] = self._streams.waited
         for worker, name in enumerate(self._classes):
             labels = (f"w{worker}", name)
-            yield Sample(declared.WORKER_UPDATES, int(self._updates[worker]), labels)
-            yield Sample(declared.PUSH_AGE, max(0.0, now - float(self._last[worker])), labels)
-            for place, activity in enumerate(self._activities):
-                seconds = float(self._seconds[place, worker])
-                yield Sample(declared.CYCLE, seconds, (*labels, activity))
+            yield Sample(declared.WORKER_UPDATES, int(tally.updates[worker]), labels)
+            yield Sample(declared.PUSH_AGE, max(0.0, now - float(tally.last[worker])), labels)
+            for activity, of in seconds.items():
+                yield Sample(declared.CYCLE, float(of[worker]), (*labels, activity))

@@ -7,7 +7,7 @@ them, so that no spike is lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import FaultApplied
+from testbed.reports.history import RunHistory
 from testbed.reports.measures import WINDOW, moving_average
 from testbed.telemetry.events import read_events
 
@@ -284,10 +283,13 @@ def _reading(run: Run, column: str, name: str, scale: float, most: int) -> Serie
 
 
 def _faults(run: Run, *, alone: bool) -> Chart:
-    """Who was struck by what, and from when to when: one line a worker and fault."""
+    """Which workers faults struck, and from when to when; a point where a fault is not undone."""
     found: dict[str, list[tuple[float, float, float]]] = {}
-    for kind, node, begin, end in fault_spans(read_events(run.folder.events)):
-        found.setdefault(kind, []).append((float(node), begin, end))
+    for fault in RunHistory.of(read_events(run.folder.events)).faults:
+        if WORKER.fullmatch(fault.node):
+            end = fault.begin if fault.end is None else fault.end
+            number = float(fault.node.removeprefix("w"))
+            found.setdefault(fault.kind, []).append((number, fault.begin, end))
     series = []
     for kind, spans in found.items():
         kept = spans[:: -(-3 * len(spans) // MOST_POINTS)]
@@ -300,24 +302,3 @@ def _faults(run: Run, *, alone: bool) -> Chart:
     title = "Faults" if alone else f"Faults of {run.name}"
     name = "faults" if alone else f"faults-{run.name}"
     return Chart(name, title, _X["time_seconds"][1], "worker", tuple(series))
-
-
-def fault_spans(entries: Sequence[Entry]) -> Iterator[tuple[str, int, float, float]]:
-    """Kind, worker, begin and end (emulated seconds) of every fault; alike if it is not undone.
-
-    Those of other nodes are none of a worker's.
-    """
-    since: dict[tuple[str, str], float] = {}
-    for entry in entries:
-        match entry.event:
-            case FaultApplied(kind, True, nodes, actual_seconds=moment):
-                since |= {(kind, node): moment for node in nodes if WORKER.fullmatch(node)}
-            case FaultApplied(kind, False, nodes, actual_seconds=moment):
-                for node in filter(WORKER.fullmatch, nodes):
-                    yield kind, _index(node), since.pop((kind, node), moment), moment
-    for (kind, node), moment in since.items():
-        yield kind, _index(node), moment, moment
-
-
-def _index(node: str) -> int:
-    return int(node.removeprefix("w"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
 from testbed.events.entry import Entry, only
 from testbed.events.kinds import FaultApplied
+from testbed.reports.history import FaultSpan
 from testbed.reports.verdict import LATE_FAULT_LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -39,26 +39,14 @@ def undisturbed(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
     return updates[~held]
 
 
-def planned_gaps(events: Sequence[Entry], time_scale: float) -> dict[str, float]:
+def planned_gaps(faults: Iterable[FaultSpan], time_scale: float) -> dict[str, float]:
     """The longest (real seconds) that faults let each node stand still, for ``gaps``."""
-    since: dict[str, float] = {}
     planned: dict[str, float] = {}
-    for event in only(events, FaultApplied):
-        for node in event.nodes if event.kind in ("freeze", "crash") else ():
-            if event.begins:
-                since[node] = event.actual_seconds
-            else:
-                lasted = (event.actual_seconds - since.pop(node, event.actual_seconds)) / time_scale
-                planned[node] = max(lasted, planned.get(node, 0.0))
-    return planned | dict.fromkeys(since, inf)
-
-
-def faults(events: Sequence[Entry]) -> dict[str, int]:
-    """How many workers each kind of fault has struck; one that is struck twice counts twice."""
-    struck = Counter[str]()
-    for event in only(events, FaultApplied):
-        struck[event.kind] += len(event.nodes) if event.begins else 0
-    return dict(struck)
+    for fault in faults:
+        if fault.kind in ("freeze", "crash"):
+            lasted = inf if fault.end is None else (fault.end - fault.begin) / time_scale
+            planned[fault.node] = max(lasted, planned.get(fault.node, 0.0))
+    return planned
 
 
 def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,25 +14,17 @@ from numpy.typing import NDArray
 from testbed.events.entry import NAMES, Entry, only
 from testbed.events.kinds import (
     Done,
-    Event,
-    Exited,
-    FaultApplied,
     Finished,
     Gap,
-    Joined,
-    Left,
     MemoryRead,
     Omitted,
     Rejected,
-    Restored,
-    StateChanged,
 )
 from testbed.frame.seat import NOT_FINITE
 from testbed.frame.stop import DIVERGED
 from testbed.reports.measurements import Flow, Pace
 from testbed.reports.verdict import BUSY_LIMIT_RATIO
 from testbed.scenario.durations import RandomDuration, StepTime
-from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -349,40 +341,6 @@ def _refusals(events: Sequence[Entry]) -> list[Rejected]:
     return [one for one in only(events, Rejected) if one.code != UNAUTHENTICATED]
 
 
-def lost_nodes(events: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Nodes that ended before the training did, unplanned and not for a rejected push, and how."""
-    explained = {rejected.node for rejected in _refusals(events)}
-    struck = {node for event in only(events, FaultApplied) for node in event.nodes}
-    removed: set[str] = set()  # struck, and not there since
-    lost: dict[str, str] = {}
-    for event in _until_the_end(events):
-        match event:
-            case Joined(node):
-                removed.discard(node)
-            case Left(node) if node in struck:
-                removed.add(node)
-            case Left(node) if node not in explained:
-                lost.setdefault(node, "the parameter server saw it leave")
-            case Exited(node, status, planned=False) if node not in explained | removed:
-                how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
-                lost[node] = f"{how}, and started again" if event.restarted else how
-            case Restored(version, _, updates):
-                went_on = f"it went on from its checkpoint at update {version:,}"
-                how = lost.get("ps", "ended").removesuffix(", and started again")
-                lost["ps"] = f"{how}; {went_on}, and {updates:,} updates were lost"
-    return list(lost.items())
-
-
 def number(value: Any) -> float | None:
     """A float, or None for nothing and NaN."""
     return None if value is None or not np.isfinite(float(value)) else float(value)
-
-
-def _until_the_end(events: Sequence[Entry]) -> Iterator[Event]:
-    for entry in events:
-        match entry.event:
-            case Finished():
-                return
-            case StateChanged(state) if state in ENDED:
-                return
-        yield entry.event

@@ -15,17 +15,13 @@ from testbed.events.entry import Entry, only
 from testbed.events.kinds import (
     ClockSet,
     Evaluated,
-    Exited,
-    FaultApplied,
     Finished,
-    Joined,
-    Left,
     RateMeasured,
     Rejected,
     Restored,
-    Silent,
     Started,
 )
+from testbed.reports.history import RunHistory
 from testbed.reports.tally import TIMES, Tally
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
@@ -36,9 +32,6 @@ from testbed.telemetry.spool import SpoolReader
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
-
-CAME_OF_FAULT = {"freeze": "frozen", "crash": "crashed", "kill": "killed", "leave": "left"}
-GONE = frozenset(("crashed", "killed", "left", "lost", "silent", "absent"))
 
 
 @dataclass(frozen=True)
@@ -106,6 +99,7 @@ class StandingReader:
         self._run = run
         self._classes = run.state.classes
         self._entries: list[Entry] = []
+        self._history = RunHistory()
         self._events = EventReader(run.folder.events)
         self._traffic = LineReader(run.folder.traffic)
         self._readings: list[dict[str, str]] = []
@@ -127,11 +121,13 @@ class StandingReader:
         state, alive = folder.state(), folder.alive()
         new = self._events.read()
         self._entries += new
+        for entry in new:
+            self._history.take(entry.event)
         self._read_traffic()
         if any(isinstance(entry.event, Restored) for entry in new):
             self._start_over()  # updates were lost: what is in the model is counted anew
         self._read_updates(goes_on=state.state not in ENDED)
-        states = worker_states(self._entries, len(self._classes))
+        states = [self._history.state(f"w{index}") for index in range(len(self._classes))]
         goes_on = alive and state.state not in ENDED
         time = self._time(now, goes_on=goes_on)
         rate = self._tally.pace(time, range(len(self._classes)))
@@ -277,8 +273,8 @@ class StandingReader:
     def _server(self) -> dict[str, float | None]:
         """Of the last reading: the rates into and out of the server, the sockets, the host."""
         payload: dict[str, float | None] = {
-            "payload_in_bytes": float(self._tally.payload[0]),
-            "payload_out_bytes": float(self._tally.payload[1]),
+            "payload_in_bytes": float(self._tally.payload["up"].sum()),
+            "payload_out_bytes": float(self._tally.payload["down"].sum()),
         }
         if not self._readings:
             return payload
@@ -290,30 +286,6 @@ class StandingReader:
             found[f"wire_{name}_bytes"] = _number(last, f"wire_{column}_bytes")
             found[f"wire_{name}_bytes_per_second"] = _rate(before, last, f"wire_{column}_bytes")
         return payload | found
-
-
-def worker_states(entries: Sequence[Entry], count: int) -> list[str]:
-    """What every worker is doing, up to the end of the training."""
-    joins = any(
-        isinstance(entry.event, Joined) for entry in entries
-    )  # simulations of older versions tell none
-    states = dict.fromkeys(
-        (f"w{index}" for index in range(count)), "absent" if joins else "running"
-    )
-    for entry in entries:
-        match entry.event:
-            case Finished():
-                break
-            case Joined(node):
-                states[node] = "running"
-            case FaultApplied(kind, begins, nodes) if kind in CAME_OF_FAULT or kind == "join":
-                came = CAME_OF_FAULT.get(kind, "running") if begins else "running"
-                states |= dict.fromkeys(nodes, came)
-            case Left(node) | Silent(node) if states.get(node) not in GONE:
-                states[node] = "left" if isinstance(entry.event, Left) else "silent"
-            case Exited(node, planned=False) if states.get(node) not in GONE:
-                states[node] = "lost"
-    return [states[f"w{index}"] for index in range(count)]
 
 
 def _number(reading: Mapping[str, str], column: str) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import nan, prod
 from typing import TYPE_CHECKING, Any
 
@@ -83,19 +83,19 @@ def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | No
     }
 
 
-def _total(run: Run, count: str) -> float:
+def total(run: Run, count: str) -> float:
     """One of the counts, of all devices at the end; NaN without streams."""
     if run.scenario.streams is None:
         return nan
     return float(run.updates.groupby("worker")[f"stream_{count}"].last().sum())
 
 
-def _rates(run: Run) -> pd.Series[float]:
+def rates(run: Run) -> pd.Series[float]:
     """The rate of each device, as it was last measured."""
     return run.updates.groupby("worker")["stream_rate"].last()
 
 
-def _fullest(run: Run) -> float:
+def fullest(run: Run) -> float:
     """Samples in the fullest buffer, as a step comes to take its batch; NaN without streams."""
     if run.scenario.streams is None:
         return nan
@@ -108,36 +108,20 @@ def _fullest(run: Run) -> float:
     return float(np.minimum(held, np.maximum(rooms, taken)).max())
 
 
-def _rounds(run: Run) -> int:
+def rounds(run: Run) -> int:
     """How many rounds there were: the updates of one are applied at one moment."""
     return int(run.updates["time_seconds"].nunique())
 
 
-def _shared_bytes(run: Run) -> float:
+def shared_bytes(run: Run) -> float:
     """What is shared in a round: each sample once, though all others get it, a byte a pixel."""
     images = run.scenario.dataset.images
     if images is None:
         return nan
     others = run.scenario.workers.count - 1
-    return float(run.updates["injected"].sum() / others / _rounds(run) * prod(images[0]))
+    return float(run.updates["injected"].sum() / others / rounds(run) * prod(images[0]))
 
 
-def _of_streams(measure: Callable[[Run], float]) -> Callable[[Run], float]:
+def of_streams(measure: Callable[[Run], float]) -> Callable[[Run], float]:
     """The measure, which a run of an algorithm without streams does not have."""
     return lambda run: measure(run) if STREAMS.keys() <= {*run.updates} else nan
-
-
-OF_STREAMS: Mapping[str, Callable[[Run], float]] = {
-    "produced": _of_streams(lambda run: _total(run, "produced")),
-    "buffered": _of_streams(lambda run: _total(run, "buffered")),
-    "truncated": _of_streams(lambda run: _total(run, "truncated")),
-    "buffered_most": _of_streams(_fullest),
-    "stream_rate": _of_streams(lambda run: float(_rates(run).mean())),
-    "stream_rate_deviation": _of_streams(lambda run: float(_rates(run).std(ddof=0))),
-    "round_seconds": lambda run: float(run.updates["time_seconds"].max()) / _rounds(run),
-    "round_samples": lambda run: float(run.updates["samples"].sum()) / _rounds(run),
-    "shared_bytes": _of_streams(_shared_bytes),
-    "cnc": _of_streams(lambda run: float(run.updates["compressed"].mean())),
-    "floats": lambda run: float(run.updates.groupby("worker")["entries"].sum().mean()),
-}
-"""Numbers of a run with streams and rounds, as a study names them."""

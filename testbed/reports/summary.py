@@ -25,6 +25,7 @@ from testbed.events.kinds import (
 from testbed.reports import fault_measures, measures
 from testbed.reports.cycle import HostShare, host_share, slept
 from testbed.reports.followed import followed
+from testbed.reports.history import RunHistory
 from testbed.reports.measurements import Flow, Measurements
 from testbed.reports.missed import missed_evaluations
 from testbed.reports.senders import sent_beyond_pushes
@@ -53,10 +54,11 @@ def write_summary(run: Run) -> Mapping[str, Any]:
 def summarise(run: Run) -> dict[str, Any]:
     """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
     events = read_events(run.folder.events)
+    history = RunHistory.of(events)
     seconds = measures.training_seconds(run.updates, events)
     going = fault_measures.undisturbed(run.updates, events)
     share = host_share(run.updates, run.scenario, going=going)
-    measured = _measurements(run, events, seconds=seconds, share=share, going=going)
+    measured = _measurements(run, events, history, seconds=seconds, share=share, going=going)
     verdict = judge(measured)
     return {
         "format": FORMAT,
@@ -79,7 +81,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "payload_per_second": _payload_rates(run, seconds=seconds),
         "staleness": measures.staleness(run.updates),
         "streams": streams(run.updates, run.scenario),
-        "faults": fault_measures.faults(events),
+        "faults": dict(history.struck),
         "links": None if measured.links is None else asdict(measured.links),
         "waiting": waiting(run.updates),
         "cycle": measures.cycle(run.updates) | asdict(share),
@@ -176,6 +178,7 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
 def _measurements(
     run: Run,
     events: Sequence[Entry],
+    history: RunHistory,
     *,
     seconds: float | None,
     share: HostShare,
@@ -187,7 +190,7 @@ def _measurements(
     left_out = [*run.environment.get("left_out", ())]
     left_out += [what for event in links for what in event.left_out]
     looked = measures.largest_gap_seconds(events) is not None
-    planned = fault_measures.planned_gaps(events, run.scenario.time_scale)
+    planned = fault_measures.planned_gaps(history.faults, run.scenario.time_scale)
     return Measurements(
         state=run.state.state,
         alive=run.alive,
@@ -210,7 +213,7 @@ def _measurements(
         differences=[what for event in links for what in event.differences] if links else None,
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),
-        lost=measures.lost_nodes(events),
+        lost=history.lost(),
         clock_set_seconds=[event.seconds for event in only(events, ClockSet)],
         late_faults=fault_measures.late_faults(events, run.scenario.time_scale),
         lag=lag(only(events, Produced)),

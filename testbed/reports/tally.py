@@ -15,6 +15,8 @@ WINDOW_SECONDS = 10.0
 
 TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
 
+PAYLOAD = {"up": "payload_up_bytes", "down": "payload_down_bytes"}
+
 
 class Tally:
     """Adds up updates by worker."""
@@ -26,7 +28,7 @@ class Tally:
         self.previous = np.full(count, -np.inf)  # the time of the update before the last
         self.seconds = np.zeros((count, len(TIMES)))
         self.recent = np.zeros(0), np.zeros(0, np.int64)  # times and workers
-        self.payload = np.zeros(2, np.int64)
+        self.payload = {way: np.zeros(count, np.int64) for way in PAYLOAD}
 
     def add(self, rows: Rows) -> None:
         """Take rows in, in their order."""
@@ -42,7 +44,8 @@ class Tally:
         np.add.at(self.staleness_sum, worker, rows["staleness"])
         np.add.at(self.late, worker, rows["late_seconds"] > 0)
         np.add.at(self.seconds, worker, np.stack([rows[name] for name in TIMES], axis=1))
-        self.payload += (rows["payload_up_bytes"].sum(), rows["payload_down_bytes"].sum())
+        for way, column in PAYLOAD.items():
+            np.add.at(self.payload[way], worker, rows[column])
         times, workers = (
             np.append(*both) for both in zip(self.recent, (time, worker), strict=True)
         )

@@ -1,21 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client import Metric
 
 from testbed.events.rows import STREAMED, STREAMS, UPDATE, Rows
 from testbed.metrics.outline import Outline
-from testbed.metrics.samples import RunLabels, Sample
 
 
 @pytest.fixture
 def outline() -> Outline:
     """Two fast workers, which have a speed, and a slow one."""
     return Outline(
-        labels=RunLabels("r1", "adacomp"),
+        labels=("r1", "adacomp"),
         classes=("fast", "fast", "slow"),
         paced=frozenset({"fast"}),
         stop_updates=8,
@@ -39,14 +39,16 @@ def rows() -> Callable[..., Rows]:
 
 
 @pytest.fixture
-def values() -> Callable[[list[Sample]], dict[str, dict[tuple[str, ...], float]]]:
+def values() -> Callable[[Iterable[Metric]], dict[str, dict[tuple[str, ...], float]]]:
     """The samples by name, and by their labels with a bucket's end at last."""
 
-    def by_name(samples: list[Sample]) -> dict[str, dict[tuple[str, ...], float]]:
+    def by_name(families: Iterable[Metric]) -> dict[str, dict[tuple[str, ...], float]]:
         found: dict[str, dict[tuple[str, ...], float]] = {}
-        for one in samples:
-            labels = (*one.labels, *((one.end,) if one.end else ()))
-            found.setdefault(f"{one.metric.name}{one.suffix}", {})[labels] = one.value
+        for family in families:
+            for one in family.samples:
+                run, algorithm, *labels = one.labels.values()
+                assert (run, algorithm) == ("r1", "adacomp")
+                found.setdefault(one.name, {})[(*labels,)] = one.value
         return found
 
     return by_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -15,13 +15,35 @@ from testbed.metrics.outline import MOST_WORKERS, Outline
 from testbed.metrics.reading import MetricsSink
 
 
-def scrape(outline: Outline) -> list[tuple[str, dict[str, str], float]]:
+def answer(outline: Outline, query: str = "", **headers: str) -> tuple[str, str]:
+    """The content type and the text of a scrape."""
     with Exporter("127.0.0.1", 0) as exporter:
         exporter.show(MetricsSink(outline))
         exporter.start()
-        with urlopen(exporter.url) as answer:
-            text = answer.read().decode()
+        with urlopen(Request(exporter.url + query, headers=headers)) as answered:
+            return answered.headers["Content-Type"], answered.read().decode()
+
+
+def scrape(outline: Outline) -> list[tuple[str, dict[str, str], float]]:
+    _, text = answer(outline)
     return [(one.name, one.labels, one.value) for family in parse(text) for one in family.samples]
+
+
+def test_the_scraper_chooses_the_format(outline: Outline) -> None:
+    kind, text = answer(outline)
+    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+    assert "# TYPE testbed_updates_total counter\n" in text
+    kind, text = answer(outline, Accept="application/openmetrics-text;version=1.0.0")
+    assert kind.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    assert "# TYPE testbed_updates counter\n" in text
+    assert text.endswith("# EOF\n")
+
+
+def test_a_scrape_may_ask_for_some_metrics(outline: Outline) -> None:
+    _, text = answer(outline, "?name[]=testbed_version")
+    labels = 'algorithm="adacomp",run="r1"'
+    assert text.splitlines()[-1] == f"testbed_version{{{labels}}} 0.0"
+    assert len(text.splitlines()) == 3
 
 
 def test_a_scrape_has_every_sample_with_the_runs_labels(outline: Outline) -> None:

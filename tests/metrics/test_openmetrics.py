@@ -18,7 +18,7 @@ from testbed.metrics.openmetrics import write_openmetrics
 from testbed.metrics.replay import STEP_SECONDS, Replay
 from testbed.reports.frames import Run
 
-SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+) (\d+\.\d{3})")
+SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+) (\d+\.\d{1,3})")
 """The client library's parser loses buckets: it takes those of the next moment for repetitions."""
 
 

@@ -56,7 +56,7 @@ def test_updates_by_class_and_worker(outline: Outline, rows: Make, values: Value
     sink = MetricsSink(outline)
     sink.updates(updates(rows), now=0.0)
     sink.time_passed(10.0)
-    found = values(sink.samples())
+    found = values(sink.collect())
     assert found["testbed_updates_total"] == {("fast",): 3, ("slow",): 1}
     assert found["testbed_version"] == {(): 4}
     assert found["testbed_late_steps_total"] == {("fast",): 1, ("slow",): 0}
@@ -76,7 +76,7 @@ def test_updates_by_class_and_worker(outline: Outline, rows: Make, values: Value
 def test_the_histogram_of_staleness(outline: Outline, rows: Make, values: Values) -> None:
     sink = MetricsSink(outline)
     sink.updates(updates(rows), now=0.0)
-    found = values(sink.samples())
+    found = values(sink.collect())
     buckets = found["testbed_staleness_updates_bucket"]
     # Of the fast: 0, 1 and 3, which lies in the bucket up to 4.
     assert [buckets["fast", end] for end in ("0.0", "1.0", "2.0", "4.0", "+Inf")] == [1, 2, 2, 3, 3]
@@ -91,42 +91,42 @@ def test_a_server_that_went_back_counts_what_is_left(
     sink = MetricsSink(outline, record=lambda: told)
     sink.updates(told, now=0.0)
     tell(sink, Restored(2, 5.0, 2))
-    assert values(sink.samples())["testbed_updates_total"] == {("fast",): 2, ("slow",): 0}
+    assert values(sink.collect())["testbed_updates_total"] == {("fast",): 2, ("slow",): 0}
 
 
 def test_the_states_of_workers(outline: Outline, values: Values) -> None:
     sink = MetricsSink(outline)
     tell(sink, Joined("w0"), Joined("w1"), Load(1, 0.5))
-    states = values(sink.samples())["testbed_workers"]
+    states = values(sink.collect())["testbed_workers"]
     assert states["running",] == 1  # two have joined, one request waits
     assert states["waiting",] == 1
     assert states["absent",] == 1
     tell(sink, FaultApplied("freeze", True, ("w0",), 2.0, 2.5), Exited("w1", -9), Joined("w2"))
-    assert values(sink.samples())["testbed_worker_state"] == {
+    assert values(sink.collect())["testbed_worker_state"] == {
         **{("w0", "fast"): 2, ("w1", "fast"): 3, ("w2", "slow"): 1},
     }
     tell(sink, FaultApplied("freeze", False, ("w0",), 4.0, 4.0), Left("w2"), Finished("done", 8))
     tell(sink, Left("w0"))  # after the end everybody leaves
-    states = values(sink.samples())["testbed_workers"]
+    states = values(sink.collect())["testbed_workers"]
     assert (states["running",], states["lost",], states["left",]) == (1, 1, 1)
 
 
 def test_faults_planned_and_actual(outline: Outline, values: Values) -> None:
     sink = MetricsSink(outline)
     tell(sink, FaultApplied("freeze", True, ("w0", "w1"), 2.0, 2.5))
-    found = values(sink.samples())
+    found = values(sink.collect())
     others = dict.fromkeys([("crash",), ("kill",), ("leave",), ("join",)], 0)
     assert found["testbed_faults_total"] == {("freeze",): 2, **others}
     assert found["testbed_faults_active"] == {("freeze",): 2, **others}
     assert found["testbed_fault_planned_seconds"] == {("freeze",): 2.0}
     assert found["testbed_fault_actual_seconds"] == {("freeze",): 2.5}
     tell(sink, FaultApplied("freeze", False, ("w0", "w1"), 4.0, 4.0))
-    assert values(sink.samples())["testbed_faults_active"] == {("freeze",): 0, **others}
+    assert values(sink.collect())["testbed_faults_active"] == {("freeze",): 0, **others}
 
 
 def test_the_verdicts_reasons_so_far(outline: Outline, rows: Make, values: Values) -> None:
     sink = MetricsSink(outline)
-    reasons = values(sink.samples())["testbed_verdict_reasons"]
+    reasons = values(sink.collect())["testbed_verdict_reasons"]
     assert set(reasons.values()) == {0}
     tell(
         sink,
@@ -136,7 +136,7 @@ def test_the_verdicts_reasons_so_far(outline: Outline, rows: Make, values: Value
         FaultApplied("leave", True, ("w0",), 2.0, 5.0),
     )
     sink.updates(updates(rows), now=0.0)  # a third of the fast ones' steps is late
-    reasons = values(sink.samples())["testbed_verdict_reasons"]
+    reasons = values(sink.collect())["testbed_verdict_reasons"]
     assert reasons["links",] == 1
     assert reasons["nodes",] == 2
     assert reasons["lateness",] == 1
@@ -144,11 +144,11 @@ def test_the_verdicts_reasons_so_far(outline: Outline, rows: Make, values: Value
 
 def test_refused_calls_evaluations_and_state(outline: Outline, values: Values) -> None:
     sink = MetricsSink(outline)
-    assert values(sink.samples())["testbed_rejected_total"] == {("INVALID_ARGUMENT",): 0}
+    assert values(sink.collect())["testbed_rejected_total"] == {("INVALID_ARGUMENT",): 0}
     rejected = Rejected("w1", "NaN", code="INVALID_ARGUMENT")
     tell(sink, rejected, rejected, Omitted("w1", "rejected", 5), Omitted("w1", "gap", 9))
     tell(sink, Evaluated(1.0, 4, 60, 0.5, 0.75, 0.9, 100, False), StateChanged("training"))
-    found = values(sink.samples())
+    found = values(sink.collect())
     assert found["testbed_rejected_total"] == {("INVALID_ARGUMENT",): 2, ("OMITTED",): 5}
     assert found["testbed_accuracy_ratio"] == {("1",): 0.75, ("5",): 0.9}
     assert found["testbed_loss"] == {(): 0.5}
@@ -169,7 +169,7 @@ def test_links_and_containers(outline: Outline, values: Values) -> None:
             containers={"w0": ContainerUse(1.5, 4096), "ps": ContainerUse(None, 2**20)},
         )
     )
-    found = values(sink.samples())
+    found = values(sink.collect())
     assert found["testbed_link_probed_bytes_per_second"] == {("up", "fast"): 950_000}  # 7.6e6 / 8
     assert found["testbed_link_probed_round_trip_seconds"] == {("slow",): 0.021}
     assert found["testbed_link_round_trip_seconds"] == {("fast",): 0.02, ("slow",): 0.5}
@@ -186,7 +186,7 @@ def test_links_and_containers(outline: Outline, values: Values) -> None:
     assert found["testbed_container_cpu_seconds_total"] == {("w0", "fast"): 1.5}
     assert found["testbed_container_memory_bytes"] == {("w0", "fast"): 4096, ("ps", "ps"): 2**20}
     sink.usage(Usage(down={"w1": Queue(5, 0)}))  # of those that have ended, counters stay
-    found = values(sink.samples())
+    found = values(sink.collect())
     assert found["testbed_link_dropped_packets_total"]["down", "fast"] == 1 + 5
     assert found["testbed_link_backlog_bytes"]["down", "fast"] == 0
     assert found["testbed_container_cpu_seconds_total"] == {("w0", "fast"): 1.5}
@@ -199,4 +199,4 @@ def test_what_it_costs_is_counted(outline: Outline, rows: Make, values: Values) 
     sink.updates(updates(rows), now=0.0)
     with sink.spending():
         pass
-    assert values(sink.samples())["testbed_exporter_cpu_seconds_total"] == {(): pytest.approx(0.75)}
+    assert values(sink.collect())["testbed_exporter_cpu_seconds_total"] == {(): pytest.approx(0.75)}

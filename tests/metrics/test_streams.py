@@ -33,7 +33,7 @@ def test_counts_are_those_of_the_last_updates(outline: Outline, rows: Make, valu
     sink = MetricsSink(replace(outline, streams=True))
     waited = {**FIRST, "worker": 0, "stream_wait_seconds": 0.5}
     sink.updates(rows(waited, {**SECOND, "worker": 0}, {**OTHER, "worker": 1}), now=0.0)
-    found = values(sink.samples())
+    found = values(sink.collect())
     # 25 + 40, not the 10 of before; 14 + 40; 5 + 0; and 65 = 54 + 5 + 4 + 2.
     assert found[f"{STREAM}produced_samples_total"] == {("fast",): 65, ("slow",): 0}
     assert found[f"{STREAM}used_samples_total"] == {("fast",): 54, ("slow",): 0}
@@ -53,6 +53,6 @@ def test_counts_are_those_of_the_last_updates(outline: Outline, rows: Make, valu
 def test_without_streams_there_are_none(outline: Outline, rows: Make, values: Values) -> None:
     sink = MetricsSink(outline)
     sink.updates(rows({"worker": 0}), now=0.0)
-    found = values(sink.samples())
+    found = values(sink.collect())
     assert not any(name.startswith(STREAM) for name in found)
     assert ("w0", "fast", "stream_wait") not in found["testbed_worker_cycle_seconds_total"]

@@ -15,7 +15,6 @@ from testbed.reports.charts import (
     Series,
     charts_of,
     curve,
-    fault_spans,
     most_points,
     thin,
 )
@@ -90,20 +89,22 @@ def test_several_runs_lie_over_one_another(folder: RunFolder) -> None:
     assert [one.total for one in named(charts, "staleness").series] == [6, 6]
 
 
-def test_faults_from_when_to_when() -> None:
-    def fault(kind: str, begins: bool, moment: float, *nodes: str) -> Entry:
-        return Entry(0.0, 0.0, FaultApplied(kind, begins, nodes, moment, moment + 0.5))
+def test_faults_from_when_to_when(folder: RunFolder) -> None:
+    """Each begins or ends half a second late; one that is not undone is a point; of ps is none."""
 
-    entries = [
-        fault("freeze", True, 1.0, "w1", "w2"),
-        fault("kill", True, 2.0, "w3"),
-        fault("freeze", False, 4.0, "w1"),
-    ]
-    assert list(fault_spans(entries)) == [
-        ("freeze", 1, 1.5, 4.5),
-        ("freeze", 2, 1.5, 1.5),
-        ("kill", 3, 2.5, 2.5),
-    ]
+    def fault(kind: str, begins: bool, moment: float, *nodes: str) -> str:
+        event = FaultApplied(kind, begins, nodes, moment, moment + 0.5)
+        return Entry(0.0, 0.0, event).line()
+
+    with folder.events.open("a") as events:
+        events.write(fault("freeze", True, 1.0, "w1", "w2"))
+        events.write(fault("kill", True, 2.0, "w3", "ps"))
+        events.write(fault("freeze", False, 4.0, "w1"))
+    found = drawn(named(charts_of([Run(folder.path)]), "faults"))
+    assert found == {
+        "freeze": ((1.5, 4.5, None, 1.5, 1.5, None), (1.0, 1.0, None, 2.0, 2.0, None)),
+        "kill": ((2.5, 2.5, None), (3.0, 3.0, None)),
+    }
 
 
 def test_figures_for_a_printed_page(folder: RunFolder) -> None:

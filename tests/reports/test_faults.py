@@ -10,6 +10,7 @@ import pytest
 from testbed.events.entry import Entry
 from testbed.events.kinds import Event, Exited, FaultApplied, Gap, Joined, Left
 from testbed.reports import fault_measures, measures
+from testbed.reports.history import RunHistory
 from testbed.reports.measurements import Measurements
 from testbed.reports.verdict import judge
 
@@ -34,18 +35,18 @@ EVENTS = entries(
 
 
 def test_whom_faults_have_struck() -> None:
-    assert fault_measures.faults(EVENTS) == {"freeze": 1, "crash": 1, "kill": 1}
+    assert RunHistory.of(EVENTS).struck == {"freeze": 1, "crash": 1, "kill": 1}
 
 
 def test_who_is_gone_by_plan_is_not_lost() -> None:
-    assert measures.lost_nodes(EVENTS) == [("w4", "killed by signal 9")]
+    assert RunHistory.of(EVENTS).lost() == [("w4", "killed by signal 9")]
 
 
 def test_who_was_removed_while_it_stood_still_is_not_lost_but_who_has_come_back_may_be() -> None:
     removed = entries(fault("freeze", "w1", 2.0, 2.0), Left("w1", "unheard"), Exited("w1", 8))
-    assert measures.lost_nodes(removed) == []
+    assert RunHistory.of(removed).lost() == []
     back = [*EVENTS[:-1], *entries(Joined("w3"), Exited("w3", 5))]
-    assert measures.lost_nodes(back) == [("w3", "ended with status 5")]
+    assert RunHistory.of(back).lost() == [("w3", "ended with status 5")]
 
 
 def test_a_fault_that_is_late_makes_the_run_invalid() -> None:
@@ -59,7 +60,7 @@ def test_a_fault_that_is_late_makes_the_run_invalid() -> None:
 
 def test_gaps_by_plan_are_none() -> None:
     """w1 was asked to stand still for 2 real seconds, w2 for good."""
-    planned = fault_measures.planned_gaps(EVENTS, 2.0)
+    planned = fault_measures.planned_gaps(RunHistory.of(EVENTS).faults, 2.0)
     assert planned == {"w1": pytest.approx(2.0), "w2": inf}
     gaps = entries(Gap("w1", 2.5), Gap("w2", 60.0), Gap("w0", 3.0))
     assert measures.gaps(gaps, planned=planned) == {"w1": pytest.approx(0.5), "w0": 3.0}

@@ -18,6 +18,7 @@ from testbed.events.kinds import (
     StateChanged,
 )
 from testbed.reports import measures
+from testbed.reports.history import RunHistory
 from testbed.scenario import load_text
 
 
@@ -60,7 +61,7 @@ def test_a_lost_worker_is_named_once_with_what_is_known_best() -> None:
         Finished("6 updates applied", 6),
         Left("w3"),
     )
-    assert measures.lost_nodes(events) == [
+    assert RunHistory.of(events).lost() == [
         ("w0", "killed by signal 11"),
         ("w2", "the parameter server saw it leave"),
     ]
@@ -68,7 +69,7 @@ def test_a_lost_worker_is_named_once_with_what_is_known_best() -> None:
 
 def test_a_rejected_worker_and_a_planned_end_are_no_losses() -> None:
     events = entries(REJECTED, Left("w1"), Exited("w1", 8), Exited("w2", -9, planned=True))
-    assert measures.lost_nodes(events) == []
+    assert RunHistory.of(events).lost() == []
     assert measures.rejected_pushes(events) == [("w1", "a value is NaN or infinite")]
 
 
@@ -79,7 +80,7 @@ def test_values_that_are_not_finite_are_the_course_of_a_training_that_diverges()
         diverged = Finished(f"diverged: {reason} at version 2", 2)
         events = entries(REJECTED, Exited("w1", 8), other, diverged)
         assert measures.rejected_pushes(events) == [("w3", other.reason)]
-        assert measures.lost_nodes(events) == []
+        assert RunHistory.of(events).lost() == []
     events = entries(REJECTED, Exited("w1", 8), Finished("9 updates applied", 9))
     assert measures.rejected_pushes(events) == [("w1", REJECTED.reason)]
 
@@ -91,7 +92,7 @@ def test_a_call_without_the_token_is_nobodys_push() -> None:
 
 def test_nodes_that_end_in_the_tear_down_are_not_lost() -> None:
     events = entries(StateChanged("training"), StateChanged("interrupted"), Exited("w0", -9))
-    assert measures.lost_nodes(events) == []
+    assert RunHistory.of(events).lost() == []
 
 
 def test_the_last_look_at_the_memory_counts() -> None:

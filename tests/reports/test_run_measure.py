@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import acos, inf, isnan, pi
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,6 +13,7 @@ import pytest
 from testbed.algorithms import Adsp, Bsp
 from testbed.errors import Unfit
 from testbed.reports.frames import Run
+from testbed.reports.registry import MEASURES, UNITS
 from testbed.reports.run_measure import Measure
 from testbed.values.units import Duration
 
@@ -166,3 +168,9 @@ def test_what_has_no_accuracy(text: str) -> None:
     one.evaluations["top1"] = float("nan")
     assert isnan(Measure.parse(text).of(one))
     assert Measure.parse("lowest_loss").of(one) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_measure_has_a_known_unit_and_is_documented(name: str) -> None:
+    assert MEASURES[name].unit in UNITS
+    assert f"`{name}" in (Path(__file__).parents[2] / "docs" / "studies.md").read_text()

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from testbed.events.entry import Entry
-from testbed.events.kinds import Exited, FaultApplied, Finished, Joined, Left, Restored, Silent
+from testbed.events.kinds import Restored
 from testbed.events.rows import UPDATE, Rows
 from testbed.reports.frames import Run
-from testbed.reports.standing import StandingReader, worker_states
+from testbed.reports.standing import StandingReader
 from testbed.reports.tally import Tally
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.recovery import read_updates
@@ -138,27 +138,3 @@ def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
     tally = Tally(1)
     tally.add(rounds(*((time, [0]) for time in moments)))
     assert tally.pace(110.0, [0]) == 2.0
-
-
-def test_what_workers_are_doing() -> None:
-    def fault(kind: str, begins: bool, *nodes: str) -> FaultApplied:
-        return FaultApplied(kind, begins, nodes, 0.0, 0.0)
-
-    events = [
-        *(Joined(f"w{index}") for index in range(7)),
-        fault("freeze", True, "w1", "w2"),
-        fault("freeze", False, "w2"),
-        fault("kill", True, "w3"),
-        Exited("w3", -9),
-        Left("w3", "w3 was ended by SIGKILL"),
-        Exited("w4", 1),
-        Silent("w5"),
-        Left("w6"),
-        Finished("done", 9),
-        Left("w0"),
-    ]
-    entries = [Entry(0.0, 0.0, event) for event in events]
-    assert worker_states(entries, 8) == [
-        *("running", "frozen", "running", "killed", "lost", "silent", "left", "absent")
-    ]
-    assert worker_states([], 2) == ["running", "running"]

@@ -275,9 +275,9 @@ def test_workers_that_join_and_leave_are_in_the_events_as_in_a_live_run(
     assert list(events["node"].dropna()) == ["w0", "w1", "w2"]
     states = {}
     for moment in Replay(run).moments():
-        for sample in moment.samples:
-            if sample.metric.name == "testbed_worker_state":
-                states[moment.emulated, sample.labels[0]] = STATES[int(sample.value)]
+        if (family := moment.families.get("testbed_worker_state")) is not None:
+            for sample in family.samples:
+                states[moment.emulated, sample.labels["worker"]] = STATES[int(sample.value)]
     last = max(at for at, _ in states)
     assert states[0.0, "w2"] == "absent"
     assert [states[last, name] for name in ("w0", "w1", "w2")] == ["left", "running", "running"]
