@@ -75,7 +75,7 @@ def command(
     from testbed.cli.live import LiveDisplay, Progress
     from testbed.run.simulated import up_simulated
     from testbed.run.up import up
-    from testbed.scenario.placed import placed
+    from testbed.scenario.load import placed
 
     check_name(name)
     scenario = _scenario(scenario, again, runs)

@@ -40,7 +40,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 
     from testbed.errors import Problem, ScenarioError, UserCodeError
     from testbed.scenario import load
-    from testbed.scenario.placed import placed
+    from testbed.scenario.load import placed
     from testbed.scenario.shipped import find_scenario
     from testbed.scenario.source import display_name
     from testbed.studies import is_study, load_study

@@ -7,7 +7,7 @@ from math import inf
 
 from testbed.errors import Problem
 from testbed.scenario.direction import Recording
-from testbed.scenario.document import Document, Keys, options_path, problem_at
+from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import Locate, offset_of, read_recording, unreadable
 from testbed.streams import Arrivals, Recorded, Traced
@@ -54,16 +54,15 @@ def check_recorded_rates(
     followed, streams = recording(scenario), scenario.streams
     if followed is None or streams is None:
         return
-    path = options_path(document, PATH)
     try:
         trace = read_recording(followed, FACTOR, locate)
     except (UnfitLine, UnicodeDecodeError, OSError) as error:
-        yield unreadable(followed, error, document, (*path, "file"))
+        yield unreadable(followed, error, document, (*PATH, "file"))
         return
     if not any(trace.values):
         expected = "a factor above zero somewhere: no sample would ever come"
         found = f"nothing but 0 in {followed.trace}"
-        yield problem_at(document, (*path, "file"), found=found, expected=expected)
+        yield problem_at(document, (*PATH, "file"), found=found, expected=expected)
     elif not all(trace.values) and streams.patience == inf:
         expected = "a duration: the recording has streams fall silent, and nobody would go on"
         yield problem_at(document, ("streams", "stream_timeout"), found="off", expected=expected)

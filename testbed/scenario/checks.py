@@ -15,7 +15,7 @@ from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated
 from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.direction import Link
-from testbed.scenario.document import Document, Keys, options_path, problem_at
+from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.fault_checks import check_faults
 from testbed.scenario.links import link_spec
@@ -39,28 +39,25 @@ TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer
 def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Problem]:
     """The user's own files must be where ``locate`` says."""
     for family in ("algorithm", "model", "dataset"):
-        value = document.at((family,))
-        member = full_form(value)
+        member = full_form(document.at((family,)))
         if not isinstance(member, dict) or member.get("name") != "custom":
             continue
         file = member.get("file")
         # Path.is_file would raise for a name that is too long.
         if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
-            inner = () if "name" in value else ("custom",)
-            path = (family, *inner, "file")
             expected = f"the {family}'s Python file, relative to the folder of the scenario"
-            yield problem_at(document, path, found=f"no file {display(file)}", expected=expected)
+            found = f"no file {display(file)}"
+            yield problem_at(document, (family, "file"), found=found, expected=expected)
 
 
 def check_device(
     scenario: Scenario, document: Document, has_cuda: Callable[[], bool]
 ) -> Iterator[Problem]:
     """A simulation that is to compute on a GPU begins only where there is one."""
-    if isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda":
-        path = (*options_path(document, ("runtime",)), "device")
-        if not has_cuda():
-            expected = "a GPU that the installed PyTorch can use, or cpu: it finds none here"
-            yield problem_at(document, path, found="cuda", expected=expected)
+    wants = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
+    if wants and not has_cuda():
+        expected = "a GPU that the installed PyTorch can use, or cpu: it finds none here"
+        yield problem_at(document, ("runtime", "device"), found="cuda", expected=expected)
 
 
 def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import Problem, ScenarioError
-from testbed.scenario.document import Document, Keys, parse_document
-from testbed.scenario.override import in_full_form
+from testbed.errors import ScenarioError
+from testbed.scenario.document import Document, Node, problem_at
 from testbed.scenario.own_names import own_names
+from testbed.scenario.parse import parse_document
 from testbed.scenario.places import Place
 from testbed.scenario.scalars import display
 from testbed.scenario.shipped import find_scenario
@@ -27,8 +27,6 @@ from testbed.scenario.source import display_name, read_text
 from testbed.values.family import full_form
 
 EXTENDS = "extends"
-REPLACED = Place(None)
-"""Stands for a place at which nothing is merged."""
 
 
 def extend(document: Document, root: Place, locate: Callable[[str], Path] | None) -> Document:
@@ -58,14 +56,16 @@ def extend(document: Document, root: Place, locate: Callable[[str], Path] | None
         seen.add(os.path.realpath(path))
         folder = (folder / name).parent if path == near else path.absolute().parent
         chain.append(_relocated(base, folder))
-    whole = _without_extends(chain.pop())
-    while chain:
-        whole = _Merger(root, whole, _without_extends(chain.pop())).merge()
-    return whole
+    if len(chain) == 1:
+        return document
+    whole, *others = (_without_extends(one.root) for one in reversed(chain))
+    for above in others:
+        whole = _merged(whole, above, root)
+    return Document(whole, tuple(problem for one in reversed(chain) for problem in one.problems))
 
 
 def _read(path: Path, above: Document) -> Document:
-    """The base at a path; if it cannot be read at all, that is the fault of whoever names it."""
+    """The base at a path; if it cannot be read at all, the error is at its name in ``above``."""
     try:
         text = read_text(path)
     except ScenarioError as error:
@@ -79,86 +79,47 @@ def _read(path: Path, above: Document) -> Document:
 
 def _relocated(base: Document, folder: Path) -> Document:
     """The base with the names of its own files relative to the document that extends it."""
+    root = base.root
     for path, name in own_names(base):
-        base = base.replace(path, str(folder / name))
-    return base
+        root = root.with_value(path, str(folder / name))
+    return replace(base, root=root)
 
 
-def _without_extends(document: Document) -> Document:
-    data = {key: value for key, value in document.data.items() if key != EXTENDS}
-    return Document(data, document.origins, document.problems)
+def _without_extends(root: Node) -> Node:
+    return replace(root, value={key: node for key, node in root.value.items() if key != EXTENDS})
 
 
-@dataclass
-class _Merger:
-    """Puts one document on top of another.
-
-    Attributes:
-        root: the place of the whole document.
-        below: the base.
-        above: what is said on top of it.
-        replaced: the paths at which nothing of the base is left.
-    """
-
-    root: Place
-    below: Document
-    above: Document
-    replaced: set[Keys] = field(default_factory=set)
-
-    def merge(self) -> Document:
-        data = self._merged((), self.root)
-        origins = {
-            path: origin
-            for path, origin in self.below.origins.items()
-            if not any(path[:length] in self.replaced for length in range(len(path) + 1))
-        }
-        problems = (*self.below.problems, *self.above.problems)
-        return Document(data, {**origins, **self.above.origins}, problems)
-
-    def _merged(self, path: Keys, place: Place | None) -> Any:
-        """What is at a path at which both documents have something."""
-        if place is not None and place.is_family:
-            place = self._same_member(path, place)
-        below, above = self.below.at(path), self.above.at(path)
-        if not isinstance(below, dict) or not isinstance(above, dict) or place == REPLACED:
-            self.replaced.add(path)
+def _merged(below: Node, above: Node, place: Place | None) -> Node:
+    """What is at a place at which both documents have something."""
+    if place is not None and place.is_family:
+        name, wanted = _member(below.data, place), _member(above.data, place)
+        if not name or wanted not in (name, None):
             return above
-        merged = dict(below)
-        for key, value in above.items():
-            inside = (*path, key)
-            if key not in below:
-                merged[key] = value
-            elif value is None:
-                self.replaced.add(inside)
-                del merged[key]
-            else:
-                merged[key] = self._merged(inside, place and place.enter(key))
-        return merged
-
-    def _same_member(self, path: Keys, place: Place) -> Place | None:
-        """The place of the member that both name, if they do; both are in their full form then."""
-        below, above = self.below.at(path), self.above.at(path)
-        name, wanted = _member(below, place), _member(above, place)
-        if not name or wanted not in (name, None) or not isinstance(above, dict | str):
-            return REPLACED
-        self.below = in_full_form(self.below, path)
-        if wanted is not None:
-            self.above = in_full_form(self.above, path)
-        if name == "custom":
-            self._drop_others_options(path)
-        return place.members[name]
-
-    def _drop_others_options(self, path: Keys) -> None:
-        """Drop the options of the user's own class in the base where that above is another."""
-        below, above = self.below.at(path), self.above.at(path)
-        named = [key for key in ("name", "file", "class") if key in below]
-        if any(_normal(above.get(key, below[key])) != _normal(below[key]) for key in named):
-            self.below = self.below.replace(path, {key: below[key] for key in named})
+        below, above = below.full(), above.full() if wanted else above
+        if name == "custom" and not _same_code(below.data, above.data):
+            named = ("name", "file", "class")
+            below = replace(below, value={k: v for k, v in below.value.items() if k in named})
+        place = place.members[name]
+    if not isinstance(below.value, dict) or not isinstance(above.value, dict):
+        return above
+    merged = dict(below.value)
+    for key, node in above.value.items():
+        if key not in below.value:
+            merged[key] = node
+        elif node.value is None:
+            del merged[key]
+        else:
+            merged[key] = _merged(merged[key], node, place and place.enter(key))
+    return replace(above, value=merged)
 
 
-def _normal(value: Any) -> Any:
-    """A name, of a file as the shortest."""
-    return os.path.normpath(value) if isinstance(value, str) else value
+def _same_code(below: dict[str, Any], above: dict[str, Any]) -> bool:
+    """Whether both name the same file and class of the user's own."""
+    return all(
+        os.path.normpath(str(above.get(key, below.get(key))))
+        == os.path.normpath(str(below.get(key)))
+        for key in ("file", "class")
+    )
 
 
 def _member(value: Any, place: Place) -> str | None:
@@ -171,5 +132,6 @@ def _member(value: Any, place: Place) -> str | None:
 
 
 def _refusal(document: Document, found: str, expected: str, *, hint: str = "") -> ScenarioError:
-    origin = document.origin((EXTENDS,))
-    return ScenarioError([Problem(origin.file, origin.line, EXTENDS, found, expected, hint)])
+    return ScenarioError(
+        [problem_at(document, (EXTENDS,), found=found, expected=expected, hint=hint)]
+    )

@@ -10,7 +10,7 @@ from testbed.faults.check import contradictions, rejoining
 from testbed.network.offloads import needs_packets
 from testbed.network.qdiscs import qdiscs_of
 from testbed.scenario.commands import feeders, restarts_feeders
-from testbed.scenario.document import Document, Keys, options_path, problem_at
+from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import links_after
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import Scenario
@@ -36,7 +36,7 @@ def check_faults(scenario: Scenario, document: Document) -> Iterator[Problem]:
 
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, ChangedLink):
-            path = options_path(document, ("faults", place))
+            path = ("faults", place)
             numbers = fault.struck(classes, seed=scenario.seed, place=place)
             struck = {classes[one] for one in numbers}
             for name in sorted(struck.intersection(one.device_class for one in places(scenario))):
@@ -59,7 +59,7 @@ def _check_whom(scenario: Scenario, document: Document) -> Iterator[Problem]:
         f"with a class of workers ({', '.join(scenario.workers.classes)})"
     )
     for place, fault in enumerate(scenario.faults):
-        path = options_path(document, ("faults", place))
+        path = ("faults", place)
         key, expected = ("workers", of_workers) if fault.strikes_workers else _feeders(scenario)
         for selector in fault.nobody(classes, others):
             yield problem_at(document, (*path, key), found=display(selector), expected=expected)
@@ -87,7 +87,7 @@ def _check_engine(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield problem_at(document, ("faults", place), found=found, expected=expected)
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, Kill) and fault.duration is not None:
-            path = (*options_path(document, ("faults", place)), "for")
+            path = ("faults", place, "for")
             expected = "none: an engine's container has ended by then; kafka's `restart` is at once"
             yield problem_at(document, path, found=str(fault.duration), expected=expected)
 

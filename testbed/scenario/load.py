@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from testbed.errors import Problem, ScenarioError
+from testbed.errors import UNPLACED, Problem, ScenarioError
 from testbed.scenario.arrivals import check_recorded_rates
 from testbed.scenario.availability import check_availability
 from testbed.scenario.checks import check_device, check_files, check_whole
-from testbed.scenario.document import Document, parse_document
+from testbed.scenario.document import Document
 from testbed.scenario.extend import extend
-from testbed.scenario.nodes import MOST_PROBLEMS
 from testbed.scenario.override import Override
 from testbed.scenario.own_code import apply_own_code
+from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
@@ -156,6 +157,39 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     document = parse_document(read_text(path), display_name(path))
     root, beside = Place(Scenario), path.parent
     return _completed(document, root, locate=lambda name: beside / name, overrides=overrides)
+
+
+@contextmanager
+def placed(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[None]:
+    """Name the file and the line in errors inside that know no more than a value's path.
+
+    Args:
+        file: the scenario that is in use inside, or its name if it comes with testbed.
+        overrides: values that replaced the file's.
+
+    Raises:
+        ScenarioError: the one that was raised inside, with its places; as it was if the file cannot
+            be read again.
+    """
+    try:
+        yield
+    except ScenarioError as error:
+        if all(problem.file != UNPLACED for problem in error.problems):
+            raise
+        try:
+            document = read_document(Path(file), overrides)
+        except ScenarioError:  # the file has gone, or been changed, since
+            raise error from None
+        raise type(error)([_placed(one, document) for one in error.problems]) from None
+
+
+def _placed(problem: Problem, document: Document) -> Problem:
+    """The problem at the line of its value, or of what is around it if the value is a default."""
+    if problem.file != UNPLACED:
+        return problem
+    keys = (int(key) if key.isdigit() else key for key in problem.path.split("."))
+    origin = document.origin(tuple(keys))
+    return replace(problem, file=origin.file, line=origin.line)
 
 
 def _completed(

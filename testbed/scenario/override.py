@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from testbed.errors import Problem, ScenarioError
-from testbed.scenario.document import Document, Keys, Origin, parse_value
+from testbed.scenario.document import Document, Node
 from testbed.scenario.dump import dump_data
-from testbed.scenario.nodes import DEEPEST
+from testbed.scenario.parse import DEEPEST, parse_value
 from testbed.scenario.places import Place
 from testbed.scenario.scalars import display, dotted, on_one_line
-from testbed.values.family import full_form
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,7 @@ class Override:
         if not equals or not keys:
             problem = Problem(option, 0, "", "no path=value", "one, like --set workers.count=5")
             raise ScenarioError([problem])
-        value, problems = parse_value(right, option)
-        if problems:
-            raise ScenarioError(problems)
-        return cls(option, keys, value)
+        return cls(option, keys, parse_value(right, option))
 
     @classmethod
     def of(cls, path: str, value: object) -> Override:
@@ -59,10 +55,7 @@ class Override:
         keys = _keys(path)
         if not keys:
             raise ScenarioError([Problem(option, 0, "", "no path", "one, like workers.count")])
-        plain, problems = parse_value(dump_data(value, option), option)
-        if problems:
-            raise ScenarioError(problems)
-        return cls(option, keys, plain)
+        return cls(option, keys, parse_value(dump_data(value, option), option))
 
     def apply(self, document: Document, root: Place) -> Document:
         """The document with the value in it, and with the option as the value's origin.
@@ -70,23 +63,30 @@ class Override:
         Raises:
             ScenarioError: the path leads through something that is no mapping.
         """
-        place: Place | None = root
-        for depth, key in enumerate(self.keys):
-            path = self.keys[:depth]
-            if place is not None and place.is_family:
-                if _is_short_form_of(key, document.at(path)):
-                    place = place.members.get(key)
-                    continue
-                document = in_full_form(document, path)
-                place = _member(place, document.at(path))
-            around = document.at(path)
-            if not isinstance(around, dict | None):
-                expected = f"a mapping, to set `{key}` in it"
-                raise ScenarioError(
-                    [Problem(self.option, self.line, dotted(path), display(around), expected)]
-                )
-            place = place.enter(key) if place is not None else None
-        return document.replace(self.keys, self.value, Origin(self.option, self.line))
+        return replace(document, root=self._put(document.root, root, 0))
+
+    def _put(self, node: Node | None, place: Place | None, depth: int) -> Node:
+        """A value, of which ``depth`` keys lead to the place, with the one to be set in it."""
+        if depth == len(self.keys):
+            return Node.of(self.value, self.option, self.line)
+        key = self.keys[depth]
+        if node is None or node.value is None:
+            node = Node({}, self.option, self.line)
+        if place is not None and place.is_family:
+            if key != "name" and isinstance(node.value, dict) and list(node.value) == [key]:
+                inside = place.members.get(key)  # {name: options}, and the path says so too
+            else:
+                node = node.full()
+                member = _member(place, node)
+                inside = member and member.enter(key)
+        else:
+            inside = place and place.enter(key)
+        if not isinstance(node.value, dict):
+            found, expected = display(node.data), f"a mapping, to set `{key}` in it"
+            path = dotted(self.keys[:depth])
+            raise ScenarioError([Problem(self.option, self.line, path, found, expected)])
+        changed = self._put(node.inside(key), inside, depth + 1)
+        return replace(node, value={**node.value, key: changed})
 
 
 def _keys(path: str) -> tuple[str, ...]:
@@ -95,27 +95,6 @@ def _keys(path: str) -> tuple[str, ...]:
     return keys if all(keys) and len(keys) <= DEEPEST else ()
 
 
-def _is_short_form_of(name: str, value: Any) -> bool:
-    """Whether a family member is written as ``{name: options}``."""
-    return isinstance(value, dict) and list(value) == [name] and name != "name"
-
-
-def in_full_form(document: Document, path: Keys) -> Document:
-    """The document with the family member at ``path`` written as ``{name: ..., ...}``."""
-    short = document.at(path)
-    full = full_form(short)
-    if full is short:
-        return document
-    origins = dict(document.origins)
-    if isinstance(short, dict):
-        named = (*path, *short)
-        inside = [keys for keys in origins if keys[: len(named)] == named]
-        for keys in inside:
-            origins[(*path, *keys[len(named) :])] = origins.pop(keys)
-    origins[(*path, "name")] = origins[path] = document.origin(path)
-    return Document(document.data, origins, document.problems).replace(path, full)
-
-
-def _member(place: Place, value: Any) -> Place | None:
-    name = value.get("name") if isinstance(value, dict) else None
-    return place.members.get(name) if isinstance(name, str) else None
+def _member(place: Place, node: Node) -> Place | None:
+    name = node.inside("name")
+    return place.members.get(name.value) if name and isinstance(name.value, str) else None

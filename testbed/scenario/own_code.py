@@ -18,11 +18,12 @@ from testbed.algorithms.custom import (
 )
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.apart import apart
-from testbed.scenario.document import Document, Keys, Origin, parse_value
+from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.own_text import check_text
+from testbed.scenario.parse import parse_value
 from testbed.scenario.places import Place, one_of
 from testbed.scenario.problems import explain
-from testbed.scenario.scalars import dotted
+from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
 from testbed.user_code import OwnCode, UserCode
@@ -54,7 +55,7 @@ def apply_own_code(
     unfit: dict[str, list[Problem]] = {}
     for family, one in own_code(scenario).items():
         code = UserCode(locate(one.file), one.class_name, family)
-        unfit[family] = list(check_text(code, document, (*_place(document, family), "class")))
+        unfit[family] = list(check_text(code, document, (family, "class")))
         problems += unfit[family]
         if family in GIVEN:
             problems += _unknown_keywords(one, code.keywords(GIVEN[family]), document, family)
@@ -87,7 +88,6 @@ def own_files(scenario: Scenario) -> str:
 def _unknown_keywords(
     member: OwnCode, known: frozenset[str] | None, document: Document, family: str
 ) -> list[Problem]:
-    path = _place(document, family)
     found = "an unknown key"
     problems = []
     for key in member.options if known is not None else ():
@@ -95,10 +95,9 @@ def _unknown_keywords(
             names = sorted(known or ())
             takes = one_of(names) if names else "no options"
             expected = f"{takes}: that is what {member.class_name} in {member.file} takes"
-            origin = document.origin((*path, key))
             hint = nearest(key, names)
             problems.append(
-                Problem(origin.file, origin.line, dotted((*path, key)), found, expected, hint)
+                problem_at(document, (family, key), found=found, expected=expected, hint=hint)
             )
     return problems
 
@@ -113,11 +112,7 @@ def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> 
     try:
         config = configured(code, kind, member.options)
     except ValidationError as error:
-        inside: dict[Keys, Origin] = {(): document.origin(path)}
-        for keys, origin in document.origins.items():
-            if keys[: len(path)] == path:
-                inside[keys[len(path) :]] = origin
-        options = Document(dict(member.options), inside)
+        options = Document(document.origin(path))
         wrong = explain(error.errors(include_url=False), options, root=Place(kind))
         before = dotted(path)
         told = [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
@@ -138,24 +133,22 @@ def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCod
         return json.dumps(config.model_dump(mode="json", by_alias=True, exclude={"name"}))
 
     text = code.call(dump, doing=doing, expected=expected)
-    _, problems = parse_value(text, code.name)
     try:
-        full = _filled(member, text)
-        survives = not problems and configured(code, type(config), full.options) == config
-    except ValidationError:
+        survives = configured(code, type(config), _filled(member, text).options) == config
+    except (ValidationError, ScenarioError):
         survives = False
     if not survives:
-        raise code.error(f"options that are read otherwise: {text}", expected, line=code.line())
+        found = f"options that are read otherwise: {on_one_line(text, 400)}"
+        raise code.error(found, expected, line=code.line())
     return text
 
 
 def _filled(member: CustomAlgorithm, options: str) -> CustomAlgorithm:
     """The member with the defaults of its options, out of all of them as JSON."""
-    written, _ = parse_value(options, member.class_name)
-    return CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
+    written = parse_value(options, member.class_name) or {}
+    return CustomAlgorithm.model_validate({**written, **member.model_dump(by_alias=True)})
 
 
 def _place(document: Document, family: str) -> Keys:
     """The path of a member's options, in whichever form it is written."""
-    value = document.at((family,))
-    return (family,) if isinstance(value, dict) and "name" in value else (family, "custom")
+    return document.written((family, "file"))[:-1]

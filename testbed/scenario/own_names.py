@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.scenario.direction import TRACED
-from testbed.scenario.document import Document, Keys
+from testbed.scenario.document import Document, Keys, Node
 from testbed.scenario.schema import Scenario
 
 COPIES = "custom"
@@ -44,15 +44,15 @@ def _paths(document: Document) -> Iterator[Keys]:
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:
     """The files of the user's own that a scenario names, by their path in it."""
-    return dict(own_names(Document(_data(scenario), {})))
+    return dict(own_names(Document(Node.of(_data(scenario)))))
 
 
 def with_copies(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data that names, in place of these files, a run's copies of them."""
-    document = Document(_data(scenario), {})
+    root = Node.of(_data(scenario))
     for path, name in names_of(scenario).items():
-        document = document.replace(path, f"{COPIES}/{Path(name).name}")
-    data: dict[str, Any] = document.data
+        root = root.with_value(path, f"{COPIES}/{Path(name).name}")
+    data: dict[str, Any] = root.data
     return data
 
 

@@ -9,10 +9,9 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from testbed.errors import Problem, Unfit
-from testbed.scenario.document import Document, Keys
-from testbed.scenario.nodes import Refused
+from testbed.scenario.document import Document, Keys, Refused, problem_at
 from testbed.scenario.places import Place, is_said, one_of
-from testbed.scenario.scalars import display, dotted, is_number, is_number_elsewhere
+from testbed.scenario.scalars import display, is_number, is_number_elsewhere
 from testbed.scenario.synonyms import nearest, nearest_key
 from testbed.values.laws import FAMILIES, Law
 
@@ -121,8 +120,7 @@ def _problem(
         found, expected, hint = display(error["input"]), place.expected, ""
     else:
         found, expected, hint = _words(error, place)
-    origin = document.origin(path)
-    return Problem(origin.file, origin.line, dotted(path), found, expected, hint)
+    return problem_at(document, path, found=found, expected=expected, hint=hint)
 
 
 def _words(error: ErrorDetails, place: Place) -> tuple[str, str, str]:

@@ -8,10 +8,12 @@ from math import floor, inf
 from testbed.algorithms import ScaDles
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import Problem
-from testbed.scenario.document import Document, Keys, options_path, problem_at
+from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.schema import Scenario
 from testbed.scenario.streams import StreamSettings
 from testbed.streams import Each, Steady, Traced
+
+PER_SECOND: Keys = ("streams", "rates", "per_second")
 
 
 def check_streams(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -31,15 +33,18 @@ def check_streams(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield problem_at(
             document, ("streams", "samples_per_record"), found=found, expected=expected
         )
-    path: Keys = options_path(document, ("streams", "rates"))
     if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
         found, expected = f"{len(streams.rates.given):,} rates", f"{count:,}, one for each worker"
-        yield problem_at(document, (*path, "per_second"), found=found, expected=expected)
+        yield problem_at(
+            document, ("streams", "rates", "per_second"), found=found, expected=expected
+        )
         return
     lowest, largest = streams.range or (0.0, inf)
     for rate in [rate for rate in streams.rates.given if not lowest <= rate <= largest][:1]:
         expected = f"a rate from {lowest:g} to {largest:g} samples a second, or `clip: off`"
-        yield problem_at(document, (*path, "per_second"), found=f"{rate:g}", expected=expected)
+        yield problem_at(
+            document, ("streams", "rates", "per_second"), found=f"{rate:g}", expected=expected
+        )
     change = streams.over_time
     yield from _records_in_time(scenario, streams, document)
     stops = not isinstance(change, Traced) and change.falls_silent  # a recording is looked at apart
