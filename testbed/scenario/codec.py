@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
-from testbed.scenario.fields import PositiveDuration
+from testbed.values.fields import Part, PositiveDuration
 from testbed.values.units import Duration
 
 MILLION = 1_000_000
@@ -13,7 +11,7 @@ MILLION = 1_000_000
 Steps = tuple[Duration | None, ...]
 
 
-class CodecTimes(BaseModel):
+class CodecTimes(Part):
     """Emulated time of each step of coding, for every million parameters of the model.
 
     What is not given takes no time.
@@ -26,8 +24,6 @@ class CodecTimes(BaseModel):
         quantise: bringing a vector into levels, and what the sender does to follow it.
         dequantise: making a vector of levels.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     select: PositiveDuration | None = None
     extract: PositiveDuration | None = None
@@ -62,15 +58,13 @@ class CodecTimes(BaseModel):
         return _seconds(steps.get(kind, ()), size)
 
 
-class Codec(BaseModel):
+class Codec(Part):
     """How long coding takes; a simulation's virtual clock adds it.
 
     Attributes:
         worker: on a worker's device.
         ps: at the parameter server, for each push and, once a round, for the reply.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     worker: CodecTimes = CodecTimes()
     ps: CodecTimes = CodecTimes()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Tag
+from pydantic import Discriminator, Tag
 
-from testbed.scenario.fields import PositiveDuration
+from testbed.values.fields import Part, PositiveDuration
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 
@@ -14,7 +14,7 @@ LEAST_INTERVAL = Duration(0.001)
 """Between two evaluations, which take no emulated time."""
 
 
-class StepTime(BaseModel):
+class StepTime(Part):
     """The time of a training step that grows with its batch: ``base + each * samples``.
 
     Attributes:
@@ -22,21 +22,17 @@ class StepTime(BaseModel):
         each: emulated time for every sample of its batch.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     base: PositiveDuration
     each: PositiveDuration
 
 
-class RandomDuration(BaseModel):
+class RandomDuration(Part):
     """A duration that is drawn anew every time: a draw of ``law`` times ``mean``.
 
     Attributes:
         law: a law of mean 1.
         mean: mean emulated time.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     law: Law = Law("uniform", 0.5, 1.5)
     mean: PositiveDuration

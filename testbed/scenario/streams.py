@@ -6,24 +6,22 @@ from collections.abc import Sequence
 from math import ceil, inf
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from testbed.errors import Unfit
 from testbed.scenario.direction import Link
-from testbed.scenario.fields import Count, PositiveDuration
 from testbed.scenario.transports import Direct, Kafka, Transport
 from testbed.seeds import stream
 from testbed.streams import OverTime, Persistence, Policy, Rates, Steady
 from testbed.streams.rates import CLIP, Clip
+from testbed.values.fields import Count, Part, PerSecond, PositiveDuration
 from testbed.values.units import Duration
-
-Bound = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 RECORDS_PER_SECOND = 1500
 """A producer's process is given no more to send in a real second."""
 
 
-class StreamSettings(BaseModel):
+class StreamSettings(Part):
     """Samples come to each device at its own rate, instead of being there from the beginning.
 
     Which samples come to which device says the data set's `partition`; each device's come in an
@@ -48,10 +46,8 @@ class StreamSettings(BaseModel):
             broker. A device's own link carries its samples and its gradients.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rates: Rates
-    clip: Annotated[tuple[Bound, Bound], Field(strict=False)] | Literal["off"] = CLIP
+    clip: Annotated[tuple[PerSecond, PerSecond], Field(strict=False)] | Literal["off"] = CLIP
     over_time: OverTime = Steady(name="steady")
     policy: Policy = Persistence(name="persistence")
     stream_timeout: PositiveDuration | Literal["off"] = Duration(10)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from testbed.errors import Unfit
-from testbed.scenario.fields import Cpus, PositiveDuration, PositiveSize
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.family import Named
+from testbed.values.fields import Cpus, Part, PositiveDuration, PositiveSize
 from testbed.values.units import Duration, Size
 
 LEAST_SEGMENT = Size(2**20)
@@ -41,19 +41,13 @@ def _no_longer(linger: Duration) -> Duration:
     return linger
 
 
-class _Member(BaseModel):
-    """Frozen, and strict about unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Direct(_Member):
+class Direct(Part):
     """Producers send each sample to its device themselves."""
 
     name: Literal["direct"]
 
 
-class Kafka(_Member):
+class Kafka(Part):
     """Through a broker of Apache Kafka: a topic for every device, each of one partition.
 
     Attributes:
