@@ -151,7 +151,7 @@ def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: P
     from testbed.host.cuda import has_cuda
     from testbed.run.prepare import RunRequest
     from testbed.scenario import load
-    from testbed.scenario.shipped import find_scenario
+    from testbed.scenario.source import find_scenario
     from testbed.telemetry.wall import WALL
 
     return RunRequest(

@@ -11,6 +11,8 @@ from testbed.scenario.scalars import dotted
 from testbed.values.family import full_form
 
 Keys = tuple[str | int, ...]
+Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
+"""A path, what was found there, what was expected, and a hint if there is one."""
 
 
 class Refused:
@@ -129,7 +131,7 @@ class Document:
 
 
 def problem_at(
-    document: Document, path: Keys, *, found: str = "", expected: str = "", hint: str = ""
+    document: Document, path: Keys, found: str = "", expected: str = "", hint: str = ""
 ) -> Problem:
     """A problem with the value at a path, at the line that it came from."""
     origin = document.origin(path)

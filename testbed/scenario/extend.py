@@ -18,12 +18,11 @@ from typing import Any
 
 from testbed.errors import ScenarioError
 from testbed.scenario.document import Document, Node, problem_at
-from testbed.scenario.own_names import own_names
+from testbed.scenario.own_code import own_names
 from testbed.scenario.parse import parse_document
 from testbed.scenario.places import Place
 from testbed.scenario.scalars import display
-from testbed.scenario.shipped import find_scenario
-from testbed.scenario.source import display_name, read_text
+from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.values.family import full_form
 
 EXTENDS = "extends"

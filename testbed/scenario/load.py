@@ -11,10 +11,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.errors import UNPLACED, Problem, ScenarioError
-from testbed.scenario.arrivals import check_recorded_rates
-from testbed.scenario.availability import check_availability
 from testbed.scenario.checks import check_device, check_files, check_whole
-from testbed.scenario.document import Document
+from testbed.scenario.document import Document, problem_at
 from testbed.scenario.extend import extend
 from testbed.scenario.override import Override
 from testbed.scenario.own_code import apply_own_code
@@ -22,9 +20,8 @@ from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
-from testbed.scenario.shipped import find_scenario
-from testbed.scenario.source import display_name, read_text
-from testbed.scenario.traces import with_means
+from testbed.scenario.source import display_name, find_scenario, read_text
+from testbed.scenario.traces import check_availability, check_recorded_rates, with_means
 
 HasCuda = Callable[[], bool]
 """Whether this host can compute on a GPU."""
@@ -128,7 +125,7 @@ def load_document(
     scenario, errors = _validate(document)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:
-        problems += check_files(document, locate)
+        problems += [problem_at(document, *one) for one in check_files(document, locate)]
     if scenario is not None and (own_code or locate is None):
         scenario, unread = with_means(scenario, document, locate)
         problems += unread
@@ -141,7 +138,7 @@ def load_document(
             scenario, unfit = apply_own_code(scenario, document, locate)
             problems += unfit
         if has_cuda is not None:
-            problems += check_device(scenario, document, has_cuda)
+            problems += [problem_at(document, *one) for one in check_device(scenario, has_cuda)]
     if scenario is None or problems:
         raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario
@@ -208,8 +205,12 @@ def _completed(
 
 def _check_seeds(scenario: Scenario, document: Document, seeds: Sequence[int]) -> list[Problem]:
     """What is wrong with it as a whole; what is wrong with some seeds only names the first."""
+
+    def with_seed(seed: int) -> Scenario:
+        return scenario.model_copy(update={"seed": seed})
+
     by_seed = {
-        seed: list(check_whole(scenario.model_copy(update={"seed": seed}), document))
+        seed: [problem_at(document, *one) for one in check_whole(with_seed(seed))]
         for seed in seeds or (scenario.seed,)
     }
     first = next(iter(by_seed.values()))

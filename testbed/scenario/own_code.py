@@ -1,11 +1,16 @@
-"""Options of the user's own code: checked before anything is made, by the code itself."""
+"""Files of the user's own: where a scenario names them, and whether they and their options fit."""
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Callable
+import symtable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from importlib.util import decode_source, find_spec
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,8 +23,8 @@ from testbed.algorithms.custom import (
 )
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.apart import apart
-from testbed.scenario.document import Document, Keys, problem_at
-from testbed.scenario.own_text import check_text
+from testbed.scenario.direction import TRACED
+from testbed.scenario.document import Document, Keys, Node, problem_at
 from testbed.scenario.parse import parse_value
 from testbed.scenario.places import Place, one_of
 from testbed.scenario.problems import explain
@@ -27,6 +32,112 @@ from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
 from testbed.user_code import OwnCode, UserCode
+
+COPIES = "custom"
+"""The folder of a run that has copies of them."""
+
+_MEMBERS: Mapping[Keys, str] = {
+    ("algorithm",): "custom",
+    ("model",): "custom",
+    ("dataset",): "custom",
+    ("streams", "over_time"): "trace",
+}
+"""Families, and their member that is a file of the user's own."""
+
+
+def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
+    """Every name of such a file and its path, in whichever form the document has it."""
+    for path in _paths(document):
+        name = document.at(path)
+        if isinstance(name, str):
+            yield path, name
+
+
+def _paths(document: Document) -> Iterator[Keys]:
+    for family, member in _MEMBERS.items():
+        named = document.at((*family, "name")) == member
+        yield (*family, "file") if named else (*family, member, "file")
+    yield ("workers", "availability", "trace")
+    classes = document.at(("workers", "classes"))
+    for name in classes if isinstance(classes, dict) else ():
+        for direction, what, form in product(("up", "down"), TRACED, ("", "_trace")):
+            yield ("workers", "classes", name, "link", direction, f"{what}{form}", "trace")
+
+
+def names_of(scenario: Scenario) -> dict[Keys, str]:
+    """The files of the user's own that a scenario names, by their path in it."""
+    return dict(own_names(Document(Node.of(_data(scenario)))))
+
+
+def with_copies(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data that names, in place of these files, a run's copies of them."""
+    root = Node.of(_data(scenario))
+    for path, name in names_of(scenario).items():
+        root = root.with_value(path, f"{COPIES}/{Path(name).name}")
+    data: dict[str, Any] = root.data
+    return data
+
+
+def _data(scenario: Scenario) -> dict[str, Any]:
+    return scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def check_text(code: UserCode, document: Document, path: Keys) -> Iterator[Problem]:
+    """Check that a file is Python, imports what is there and has the name, without executing it.
+
+    Imports inside `try` and `if` may be meant to fail, and are not checked.
+
+    Args:
+        code: the file, and the name of the class or function in it.
+        document: the scenario.
+        path: where it has the name.
+    """
+    try:
+        code.compiled()
+        tree = code.parsed()
+    except ScenarioError as error:
+        yield from error.problems
+        return
+    for line, module in _imported(tree):
+        if not _is_there(module):
+            found = f"an import of {module}, which is not there"
+            expected = "an installed package: no other file beside this one can be imported"
+            yield Problem(str(code.path), line, code.path_in_scenario, found, expected)
+    names = _defined(code.path)
+    if code.name not in names and not _defines_untold(tree):
+        listed = ", ".join(sorted(names)[:10]) or "nothing"
+        found = f"no {code.name} in {code.path.name}, which defines {listed}"
+        yield problem_at(document, path, found=found, expected="a class or function of that file")
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the top package of every import at the top of a file."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Import):
+            yield from ((statement.lineno, one.name.split(".")[0]) for one in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            module = statement.module or ""
+            yield statement.lineno, "." * statement.level + module.split(".")[0]
+
+
+def _is_there(module: str) -> bool:
+    return not module.startswith(".") and find_spec(module) is not None
+
+
+def _defines_untold(tree: ast.Module) -> bool:
+    """Whether it may have names that its text does not tell."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names):
+            return True
+        if isinstance(node, ast.Name) and node.id in ("exec", "globals"):
+            return True
+    return False
+
+
+def _defined(file: Path) -> set[str]:
+    symbols = symtable.symtable(decode_source(file.read_bytes()), str(file), "exec").get_symbols()
+    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+
 
 GIVEN = {"model": 2, "dataset": 0}
 """How many positional arguments the user's class or function gets."""

@@ -22,9 +22,8 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.scenario.codec import Codec
 from testbed.scenario.direction import Link, Recording
-from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration, Speed, StepTime
+from testbed.scenario.durations import LEAST_INTERVAL, Codec, RandomDuration, Speed, StepTime
 from testbed.scenario.streams import StreamSettings
 from testbed.topology import End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet

@@ -1,15 +1,63 @@
-"""The bytes of a scenario file, turned into text without ever blocking or reading too much."""
+"""Scenario files: those that come with testbed, and the text of one, read without blocking."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+import testbed
 from testbed.errors import Problem, ScenarioError
-from testbed.scenario.shipped import shipped
+
+DISTRIBUTION = "edge-testbed"
+_OF_A_STUDY = re.compile(r"^(scenario|vary):", re.MULTILINE)
+"""What stands at the top of a study, and of no scenario."""
+
+FOLDER = f"share/{DISTRIBUTION}/scenarios/"
+"""Where an installation has them; a clone has them beside the package."""
+
+
+def shipped() -> Mapping[str, Path]:
+    """The scenario files by name, in order; none where only a part of testbed is installed."""
+    found = sorted((name, file) for name, file in _files() if name and file.is_file())
+    return {name: file for name, file in found if not _is_study(file)}
+
+
+def find_scenario(path: Path, *, name: str = "") -> Path:
+    """The path itself, or that of a shipped scenario if there is no such file.
+
+    Args:
+        path: what the user has named.
+        name: how, if not by the path.
+    """
+    if path.suffix or os.path.lexists(path):
+        return path
+    return shipped().get(name or path.as_posix(), path)
+
+
+def _is_study(file: Path) -> bool:
+    return _OF_A_STUDY.search(file.read_text(encoding="utf-8")) is not None
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    clone = Path(testbed.__file__).parent.parent / "scenarios"
+    if (clone / "schema.json").is_file():
+        for file in clone.rglob("*.yaml"):
+            yield file.relative_to(clone).with_suffix("").as_posix(), file
+        return
+    try:
+        installed = distribution(DISTRIBUTION).files or []
+    except PackageNotFoundError:
+        return
+    for entry in installed:
+        _, found, name = entry.as_posix().rpartition(FOLDER)
+        if found and name.endswith(".yaml"):
+            yield name.removesuffix(".yaml"), Path(str(entry.locate())).resolve()
+
 
 LARGEST_BYTES = 2**20
 

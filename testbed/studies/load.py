@@ -18,8 +18,7 @@ from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import display
-from testbed.scenario.shipped import find_scenario
-from testbed.scenario.source import display_name, read_text
+from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.synonyms import nearest
 from testbed.studies.document import LONGEST_LEVEL, Factor, Selection, StudyDocument
 from testbed.studies.study import Case, Study, StudyRun, all_cases, levels_of, run_base_name
