@@ -65,8 +65,9 @@ class Node:
 
     def full(self) -> Node:
         """A member of a family in its full form, ``{name: ..., ...}``; anything else as it is."""
-        full = full_form(self.data)
-        if not isinstance(full, dict) or full.keys() == self._keys():
+        data = self.data
+        full = full_form(data)
+        if full is data:
             return self
         options = next(iter(self.value.values())).value if isinstance(self.value, dict) else None
         return replace(self, value={"name": replace(self, value=full["name"]), **(options or {})})
@@ -77,9 +78,6 @@ class Node:
             return replace(self, value=value)
         inside = self.value[path[0]].with_value(path[1:], value)
         return replace(self, value={**self.value, path[0]: inside})
-
-    def _keys(self) -> Any:
-        return self.value.keys() if isinstance(self.value, dict) else None
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from pydantic_core import ErrorDetails
 from testbed.errors import UNPLACED, Problem, ScenarioError
 from testbed.scenario.checks import check_device, check_files, check_whole
 from testbed.scenario.document import Document, problem_at
-from testbed.scenario.extend import extend
-from testbed.scenario.override import Override
+from testbed.scenario.override import Override, extend
 from testbed.scenario.own_code import apply_own_code
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.places import Place

@@ -6,6 +6,7 @@ of two equal keys and reads scalars as YAML 1.1.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -78,22 +79,15 @@ def _read(text: str, file: str, loader: Any = None) -> tuple[Node | None, list[P
         return composer.root(), composer.problems
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 0
-        what = str(error.problem)
+        line, what = mark.line + 1 if mark else 0, str(error.problem)
         if "nesting depth" in what:  # libyaml's own bound, as it reads ahead of us
             composer.fail(line, *_TOO_DEEP)
-        if mark and _is_indented_by_tab(text, mark.line):
+        if re.match(r"\s*\t", "".join(text.splitlines()[line - 1 : line])):
             composer.fail(line, "a tab in front of the text", NO_TABS)
         tabs = "\\t" in what or "tab" in what
         composer.fail(line, f"broken YAML ({what})", NO_TABS if tabs else _VALID)
     except yaml.YAMLError as error:
         composer.fail(0, f"broken YAML ({error})", "YAML text")
-
-
-def _is_indented_by_tab(text: str, line: int) -> bool:
-    """Whether there is a tab in the indentation of a line (from 0 on)."""
-    lines = text.splitlines()[line : line + 1]
-    return any("\t" in each[: len(each) - len(each.lstrip())] for each in lines)
 
 
 class _Composer:

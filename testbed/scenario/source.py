@@ -114,26 +114,17 @@ def check_text(text: str, file: str) -> None:
 
 
 def _read_bytes(path: Path, file: str) -> bytes:
-    _check_kind(path.stat().st_mode, file)
-    # Between the two looks the path could become a pipe: do not wait for its writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        _check_kind(status.st_mode, file)
-        if status.st_size > LARGEST_BYTES:
-            raise _too_large(file, status.st_size)
-        content = stream.read(LARGEST_BYTES + 1) or b""
-    if len(content) > LARGEST_BYTES:
-        raise _too_large(file, len(content))
-    return content
-
-
-def _check_kind(mode: int, file: str) -> None:
-    if stat.S_ISDIR(mode):
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
         hint = f"Name a file in it, like {file.rstrip('/')}/quickstart.yaml"
         raise _refusal(file, "a folder", "a scenario file", hint=hint)
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _refusal(file, "a pipe or a device", "an ordinary file")
+    with path.open("rb") as stream:
+        content = stream.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise _too_large(file, max(status.st_size, len(content)))
+    return content
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -141,13 +132,11 @@ def _decode(content: bytes, file: str) -> str:
         if content.startswith(mark):
             raise _refusal(file, f"{encoding} text", "UTF-8", hint="Save the file as UTF-8", line=1)
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         found = f"the byte 0x{error.object[error.start]:02x}, which is not UTF-8"
         raise _refusal(file, found, "UTF-8 text", line=line) from None
-    check_text(text, file)
-    return text
 
 
 def _nearest_file(path: Path) -> str:
