@@ -231,12 +231,13 @@ class _Composer:
 
     def _key(self, event: yaml.NodeEvent, path: Keys) -> str | None:
         """A key's text; None for a list or a mapping."""
-        if isinstance(event, yaml.ScalarEvent) and event.tag is None and event.anchor is None:
+        plain = isinstance(event, yaml.ScalarEvent) and event.tag is None and event.anchor is None
+        value = None if plain else self._node(event, path).value
+        if isinstance(event, yaml.ScalarEvent):
             return str(event.value)
-        node = self._node(event, path)
-        if isinstance(node.value, dict | tuple):
+        if isinstance(value, dict | tuple | Refused):
             return None
-        return str(event.value) if isinstance(event, yaml.ScalarEvent) else display(node.value)
+        return value if isinstance(value, str) else display(value)
 
     def _mappings(self, node: Node) -> list[Node]:
         """The mappings that are merged, of one or of a list."""

@@ -84,6 +84,14 @@ def test_a_merge_takes_over_what_is_not_given(loader: Any) -> None:
     assert document.problems == ()
 
 
+def test_a_key_may_be_an_alias_and_no_collection_even_a_tagged_one(loader: Any) -> None:
+    document = parse_document("a: &x foo\nb: &y 5\n*x : 1\n*y : 2\n", "x.yaml", loader=loader)
+    assert document.data == {"a": "foo", "b": 5, "foo": 1, "5": 2}
+    refused = parse_document("a: 1\n? !t [b]\n: 2\n", "x.yaml", loader=loader)
+    assert refused.data == {"a": 1}
+    assert "x.yaml:2: found a list or a mapping as a key" in str(refused.problems[-1])
+
+
 def test_a_quoted_merge_key_is_a_key_like_any_other(loader: Any) -> None:
     document = parse_document('"<<": {a: 1}', "x.yaml", loader=loader)
     assert document.data == {"<<": {"a": 1}}
