@@ -87,16 +87,9 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
         yield ("codec",), found, expected
     yield from _check_programs(scenario)
     yield from check_faults(scenario)
-    saved = None if scenario.checkpoint is None else scenario.checkpoint.every
-    for part, every, what in (
-        ("evaluate", scenario.evaluate.every, "evaluations"),
-        ("checkpoint", saved, "checkpoints"),
-    ):
-        if isinstance(every, Duration) and every < LEAST_INTERVAL:
-            expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
-            yield (part, "every"), str(every), expected
     yield from _check_algorithm(scenario)
     yield from check_streams(scenario)
+    yield from _check_intervals(scenario)
     yield from _check_measured(scenario)
     images = scenario.dataset.images
     yield from ill_fitting(scenario, None if images is None else images[1])
@@ -105,6 +98,11 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
         yield ("model",), unfit[0], unfit[1]
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario)
+    yield from _check_links(scenario)
+
+
+def _check_links(scenario: Scenario) -> Iterator[Finding]:
+    """Links that the kernel can have."""
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     for name, member in scenario.workers.classes.items():
         links[("workers", "classes", name, "link")] = member.link
@@ -124,6 +122,18 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
     size = parameters * PARAMETER_BYTES / 2**20
     found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
     return found, f"at most {most:,}, {LARGEST_MODEL}"
+
+
+def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
+    """What is done now and then leaves time for the training."""
+    saved = None if scenario.checkpoint is None else scenario.checkpoint.every
+    for part, every, what in (
+        ("evaluate", scenario.evaluate.every, "evaluations"),
+        ("checkpoint", saved, "checkpoints"),
+    ):
+        if isinstance(every, Duration) and every < LEAST_INTERVAL:
+            expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
+            yield (part, "every"), str(every), expected
 
 
 def _check_measured(scenario: Scenario) -> Iterator[Finding]:

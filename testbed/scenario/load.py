@@ -55,9 +55,8 @@ def load(
     def locate(name: str) -> Path:
         return path.parent / name if custom_files is None else custom_files / Path(name).name
 
-    return load_text(
-        read_text(path),
-        file=display_name(path),
+    return load_document(
+        parse_document(read_text(path), display_name(path)),
         locate=locate,
         overrides=overrides,
         own_code=custom_files is None,
@@ -74,7 +73,6 @@ def load_text(
     overrides: Sequence[Override] = (),
     own_code: bool = False,
     has_cuda: HasCuda | None = None,
-    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Read a scenario from YAML text.
 
@@ -85,26 +83,23 @@ def load_text(
             own; without it none is looked for, and it can extend none.
         overrides: values that replace the text's.
         own_code: whether the user's own files, which ``locate`` finds, check their options.
-        has_cuda, seeds: see ``load``.
+        has_cuda: see ``load``.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
     return load_document(
         parse_document(text, file),
-        file=file,
         locate=locate,
         overrides=overrides,
         own_code=own_code,
         has_cuda=has_cuda,
-        seeds=seeds,
     )
 
 
 def load_document(
     document: Document,
     *,
-    file: str,
     locate: Callable[[str], Path] | None = None,
     overrides: Sequence[Override] = (),
     own_code: bool = False,
@@ -115,10 +110,11 @@ def load_document(
 
     Args and errors are those of ``load_text``, and of ``load``.
     """
+    file = document.root.file
     if isinstance(document.data, dict) and "scenario" in document.data:
         hint = f"A study is run by `testbed sweep {file}`"
-        line = document.origin(("scenario",)).line
-        raise ScenarioError([Problem(file, line, "scenario", "a study", "a scenario", hint)])
+        found, expected = "a study", "a scenario"
+        raise ScenarioError([problem_at(document, ("scenario",), found, expected, hint)])
     root = Place(Scenario)
     document = _completed(document, root, locate=locate, overrides=overrides)
     scenario, errors = _validate(document)

@@ -299,7 +299,6 @@ class _Reading:
             return load(file, overrides=settings, has_cuda=self.has_cuda, seeds=seeds)
         return load_document(
             Document(self.document.root.value["scenario"]),
-            file=display_name(self.path),
             locate=lambda name: self.path.parent / name,
             overrides=settings,
             own_code=True,
