@@ -252,13 +252,13 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
             for name in sorted(struck.intersection(one.device_class for one in places(scenario))):
                 found = f"a change of links of class {name}, which follow a recording"
                 expected = "links that do not: a recording says all that becomes of one"
-                yield path, found, expected
+                yield (*path, fault.name), found, expected
             links = {whose: link for _, whose, link in links_after(scenario, fault, place)}
             for whose, link in links.items():
                 yield from _check_link(scenario, path, link, whose)
             if scenario.network.offload == "on" and any(map(needs_packets, links.values())):
                 expected = "`network: {offload: off}`: this link needs segmentation offloads off"
-                yield path, "offload: on", expected
+                yield (*path, fault.name), "offload: on", expected
 
 
 def _check_whom(scenario: Scenario) -> Iterator[Finding]:
