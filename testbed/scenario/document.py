@@ -63,13 +63,20 @@ class Node:
             return found
         return None
 
+    @property
+    def short(self) -> tuple[str, Node] | None:
+        """The name and the options, if it may be a family's member as ``{name: options}``."""
+        if isinstance(self.value, dict) and len(self.value) == 1 and "name" not in self.value:
+            return next(iter(self.value.items()))
+        return None
+
     def full(self) -> Node:
         """A member of a family in its full form, ``{name: ..., ...}``; anything else as it is."""
         data = self.data
         full = full_form(data)
         if full is data:
             return self
-        options = next(iter(self.value.values())).value if isinstance(self.value, dict) else None
+        options = self.short and self.short[1].value
         return replace(self, value={"name": replace(self, value=full["name"]), **(options or {})})
 
     def with_value(self, path: Keys, value: Any) -> Node:
@@ -109,10 +116,9 @@ class Document:
         node: Node | None = self.root
         keys: Keys = ()
         for key in path:
-            if node and not node.inside(key) and isinstance(node.value, dict):
-                for name, options in node.value.items() if len(node.value) == 1 else ():
-                    if options.inside(key):
-                        keys, node = (*keys, name), options
+            if node and node.short and not node.inside(key) and node.short[1].inside(key):
+                name, node = node.short
+                keys = (*keys, name)
             keys = (*keys, key)
             node = node and node.inside(key)
         return keys

@@ -91,8 +91,8 @@ class Override:
         if node is None or node.value is None:
             node = Node({}, self.option, self.line)
         if place is not None and place.is_family:
-            if key != "name" and isinstance(node.value, dict) and list(node.value) == [key]:
-                inside = place.members.get(key)  # {name: options}, and the path says so too
+            if node.short and node.short[0] == key:  # the path has the short form, too
+                inside = place.members.get(key)
             else:
                 name = _member(node, place)
                 node, inside = node.full(), place.members[name].enter(key) if name else None
