@@ -38,10 +38,10 @@ from testbed.run import up as carry_out
 from testbed.run.prepare import RunRequest
 from testbed.run.simulated import up_simulated
 from testbed.scenario import Override, Scenario, load, load_text
-from testbed.scenario.document import parse_document
 from testbed.scenario.dump import dump_data
-from testbed.scenario.placed import placed
-from testbed.scenario.shipped import find_scenario
+from testbed.scenario.load import placed
+from testbed.scenario.parse import parse_document
+from testbed.scenario.source import find_scenario
 from testbed.studies import Study, load_study, read_study
 from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study

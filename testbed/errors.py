@@ -96,7 +96,7 @@ class ScenarioError(TestbedError):
     def at(cls, path: str, found: str, expected: str) -> ScenarioError:
         """A value that does not fit, refused where nobody knows which file it came from.
 
-        Whoever read the scenario from a file adds its line: see ``testbed.scenario.placed``.
+        Whoever read the scenario from a file adds its line: see ``testbed.scenario.load.placed``.
         """
         return cls([Problem(UNPLACED, 0, path, found, expected)])
 

@@ -26,15 +26,13 @@ from testbed.frame.stop import StopRule
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Network
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
-from testbed.scenario.arrivals import arrivals
-from testbed.scenario.availability import availabilities
-from testbed.scenario.commands import feeders, restarts_feeders
 from testbed.scenario.durations import RandomDuration, StepTime
+from testbed.scenario.links import feeders, restarts_feeders
 from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
-from testbed.scenario.traces import own_copy
-from testbed.scenario.transports import LARGEST_RECORD
+from testbed.scenario.streams import LARGEST_RECORD
+from testbed.scenario.traces import arrivals, availabilities, own_copy
 from testbed.seeds import seed_globals, stream
 from testbed.streams import Arrivals, RecordFormat
 from testbed.user_code import OwnCode

@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 from testbed.compress.core_explorer import sizes
 from testbed.payloads import Dense, Keyed, Payload, Quantized
 from testbed.reports.figures import write_picture
-from testbed.scenario.codec import Codec, CodecTimes
+from testbed.scenario.durations import Codec, CodecTimes
 
 BUCKET = 512
 GIGABITS = (1, 10, 56)

@@ -38,7 +38,7 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.accumulation import LocalStepsWorker
 from testbed.algorithms.parts.barrier import AveragingServer
-from testbed.algorithms.parts.options import Lasting, LearningRate, Steps
+from testbed.algorithms.parts.options import LearningRate, PositiveDuration, Steps
 from testbed.payloads import Dense
 from testbed.values.units import Duration
 
@@ -60,7 +60,7 @@ class Adacomm(AlgorithmConfig):
     name: Literal["adacomm"]
     learning_rate: LearningRate = 0.1
     local_steps: Steps | None = None
-    adaptation_period: Lasting = Duration(60)
+    adaptation_period: PositiveDuration = Duration(60)
 
     def halves(self) -> Halves:
         """See base; the worker's is that of Fixed ADACOMM."""

@@ -43,7 +43,7 @@ from testbed.algorithms.base import (
     expect,
 )
 from testbed.algorithms.parts.damping import applied, damped, divisor
-from testbed.algorithms.parts.options import LearningRate, Ratio
+from testbed.algorithms.parts.options import LearningRate, Share
 from testbed.compress.topk import largest, quotas, sparsify
 from testbed.payloads import Sparse, Vector
 
@@ -58,7 +58,7 @@ class AdaComp(AlgorithmConfig):
 
     name: Literal["adacomp"]
     learning_rate: LearningRate = 0.1
-    ratio: Ratio = 0.01
+    ratio: Share = 0.01
 
     def halves(self) -> Halves:
         return AdaCompWorker, AdaCompServer

@@ -49,7 +49,7 @@ from testbed.algorithms.parts.commit_rate import CommitRateSearch
 from testbed.algorithms.parts.commit_timer import CommitTimer
 from testbed.algorithms.parts.commits import MomentumCommitServer
 from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
-from testbed.algorithms.parts.options import Lasting, Momentum
+from testbed.algorithms.parts.options import Momentum, PositiveDuration
 from testbed.algorithms.parts.search_options import SearchOptions
 from testbed.payloads import Vector
 
@@ -70,7 +70,7 @@ class Adsp(SearchOptions, LocalRateOptions):
 
     name: Literal["adsp"]
     momentum: Momentum = 0.0
-    min_commit_interval: Lasting | None = None
+    min_commit_interval: PositiveDuration | None = None
     commit: Literal["at_timeout", "after_batch"] = "at_timeout"
 
     def halves(self) -> Halves:

@@ -26,12 +26,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from testbed.algorithms.parts.state import own_state, set_own_state
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Vector, zeros
 from testbed.payloads.layout import Layout
+from testbed.values.fields import Part
 
 C = TypeVar("C", bound="AlgorithmConfig")
 
@@ -336,7 +336,7 @@ class ServerHalf(Half, ABC, Generic[C]):
 Halves = tuple[type[WorkerHalf[Any]], type[ServerHalf[Any]]]
 
 
-class AlgorithmConfig(BaseModel, ABC):
+class AlgorithmConfig(Part, ABC):
     """Base of every algorithm's options in a scenario; ``name`` selects the member.
 
     Attributes:
@@ -350,8 +350,6 @@ class AlgorithmConfig(BaseModel, ABC):
         WAKES: whether its worker half is to be woken amid steps.
         TAKES_STREAMS: whether its workers may train on samples that come as they go.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
     SENDS_ORDERS: ClassVar[bool] = False

@@ -42,7 +42,7 @@ from testbed.algorithms.base import (
     expect,
 )
 from testbed.algorithms.parts.damping import applied, damped, divisor
-from testbed.algorithms.parts.options import LearningRate, Ratio
+from testbed.algorithms.parts.options import LearningRate, Share
 from testbed.compress.topk import Scope, drawn, largest, parts_of, quotas, sparsify
 from testbed.payloads import Indices, Sparse, Vector
 
@@ -59,7 +59,7 @@ class CompAsgd(AlgorithmConfig):
 
     name: Literal["comp-asgd"]
     learning_rate: LearningRate = 0.1
-    ratio: Ratio = 0.01
+    ratio: Share = 0.01
     select: Literal["largest", "random"] = "largest"
     scope: Scope = "global"
 

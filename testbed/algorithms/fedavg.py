@@ -40,7 +40,7 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.accumulation import Accumulation
 from testbed.algorithms.parts.barrier import AveragingServer
-from testbed.algorithms.parts.options import Count, LearningRate, Ratio
+from testbed.algorithms.parts.options import Count, LearningRate, Share
 from testbed.payloads import Dense, Vector
 
 
@@ -56,7 +56,7 @@ class FedAvg(AlgorithmConfig):
     name: Literal["fedavg"]
     learning_rate: LearningRate = 0.1
     local_epochs: Count = 1
-    fraction: Ratio = 1.0
+    fraction: Share = 1.0
 
     def halves(self) -> Halves:
         return FedAvgWorker, FedAvgServer

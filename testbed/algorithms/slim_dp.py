@@ -32,14 +32,14 @@ part of this file: payloads/key_cache.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from numpy.random import Generator
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from testbed.algorithms.base import Applied, Halves, Reply, expect
 from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
-from testbed.algorithms.parts.options import Ratio, Steps
+from testbed.algorithms.parts.options import Portion, Share, Steps
 from testbed.compress.core_explorer import draw_explorer, select_core, sizes
 from testbed.errors import Unfit
 from testbed.payloads import Dense, Keyed, Payload, Vector
@@ -60,8 +60,8 @@ class SlimDp(RoundOptions):
     SENDS_KEYS: ClassVar[bool] = True
 
     name: Literal["slim-dp"]
-    alpha: Ratio = 0.3
-    epsilon: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.15
+    alpha: Share = 0.3
+    epsilon: Portion = 0.15
     core_rounds: Steps = 50
     discard_local: bool = False
 

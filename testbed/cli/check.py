@@ -73,7 +73,7 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
     from testbed.errors import Problem, ScenarioError
     from testbed.scenario import load
     from testbed.scenario.own_code import own_code
-    from testbed.scenario.shipped import find_scenario
+    from testbed.scenario.source import find_scenario
     from testbed.user_code import UserCode
 
     file = find_scenario(file)

@@ -28,8 +28,8 @@ def command(name: str, example: str) -> None:
     from testbed.errors import Problem, ScenarioError
     from testbed.run.prepare import custom_files
     from testbed.scenario import load
-    from testbed.scenario.fields import check_name
-    from testbed.scenario.shipped import shipped
+    from testbed.scenario.source import shipped
+    from testbed.values.fields import check_name
 
     check_name(name, option="NAME")
     examples = shipped()

@@ -58,7 +58,7 @@ def command(
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.scenario import load
-    from testbed.scenario.targets import substitutes
+    from testbed.scenario.checks import substitutes
 
     scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
     if not as_json:
@@ -94,7 +94,7 @@ def command(
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; touches nothing."""
     from testbed.plan.budget import count_parameters
-    from testbed.scenario.targets import substitutes
+    from testbed.scenario.checks import substitutes
     from testbed.simulation.outline import outline
 
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)

@@ -75,7 +75,7 @@ def command(
     from testbed.cli.live import LiveDisplay, Progress
     from testbed.run.simulated import up_simulated
     from testbed.run.up import up
-    from testbed.scenario.placed import placed
+    from testbed.scenario.load import placed
 
     check_name(name)
     scenario = _scenario(scenario, again, runs)
@@ -151,7 +151,7 @@ def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: P
     from testbed.host.cuda import has_cuda
     from testbed.run.prepare import RunRequest
     from testbed.scenario import load
-    from testbed.scenario.shipped import find_scenario
+    from testbed.scenario.source import find_scenario
     from testbed.telemetry.wall import WALL
 
     return RunRequest(

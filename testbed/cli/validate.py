@@ -40,9 +40,8 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 
     from testbed.errors import Problem, ScenarioError, UserCodeError
     from testbed.scenario import load
-    from testbed.scenario.placed import placed
-    from testbed.scenario.shipped import find_scenario
-    from testbed.scenario.source import display_name
+    from testbed.scenario.load import placed
+    from testbed.scenario.source import display_name, find_scenario
     from testbed.studies import is_study, load_study
 
     shown = display_name(Path(file))

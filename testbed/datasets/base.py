@@ -14,16 +14,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import ClassVar
 
 from testbed.datasets.partition import Iid, Partition
 from testbed.datasets.prepared import Transform
 from testbed.errors import DataError
+from testbed.values.fields import Part, Share
 
 
-class DatasetConfig(BaseModel, ABC):
+class DatasetConfig(Part, ABC):
     """Base of every data set's options in a scenario; ``name`` selects the member.
 
     Attributes:
@@ -37,14 +36,12 @@ class DatasetConfig(BaseModel, ABC):
             with everything that comes of it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     images: ClassVar[tuple[tuple[int, int, int], int] | None] = None
     test_images: ClassVar[int | None] = None
     substitute: ClassVar[str] = ""
 
     partition: Partition = Iid(name="iid")
-    fraction: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
+    fraction: Share = 1.0
 
     @abstractmethod
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:

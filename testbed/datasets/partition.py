@@ -18,26 +18,23 @@ from typing import Annotated, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from testbed.errors import ScenarioError
 from testbed.values.family import Named
+from testbed.values.fields import Part
 
 Samples = NDArray[np.int64]
 """Indices into the training set."""
 
 
-class _Member(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Iid(_Member):
+class Iid(Part):
     """A seeded permutation cut into equal parts; the remainder is dropped."""
 
     name: Literal["iid"]
 
 
-class ByLabel(_Member):
+class ByLabel(Part):
     """Every worker has samples of so many labels.
 
     Each label has about equally many owners, who share its samples equally. With fewer owners than
@@ -51,7 +48,7 @@ class ByLabel(_Member):
     labels_per_worker: Annotated[int, Field(ge=1, strict=True)] = 2
 
 
-class BySize(_Member):
+class BySize(Part):
     """The worker at rank r has a share of the samples proportional to r to the power -exponent.
 
     Attributes:
@@ -62,7 +59,7 @@ class BySize(_Member):
     exponent: Annotated[float, Field(ge=0, le=10, strict=True)] = 1.0
 
 
-class Dirichlet(_Member):
+class Dirichlet(Part):
     """Equally many samples each, of labels mixed as a draw from a symmetric Dirichlet law says.
 
     T. H. Hsu, H. Qi, M. Brown: Measuring the effects of non-identical data distribution for
@@ -77,13 +74,13 @@ class Dirichlet(_Member):
     alpha: Annotated[float, Field(ge=0.001, le=1e6, strict=True)] = 0.5
 
 
-class ByOrder(_Member):
+class ByOrder(Part):
     """Equal parts of the data set as it lies, the first one for w0; the remainder is dropped."""
 
     name: Literal["by_order"]
 
 
-class Shared(_Member):
+class Shared(Part):
     """Every worker has all samples, in an order of its own: nothing is dealt."""
 
     name: Literal["shared"]

@@ -35,6 +35,7 @@ from pydantic import Field
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.prepared import Images, Prepared, prepare_once
 from testbed.seeds import stream
+from testbed.values.fields import BelowOne
 
 POINTS = 44_428
 WINDOW = 64
@@ -54,7 +55,7 @@ class SubstituteRail(DatasetConfig):
 
     name: Literal["substitute-rail"]
     series: Annotated[int, Field(ge=1, le=48, strict=True)] = 18
-    shocks: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    shocks: BelowOne = 0.01
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """See the base class."""

@@ -6,34 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from testbed.errors import Unfit
 from testbed.seeds import stream
+from testbed.values.fields import Count, Part, PositiveDuration, Share
 from testbed.values.selectors import matches
-from testbed.values.units import Duration, Rate
+from testbed.values.units import Duration
 
 if TYPE_CHECKING:
     from testbed.faults.link import Change
 
 
-def _above_zero(value: Duration) -> Duration:
-    if not value > 0:
-        raise Unfit(str(value), "a duration above zero")
-    return value
-
-
-def _carries(value: Rate) -> Rate:
-    if not value > 0:
-        raise Unfit(str(value), "a rate above zero; a `partition` lets nothing through")
-    return value
-
-
-PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
-PositiveRate = Annotated[Rate, AfterValidator(_carries)]
-Share = Annotated[float, Field(gt=0, le=1, strict=True)]
-Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]
-Probability = Annotated[float, Field(ge=0, le=1, strict=True)]
 Selectors = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
 EVERYBODY: Selectors = ("*",)
 
@@ -80,12 +64,6 @@ class Actuator(Protocol):
 
     def reset_link(self, worker: int) -> None:
         """Make its link what the scenario says."""
-
-
-class Part(BaseModel):
-    """Frozen, and strict about unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Moment(Part):

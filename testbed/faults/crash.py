@@ -12,8 +12,9 @@ from typing import Literal
 
 from numpy.random import Generator
 
-from testbed.faults.base import FaultConfig, Probability
+from testbed.faults.base import FaultConfig
 from testbed.seeds import stream
+from testbed.values.fields import Portion
 
 
 class Crash(FaultConfig):
@@ -24,7 +25,7 @@ class Crash(FaultConfig):
     """
 
     name: Literal["crash"]
-    after_push: Probability
+    after_push: Portion
 
     @property
     def moment(self) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from testbed.errors import Unfit
-from testbed.faults.base import Actuator, FaultOfAnyNode, Part, PositiveRate
-from testbed.values.units import Duration
+from testbed.faults.base import Actuator, FaultOfAnyNode
+from testbed.values.fields import Part
+from testbed.values.units import Duration, Rate
+
+
+def _carries(value: Rate) -> Rate:
+    if not value > 0:
+        raise Unfit(str(value), "a rate above zero; a `partition` lets nothing through")
+    return value
 
 
 class Change(Part):
@@ -19,7 +26,7 @@ class Change(Part):
         delay: one-way delay; needs netem.
     """
 
-    rate: PositiveRate | None = None
+    rate: Annotated[Rate, AfterValidator(_carries)] | None = None
     delay: Duration | None = None
 
 

@@ -24,11 +24,11 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from testbed.errors import ScenarioError
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
+from testbed.values.fields import Part
 
 ImageShape = tuple[int, int, int]
 """Channels, height, width."""
@@ -149,7 +149,7 @@ class Network(ABC):
         """
 
 
-class ModelConfig(BaseModel, ABC):
+class ModelConfig(Part, ABC):
     """Base of every model's options in a scenario; ``name`` selects the member.
 
     Attributes:
@@ -157,8 +157,6 @@ class ModelConfig(BaseModel, ABC):
         substitute: what it stands for, where it takes the place of a model that cannot be had;
             told with everything that comes of it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     predicts: ClassVar[Literal["labels", "numbers"] | None] = "labels"
     substitute: ClassVar[str] = ""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from testbed.agent.launch import Mount
 from testbed.nodes.base import BROKER_UID, SERVICE_WEIGHT, Inputs, Role, link_at
 from testbed.nodes.broker_files import FOLDER, JARS, JAVA, PORT, START
-from testbed.scenario.commands import BROKER, linked_nodes
+from testbed.scenario.links import BROKER, linked_nodes
 from testbed.scenario.schema import Scenario
-from testbed.scenario.transports import Kafka
+from testbed.scenario.streams import Kafka
 from testbed.topology import NodeSpec, Plan
 from testbed.values.units import Size
 

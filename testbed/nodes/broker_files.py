@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.scenario.transports import Kafka
+from testbed.scenario.streams import Kafka
 
 PORT = 9092
 CONTROLLER_PORT = 9093

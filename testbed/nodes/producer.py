@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from testbed.nodes.base import FIRST_WORKER_UID, SERVICE_WEIGHT, Role, link_at
 from testbed.nodes.broker import source_of
-from testbed.scenario.commands import linked_nodes, producers
-from testbed.scenario.links import link_of_feeder
+from testbed.scenario.links import link_of_feeder, linked_nodes, producers
 from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.nodes.base import FIRST_WORKER_UID, Role, address_of, link_at
-from testbed.scenario.commands import linked_nodes, resolve
+from testbed.scenario.links import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
 from testbed.topology import SCRATCH, NodeSpec, Plan
 

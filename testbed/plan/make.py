@@ -10,8 +10,7 @@ from testbed.nodes import ROLES
 from testbed.nodes.base import PREFIX
 from testbed.plan.budget import count_parameters
 from testbed.scenario.checks import MOST_WORKERS, SIMULATED_HAVE_MORE
-from testbed.scenario.commands import linked_nodes
-from testbed.scenario.links import changed_links
+from testbed.scenario.links import changed_links, linked_nodes
 from testbed.scenario.schema import Scenario
 from testbed.topology import NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Size

@@ -32,7 +32,7 @@ from testbed.reports.senders import sent_beyond_pushes
 from testbed.reports.streams import lag, streams
 from testbed.reports.verdict import judge
 from testbed.reports.waiting import waiting
-from testbed.scenario.targets import substitutes
+from testbed.scenario.checks import substitutes
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT

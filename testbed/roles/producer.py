@@ -27,7 +27,7 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import parse
-from testbed.scenario.commands import producers
+from testbed.scenario.links import producers
 from testbed.streams import Arrivals, RecordFormat, Sample, Sender
 
 TICK_SECONDS = 0.01

@@ -28,7 +28,7 @@ from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
 from testbed.rpc.shared import Exchanged
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
-from testbed.scenario.commands import producers
+from testbed.scenario.links import producers
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 

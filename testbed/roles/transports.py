@@ -11,7 +11,7 @@ from testbed.roles.arguments import Arguments, limits
 from testbed.roles.direct import DirectReceiver, DirectSender, answering
 from testbed.rpc.client import Connection
 from testbed.scenario import Scenario
-from testbed.scenario.transports import Kafka
+from testbed.scenario.streams import Kafka
 from testbed.streams import Receiver, Sender
 
 CLOSE_SECONDS = 5.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from testbed.errors import NodeError, Problem, ScenarioError, Unfit
 from testbed.events.entry import only
@@ -26,6 +26,7 @@ from testbed.scenario import load
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
+from testbed.values.fields import Part
 from testbed.values.units import Duration
 
 Verb = Literal["freeze", "thaw", "partition", "slow"]
@@ -37,7 +38,7 @@ ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.05
 
 
-class Asked(BaseModel):
+class Asked(Part):
     """What is asked for.
 
     Attributes:
@@ -45,8 +46,6 @@ class Asked(BaseModel):
         factor: how many times as long steps take.
         file: the request's name.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     verb: Verb
     nodes: tuple[str, ...]

@@ -28,14 +28,13 @@ from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
-from testbed.scenario.checks import beyond_wire
+from testbed.scenario.checks import beyond_wire, ill_fitting
 from testbed.scenario.dump import dump_data
 from testbed.scenario.links import changed_links
-from testbed.scenario.own_names import names_of, with_copies
+from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
-from testbed.scenario.targets import ill_fitting
-from testbed.scenario.transports import Kafka
+from testbed.scenario.streams import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder, open_to_nodes
 from testbed.telemetry.registry import Registry

@@ -16,9 +16,9 @@ from testbed.nodes.base import INSIDE, Inputs
 from testbed.nodes.ps import PORT
 from testbed.rpc.tokens import token_of
 from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
-from testbed.scenario.arrivals import recording
 from testbed.scenario.own_code import own_code
 from testbed.scenario.schema import Scenario
+from testbed.scenario.traces import recording
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec, Plan
 

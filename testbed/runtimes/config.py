@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from testbed.values.fields import Part
 
 if TYPE_CHECKING:
     from testbed.runtimes.base import RuntimeDriver
@@ -28,10 +28,8 @@ class Capabilities:
     container_bytes: int = 0
 
 
-class RuntimeConfig(BaseModel):
+class RuntimeConfig(Part):
     """A runtime as a scenario writes it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     capabilities: ClassVar[Capabilities]
 

@@ -1,28 +1,39 @@
-"""What no single field can tell: files beside the scenario, links the kernel can have, ports."""
+"""What no single field can tell: what parts of a scenario ask of each other and of the host."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterator
+from math import floor, inf
 from pathlib import Path
 
-from testbed.algorithms import Adsp
+from testbed.algorithms import Adsp, ScaDles
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.errors import Problem
-from testbed.network.qdiscs import qdiscs_of
+from testbed.faults import ChangedLink, Kill
+from testbed.faults.base import TimedFault
+from testbed.faults.check import contradictions, rejoining
+from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated
-from testbed.scenario.commands import addressed, linked_nodes
 from testbed.scenario.direction import Link
-from testbed.scenario.document import Document, Keys, options_path, problem_at
+from testbed.scenario.document import Document, Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
-from testbed.scenario.fault_checks import check_faults
-from testbed.scenario.links import link_spec
+from testbed.scenario.links import (
+    addressed,
+    feeders,
+    link_spec,
+    linked_nodes,
+    links_after,
+    restarts_feeders,
+    unshapable,
+)
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
-from testbed.scenario.stream_checks import check_streams
-from testbed.scenario.targets import ill_fitting
+from testbed.scenario.streams import StreamSettings
+from testbed.scenario.traces import places
+from testbed.streams import Each, Steady, Traced
+from testbed.topology import LinkSpec
 from testbed.values.family import full_form
 from testbed.values.units import Duration
 
@@ -36,82 +47,71 @@ TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer
 """Names of nodes, and of whatever else has a log."""
 
 
-def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Problem]:
+def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
     """The user's own files must be where ``locate`` says."""
     for family in ("algorithm", "model", "dataset"):
-        value = document.at((family,))
-        member = full_form(value)
+        member = full_form(document.at((family,)))
         if not isinstance(member, dict) or member.get("name") != "custom":
             continue
         file = member.get("file")
         # Path.is_file would raise for a name that is too long.
         if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
-            inner = () if "name" in value else ("custom",)
-            path = (family, *inner, "file")
             expected = f"the {family}'s Python file, relative to the folder of the scenario"
-            yield problem_at(document, path, found=f"no file {display(file)}", expected=expected)
+            found = f"no file {display(file)}"
+            yield (family, "file"), found, expected
 
 
-def check_device(
-    scenario: Scenario, document: Document, has_cuda: Callable[[], bool]
-) -> Iterator[Problem]:
+def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[Finding]:
     """A simulation that is to compute on a GPU begins only where there is one."""
-    if isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda":
-        path = (*options_path(document, ("runtime",)), "device")
-        if not has_cuda():
-            expected = "a GPU that the installed PyTorch can use, or cpu: it finds none here"
-            yield problem_at(document, path, found="cuda", expected=expected)
+    wants = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
+    if wants and not has_cuda():
+        expected = "a GPU that the installed PyTorch can use, or cpu: it finds none here"
+        yield ("runtime", "device"), "cuda", expected
 
 
-def check_whole(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def check_whole(scenario: Scenario) -> Iterator[Finding]:
     """What a valid scenario may still ask for in vain."""
     if scenario.simulated:
-        yield from _check_simulation(scenario, document)
+        yield from _check_simulation(scenario)
     elif scenario.workers.count + len(scenario.programs) > MOST_WORKERS:
         programs = f" and {len(scenario.programs):,} programs" if scenario.programs else ""
-        yield problem_at(
-            document,
+        yield (
             ("workers", "count"),
-            found=f"{scenario.workers.count:,}{programs}",
-            expected=f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
-            hint=SIMULATED_HAVE_MORE,
+            f"{scenario.workers.count:,}{programs}",
+            f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
+            SIMULATED_HAVE_MORE,
         )
     if scenario.codec is not None and not scenario.simulated:
         expected = "runtime: simulated: what coding takes is measured in a live run, not stated"
         found = f"runtime {scenario.runtime.name}"
-        yield problem_at(document, ("codec",), found=found, expected=expected)
-    yield from _check_programs(scenario, document)
-    yield from check_faults(scenario, document)
-    saved = None if scenario.checkpoint is None else scenario.checkpoint.every
-    for part, every, what in (
-        ("evaluate", scenario.evaluate.every, "evaluations"),
-        ("checkpoint", saved, "checkpoints"),
-    ):
-        if isinstance(every, Duration) and every < LEAST_INTERVAL:
-            expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
-            yield problem_at(document, (part, "every"), found=str(every), expected=expected)
-    yield from _check_algorithm(scenario, document)
-    yield from check_streams(scenario, document)
-    yield from _check_measured(scenario, document)
+        yield ("codec",), found, expected
+    yield from _check_programs(scenario)
+    yield from check_faults(scenario)
+    yield from _check_algorithm(scenario)
+    yield from check_streams(scenario)
+    yield from _check_intervals(scenario)
+    yield from _check_measured(scenario)
     images = scenario.dataset.images
-    for path, found, expected in ill_fitting(scenario, None if images is None else images[1]):
-        yield problem_at(document, path, found=found, expected=expected)
+    yield from ill_fitting(scenario, None if images is None else images[1])
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
-        yield problem_at(document, ("model",), found=unfit[0], expected=unfit[1])
+        yield ("model",), unfit[0], unfit[1]
     if not scenario.runtime.capabilities.gpus:
-        yield from _check_no_gpus(scenario, document)
+        yield from _check_no_gpus(scenario)
+    yield from _check_links(scenario)
+
+
+def _check_links(scenario: Scenario) -> Iterator[Finding]:
+    """Links that the kernel can have."""
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     for name, member in scenario.workers.classes.items():
         links[("workers", "classes", name, "link")] = member.link
     for name, program in scenario.programs.items():
         links[("programs", name, "link")] = program.link
     for path, link in links.items():
-        try:
-            qdiscs_of(link_spec(link, address="", mac="", time_scale=scenario.time_scale))
-        except ValueError as error:
-            direction, _, reason = str(error).partition(": ")
-            yield problem_at(document, (*path, direction), hint=reason)
+        spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale)
+        for direction, reason in unshapable(spec):
+            yield (*path, direction), "", "", reason
 
 
 def beyond_wire(parameters: int) -> tuple[str, str] | None:
@@ -124,7 +124,19 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
     return found, f"at most {most:,}, {LARGEST_MODEL}"
 
 
-def _check_measured(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
+    """What is done now and then leaves time for the training."""
+    saved = None if scenario.checkpoint is None else scenario.checkpoint.every
+    for part, every, what in (
+        ("evaluate", scenario.evaluate.every, "evaluations"),
+        ("checkpoint", saved, "checkpoints"),
+    ):
+        if isinstance(every, Duration) and every < LEAST_INTERVAL:
+            expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
+            yield (part, "every"), str(every), expected
+
+
+def _check_measured(scenario: Scenario) -> Iterator[Finding]:
     """What ends the run by a measurement is measured before it ends otherwise."""
     stop, every = scenario.stop, scenario.evaluate.every
     end = stop.time if isinstance(every, Duration) else stop.updates
@@ -136,10 +148,10 @@ def _check_measured(scenario: Scenario, document: Document) -> Iterator[Problem]
             unit = "" if isinstance(every, Duration) else " updates"
             found = f"{wanted:g}, and an evaluation every {every}{unit}"
             expected = f"evaluations before the end at {end}{unit}: a smaller evaluate.every"
-            yield problem_at(document, ("stop", field), found=found, expected=expected)
+            yield ("stop", field), found, expected
 
 
-def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
     """What an algorithm has no use for, and a time of its own that evaluations must fit."""
     algorithm, every = scenario.algorithm, scenario.evaluate.every
     thinks = not isinstance(algorithm, AlgorithmConfig) or algorithm.THINKS
@@ -148,18 +160,18 @@ def _check_algorithm(scenario: Scenario, document: Document) -> Iterator[Problem
         waits[("workers", "classes", name, "think")] = member.think
     for path in [path for path, think in waits.items() if think is not None and not thinks]:
         expected = f"no think time with {algorithm.name}: a class's `speed` sets its pace"
-        yield problem_at(document, path, found="a think time", expected=expected)
+        yield path, "a think time", expected
     packs = not isinstance(algorithm, AlgorithmConfig) or algorithm.PACKS
     if not packs and scenario.encoding != "raw":
         expected = f"raw: what {algorithm.name} pushes is encoded already"
-        yield problem_at(document, ("encoding",), found=scenario.encoding, expected=expected)
+        yield ("encoding",), scenario.encoding, expected
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):
         found = f"an evaluation every {every}"
         expected = f"a part of a trial, algorithm.check_period, which is {algorithm.check_period}"
         hint = "Trials are judged by evaluations, which are to come at equal intervals"
-        yield problem_at(document, ("evaluate", "every"), found=found, expected=expected, hint=hint)
+        yield ("evaluate", "every"), found, expected, hint
 
 
 def _divides(part: float, whole: float) -> bool:
@@ -168,53 +180,208 @@ def _divides(part: float, whole: float) -> bool:
     return count >= 1 and abs(whole / part - count) < 1e-6
 
 
-def _check_simulation(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
     """A simulation models no container: what one would need, or forbid, cannot be meant."""
     for name, member in scenario.workers.classes.items():
         path: Keys = ("workers", "classes", name)
         if member.speed is None:
             expected = "the emulated time of a step, such as 50ms: nothing is timed when simulated"
-            yield problem_at(document, (*path, "speed"), found="nothing", expected=expected)
-        yield from _check_unlimited(member, path, document)
-    yield from _check_unlimited(scenario.ps, ("ps",), document)
+            yield (*path, "speed"), "nothing", expected
+        yield from _check_unlimited(member, path)
+    yield from _check_unlimited(scenario.ps, ("ps",))
     if scenario.programs:
         expected = "none: a simulation runs no commands; native and docker do"
         found = ", ".join(scenario.programs)
-        yield problem_at(document, ("programs",), found=found, expected=expected)
+        yield ("programs",), found, expected
     if scenario.launch != "warm":
         expected = "no launch mode: a simulation launches nothing"
-        yield problem_at(document, ("launch",), found=scenario.launch, expected=expected)
+        yield ("launch",), scenario.launch, expected
 
 
-def _check_programs(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def _check_programs(scenario: Scenario) -> Iterator[Finding]:
     """Their names are nobody else's, and the nodes they name are there."""
     nodes = linked_nodes(scenario)
     for name, program in scenario.programs.items():
         path: Keys = ("programs", name)
         if TAKEN.fullmatch(name):
             expected = "another name: it is, or could be, that of another node or log"
-            yield problem_at(document, path, found=name, expected=expected)
+            yield path, name, expected
         for word in program.command:
             for unknown in [one for one in addressed(word) if one not in nodes]:
                 expected = "a node with a link: ps, a worker or a program; {{...}} for plain braces"
-                yield problem_at(
-                    document, (*path, "command"), found=f"{{{unknown}}}", expected=expected
-                )
+                yield (*path, "command"), f"{{{unknown}}}", expected
 
 
-def _check_no_gpus(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:
     for name, member in scenario.workers.classes.items():
         if member.gpus:
             expected = f"none: runtime {scenario.runtime.name} gives no node a GPU, docker does"
             path: Keys = ("workers", "classes", name, "gpus")
-            yield problem_at(document, path, found=str(member.gpus), expected=expected)
+            yield path, str(member.gpus), expected
 
 
-def _check_unlimited(
-    limited: DeviceClass | PsSettings, path: Keys, document: Document
-) -> Iterator[Problem]:
+def _check_unlimited(limited: DeviceClass | PsSettings, path: Keys) -> Iterator[Finding]:
     for field in ("cpu", "cpuset", "memory", "scratch"):
         value = getattr(limited, field)
         if value is not None:
             expected = f"no {field} limit: a simulation models time by the class's speed alone"
-            yield problem_at(document, (*path, field), found=str(value), expected=expected)
+            yield (*path, field), str(value), expected
+
+
+def check_faults(scenario: Scenario) -> Iterator[Finding]:
+    """They strike nodes that are there, and can be beside one another."""
+    classes, others = scenario.workers.dealt(), feeders(scenario)
+    missing = list(_check_whom(scenario))
+    if missing:
+        yield from missing
+        return
+    if scenario.runtime.capabilities.engine:
+        yield from _check_engine(scenario)
+    restarted = restarts_feeders(scenario)
+    for place, found in contradictions(
+        scenario.faults, classes, seed=scenario.seed, others=others, restarted=restarted
+    ):
+        expected = "faults that can be beside one another"
+        yield ("faults", place), found, expected
+
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, ChangedLink):
+            path = ("faults", place)
+            numbers = fault.struck(classes, seed=scenario.seed, place=place)
+            struck = {classes[one] for one in numbers}
+            for name in sorted(struck.intersection(one.device_class for one in places(scenario))):
+                found = f"a change of links of class {name}, which follow a recording"
+                expected = "links that do not: a recording says all that becomes of one"
+                yield (*path, fault.name), found, expected
+            links = {whose: link for _, whose, link in links_after(scenario, fault, place)}
+            for whose, link in links.items():
+                yield from _check_link(scenario, path, link, whose)
+            if scenario.network.offload == "on" and any(map(needs_packets, links.values())):
+                expected = "`network: {offload: off}`: this link needs segmentation offloads off"
+                yield (*path, fault.name), "offload: on", expected
+
+
+def _check_whom(scenario: Scenario) -> Iterator[Finding]:
+    """Every selector names somebody, and there are enough to draw from."""
+    classes, others = scenario.workers.dealt(), feeders(scenario)
+    of_workers = (
+        f"a worker (w0 to w{len(classes) - 1}), a pattern like 'w[0-9]', or class=NAME "
+        f"with a class of workers ({', '.join(scenario.workers.classes)})"
+    )
+    for place, fault in enumerate(scenario.faults):
+        path = ("faults", place)
+        key, expected = ("workers", of_workers) if fault.strikes_workers else _feeders(scenario)
+        for selector in fault.nobody(classes, others):
+            yield (*path, key), display(selector), expected
+        meant = len(fault.meant(classes, others))
+        if fault.count is not None and fault.count > meant:
+            expected = f"at most {meant:,}, as many as there are to draw from"
+            found = f"{fault.count:,}"
+            yield (*path, "count"), found, expected
+
+
+def _feeders(scenario: Scenario) -> tuple[str, str]:
+    """The key of the nodes that feed streams, and what may stand there."""
+    if scenario.streams is None:
+        return "nodes", "none: without `streams` nothing feeds them"
+    if scenario.simulated:
+        return "nodes", "none: a simulation has neither producers nor a broker"
+    return "nodes", f"some of {', '.join(feeders(scenario))}, or a pattern like 'producer*'"
+
+
+def _check_engine(scenario: Scenario) -> Iterator[Finding]:
+    """Nobody comes back whose container has ended with its process."""
+    for place, worker in rejoining(scenario.faults, scenario.workers.dealt(), seed=scenario.seed):
+        expected = "a worker that was not there before: an engine's container has ended then"
+        found = f"w{worker}, which was gone"
+        yield ("faults", place), found, expected
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, Kill) and fault.duration is not None:
+            path = ("faults", place, "for")
+            expected = "none: an engine's container has ended by then; kafka's `restart` is at once"
+            yield path, str(fault.duration), expected
+
+
+def _check_link(scenario: Scenario, path: Keys, link: LinkSpec, whose: str) -> Iterator[Finding]:
+    """A link that the kernel can have, as a fault makes it."""
+    for direction, shape in (("up", link.up), ("down", link.down)):
+        if shape.jitter is not None and shape.delay is not None and shape.jitter > shape.delay:
+            found = f"a delay below the jitter of {whose}"
+            expected = f"at least that, {shape.jitter * scenario.time_scale:g} s"
+            place = (*path, direction, "delay")
+            yield place, found, expected
+    for direction, reason in unshapable(link):
+        yield (*path, direction), "", "", f"{whose}: {reason}"
+
+
+def check_streams(scenario: Scenario) -> Iterator[Finding]:
+    """There is an algorithm that takes them, and every device can be fed."""
+    streams, algorithm, count = scenario.streams, scenario.algorithm, scenario.workers.count
+    if streams is None:
+        return
+    if isinstance(algorithm, AlgorithmConfig) and not algorithm.TAKES_STREAMS:
+        expected = "none, or an algorithm that takes them, such as ddl or scadles"
+        yield ("streams",), f"streams with {algorithm.name}", expected
+    least = algorithm.min_batch if isinstance(algorithm, ScaDles) else scenario.workers.batch_size
+    if streams.samples_per_record > least:
+        expected = f"at most {least:,}, the smallest batch: no step waits for more than it takes"
+        found = f"{streams.samples_per_record:,}"
+        yield ("streams", "samples_per_record"), found, expected
+    if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
+        found, expected = f"{len(streams.rates.given):,} rates", f"{count:,}, one for each worker"
+        yield ("streams", "rates", "per_second"), found, expected
+        return
+    lowest, largest = streams.range or (0.0, inf)
+    for rate in [rate for rate in streams.rates.given if not lowest <= rate <= largest][:1]:
+        expected = f"a rate from {lowest:g} to {largest:g} samples a second, or `clip: off`"
+        yield ("streams", "rates", "per_second"), f"{rate:g}", expected
+    change = streams.over_time
+    yield from _records_in_time(scenario, streams)
+    stops = not isinstance(change, Traced) and change.falls_silent  # a recording is looked at apart
+    if (stops or 0.0 in streams.per_second(count, seed=scenario.seed)) and streams.patience == inf:
+        expected = "a duration: streams fall silent, and nobody would go on"
+        yield ("streams", "stream_timeout"), "off", expected
+
+
+def _records_in_time(scenario: Scenario, streams: StreamSettings) -> Iterator[Finding]:
+    """A record that is filled for longer than its device waits would keep it out of every round."""
+    rates = streams.per_second(scenario.workers.count, seed=scenario.seed)
+    slowest = min((rate for rate in rates if rate), default=inf)
+    seconds = streams.samples_per_record / slowest
+    steady = isinstance(streams.over_time, Steady)  # else it may come to more than that
+    if steady and streams.samples_per_record > 1 and seconds > streams.patience:
+        apart = f"{streams.samples_per_record:,}: {seconds:g} s apart at {slowest:g} a second"
+        most = max(1, floor(streams.patience * slowest))
+        yield (
+            ("streams", "samples_per_record"),
+            apart,
+            f"at most {most:,}, which a device waits for (stream_timeout)",
+        )
+
+
+def substitutes(scenario: Scenario) -> tuple[str, ...]:
+    """What of a scenario takes the place of what cannot be had, each in words."""
+    return tuple(one.substitute for one in (scenario.model, scenario.dataset) if one.substitute)
+
+
+def ill_fitting(scenario: Scenario, classes: int | None) -> Iterator[tuple[Keys, str, str]]:
+    """What does not fit the targets of the data set: the path, what was found, what was expected.
+
+    Args:
+        scenario: is valid but for that.
+        classes: how many labels there are, 0 for numbers; None if that is not known yet.
+    """
+    name, predicts = scenario.model.name, scenario.model.predicts
+    targets = predicts if classes is None else "labels" if classes else "numbers"
+    if predicts is not None and targets != predicts:
+        found = f"{name}, which predicts {predicts}"
+        yield ("model",), found, f"a model of {targets}: {scenario.dataset.name} has {targets}"
+    if targets != "numbers":
+        return
+    expected = f"a loss, a time or a count: {name} predicts numbers, which have no accuracy"
+    if scenario.stop.accuracy is not None:
+        yield ("stop", "accuracy"), f"{scenario.stop.accuracy:g}", expected
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, TimedFault) and fault.at.accuracy is not None:
+            expected = f"a time or a version: {name} predicts numbers, which have no accuracy"
+            yield ("faults", place), f"an accuracy of {fault.at.accuracy:g}", expected

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from testbed.errors import Unfit
-from testbed.scenario.fields import AnyDuration, PositiveDuration, PositiveRate, Word
 from testbed.topology import Distribution
+from testbed.values.fields import AnyDuration, BelowOne, Part, PositiveDuration, PositiveRate, Word
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")
 """What of a direction may follow a recording."""
-
-
-class Part(BaseModel):
-    """Frozen, and strict about unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Recording(Part):
@@ -74,10 +68,10 @@ class Direction(Part):
     rate: Annotated[PositiveRate | None, WithJsonSchema(_or_recording(Rate))] = None
     delay: Annotated[AnyDuration | None, WithJsonSchema(_or_recording(Duration))] = None
     jitter: AnyDuration | None = None
-    loss: Annotated[float, Field(ge=0, lt=1, strict=True)] | None = None
+    loss: BelowOne | None = None
     queue: Annotated[PositiveDuration | None, BeforeValidator(_no_size)] = None
     distribution: Distribution | None = None
-    loss_correlation: Annotated[float, Field(ge=0, lt=1, strict=True)] | None = None
+    loss_correlation: BelowOne | None = None
     rate_trace: Recording | None = None
     delay_trace: Recording | None = None
 

@@ -1,151 +1,142 @@
-"""A scenario as plain data, with the place each value came from."""
+"""A scenario as plain data that remembers the file and line of each of its values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from testbed.errors import Problem, ScenarioError
-from testbed.scenario.nodes import Node, read_nodes
-from testbed.scenario.scalars import display, dotted
-from testbed.scenario.source import check_text
+from testbed.errors import Problem
+from testbed.scenario.scalars import dotted
+from testbed.values.family import full_form
 
 Keys = tuple[str | int, ...]
+Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
+"""A path, what was found there, what was expected, and a hint if there is one."""
 
-ASIDE = "x-"
-"""Keys at the top that begin so are the user's own: a place for anchors."""
+
+class Refused:
+    """Stands where a value was refused already, so that no field accepts what is left."""
+
+    def __str__(self) -> str:
+        return "a value that was refused"
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a value came from.
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and where it came from.
 
     Attributes:
+        value: a scalar, a dict of nodes, a tuple of nodes, or Refused.
         file: the file as the user named it, or an option such as ``--set workers.count=5``.
-        line: 1-based line, 0 for an option.
+        line: 1-based line, that of its key if it has one; 0 for an option.
     """
 
-    file: str
-    line: int
+    value: Any
+    file: str = ""
+    line: int = 0
+
+    @classmethod
+    def of(cls, data: Any, file: str = "", line: int = 0) -> Node:
+        """Plain data, all of it from one place."""
+        if isinstance(data, dict):
+            data = {key: cls.of(value, file, line) for key, value in data.items()}
+        elif isinstance(data, tuple | list):
+            data = tuple(cls.of(value, file, line) for value in data)
+        return cls(data, file, line)
+
+    @property
+    def data(self) -> Any:
+        """Plain dicts, tuples and scalars."""
+        if isinstance(self.value, dict):
+            return {key: node.data for key, node in self.value.items()}
+        if isinstance(self.value, tuple):
+            return tuple(node.data for node in self.value)
+        return self.value
+
+    def inside(self, key: str | int) -> Node | None:
+        """The value under a key or an index, or None if there is none."""
+        if isinstance(self.value, dict):
+            return self.value.get(key)
+        if isinstance(self.value, tuple) and isinstance(key, int) and key < len(self.value):
+            found: Node = self.value[key]
+            return found
+        return None
+
+    @property
+    def short(self) -> tuple[str, Node] | None:
+        """The name and the options, if it may be a family's member as ``{name: options}``."""
+        if isinstance(self.value, dict) and len(self.value) == 1 and "name" not in self.value:
+            return next(iter(self.value.items()))
+        return None
+
+    def full(self) -> Node:
+        """A member of a family in its full form, ``{name: ..., ...}``; anything else as it is."""
+        data = self.data
+        full = full_form(data)
+        if full is data:
+            return self
+        options = self.short and self.short[1].value
+        return replace(self, value={"name": replace(self, value=full["name"]), **(options or {})})
+
+    def with_value(self, path: Keys, value: Any) -> Node:
+        """With another scalar at a path of keys, at which there is one."""
+        if not path:
+            return replace(self, value=value)
+        inside = self.value[path[0]].with_value(path[1:], value)
+        return replace(self, value={**self.value, path[0]: inside})
 
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data and its origins.
+    """A scenario or study as it was read, not checked yet.
 
     Attributes:
-        data: dicts, tuples and scalars; Refused stands where a problem was reported already.
-        origins: of each value by its path; the root's path is empty.
+        root: its values.
         problems: what was wrong with the text itself.
     """
 
-    data: Any
-    origins: Mapping[Keys, Origin]
+    root: Node
     problems: tuple[Problem, ...] = ()
 
-    def origin(self, path: Keys) -> Origin:
-        """Where the value at ``path`` came from, or the nearest value around it."""
-        while path and path not in self.origins:
-            path = path[:-1]
-        return self.origins[path]
+    @cached_property
+    def data(self) -> Any:
+        """Plain dicts, tuples and scalars."""
+        return self.root.data
 
     def at(self, path: Keys) -> Any:
-        """The value at a path of keys and indices, or None if there is none."""
-        value = self.data
+        """The plain value at a path of keys and indices, or None if there is none."""
+        node: Node | None = self.root
         for key in path:
-            if isinstance(value, tuple) and isinstance(key, int) and key < len(value):
-                value = value[key]
-            else:
-                value = value.get(key) if isinstance(value, dict) else None
-        return value
+            node = node and node.inside(key)
+        return node and node.data
 
-    def replace(self, path: Keys, value: Any, origin: Origin | None = None) -> Document:
-        """The document with another value at a path of keys.
+    def written(self, path: Keys) -> Keys:
+        """A path as the user wrote it: in the form ``{name: options}`` it has one key more."""
+        node: Node | None = self.root
+        keys: Keys = ()
+        for key in path:
+            if node and node.short and not node.inside(key) and node.short[1].inside(key):
+                name, node = node.short
+                keys = (*keys, name)
+            keys = (*keys, key)
+            node = node and node.inside(key)
+        return keys
 
-        Mappings on the way are made where there are none yet.
-
-        Args:
-            path: keys of mappings only.
-            value: plain data.
-            origin: where the value and the mappings made for it come from; None keeps all origins.
-        """
-        data = value
-        for depth in reversed(range(len(path))):
-            data = {**(self.at(path[:depth]) or {}), path[depth]: data}
-        if origin is None:
-            return Document(data, self.origins, self.problems)
-        origins = {k: v for k, v in self.origins.items() if k[: len(path)] != path}
-        for depth in range(1, len(path) + 1):
-            origins.setdefault(path[:depth], origin)
-        return Document(data, origins, self.problems)
+    def origin(self, path: Keys) -> Node:
+        """The value at a path, in whichever form it was written, or the nearest one around it."""
+        node = self.root
+        for key in self.written(path):
+            inside = node.inside(key)
+            if inside is None:
+                break
+            node = inside
+        return node
 
 
 def problem_at(
-    document: Document, path: Keys, *, found: str = "", expected: str = "", hint: str = ""
+    document: Document, path: Keys, found: str = "", expected: str = "", hint: str = ""
 ) -> Problem:
-    """A problem with what stands at a path, at the line that it came from."""
+    """A problem with the value at a path, at the line that it came from."""
     origin = document.origin(path)
-    return Problem(origin.file, origin.line, dotted(path), found, expected, hint)
-
-
-def options_path(document: Document, path: Keys) -> Keys:
-    """The path of a member's options, in whichever form it was written."""
-    value = document.at(path)
-    return (*path, *value) if isinstance(value, dict) and "name" not in value else path
-
-
-def parse_document(text: str, file: str) -> Document:
-    """Read YAML text; what stands aside, under a key such as ``x-links``, is left out.
-
-    Raises:
-        ScenarioError: no YAML can be made of it, or it is not one mapping.
-    """
-    check_text(text, file)
-    root, problems = read_nodes(text, file)
-    if root is None or not isinstance(root.value, dict):
-        found = "an empty file" if root is None else display(_plain(root))
-        expected = "a mapping that begins with `name: ...`"
-        problem = Problem(file, root.line if root else 0, "", found, expected)
-        raise ScenarioError([*problems, problem])
-    for key in [key for key in root.value if key.startswith(ASIDE)]:
-        del root.value[key]
-    lines = {path: Origin(file, line) for path, line in _lines(root, (), root.line)}
-    return Document(_plain(root), lines, tuple(problems))
-
-
-def parse_value(text: str, option: str) -> tuple[Any, tuple[Problem, ...]]:
-    """Read one YAML value given on the command line by ``option``.
-
-    Raises:
-        ScenarioError: no YAML can be made of it.
-    """
-    try:
-        check_text(text, option)
-        root, problems = read_nodes(text, option)
-    except ScenarioError as error:
-        raise ScenarioError([_without_line(problem) for problem in error.problems]) from None
-    value = None if root is None else _plain(root)
-    return value, tuple(_without_line(problem) for problem in problems)
-
-
-def _without_line(problem: Problem) -> Problem:
-    return Problem(problem.file, 0, problem.path, problem.found, problem.expected, problem.hint)
-
-
-def _plain(node: Node) -> Any:
-    if isinstance(node.value, dict):
-        return {key: _plain(entry.node) for key, entry in node.value.items()}
-    if isinstance(node.value, list):
-        return tuple(_plain(item) for item in node.value)
-    return node.value
-
-
-def _lines(node: Node, path: Keys, line: int) -> Iterator[tuple[Keys, int]]:
-    yield path, line
-    if isinstance(node.value, dict):
-        for key, entry in node.value.items():
-            yield from _lines(entry.node, (*path, key), entry.line)
-    if isinstance(node.value, list):
-        for index, item in enumerate(node.value):
-            yield from _lines(item, (*path, index), item.line)
+    return Problem(origin.file, origin.line, dotted(document.written(path)), found, expected, hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from testbed.scenario.document import ASIDE
+from testbed.scenario.parse import ASIDE
 from testbed.scenario.schema import Scenario
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

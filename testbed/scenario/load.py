@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from testbed.errors import Problem, ScenarioError
-from testbed.scenario.arrivals import check_recorded_rates
-from testbed.scenario.availability import check_availability
+from testbed.errors import UNPLACED, Problem, ScenarioError
 from testbed.scenario.checks import check_device, check_files, check_whole
-from testbed.scenario.document import Document, parse_document
-from testbed.scenario.extend import extend
-from testbed.scenario.nodes import MOST_PROBLEMS
-from testbed.scenario.override import Override
+from testbed.scenario.document import Document, problem_at
+from testbed.scenario.override import Override, extend
 from testbed.scenario.own_code import apply_own_code
+from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
-from testbed.scenario.shipped import find_scenario
-from testbed.scenario.source import display_name, read_text
-from testbed.scenario.traces import with_means
+from testbed.scenario.source import display_name, find_scenario, read_text
+from testbed.scenario.traces import check_availability, check_recorded_rates, with_means
 
 HasCuda = Callable[[], bool]
 """Whether this host can compute on a GPU."""
@@ -58,9 +55,8 @@ def load(
     def locate(name: str) -> Path:
         return path.parent / name if custom_files is None else custom_files / Path(name).name
 
-    return load_text(
-        read_text(path),
-        file=display_name(path),
+    return load_document(
+        parse_document(read_text(path), display_name(path)),
         locate=locate,
         overrides=overrides,
         own_code=custom_files is None,
@@ -77,7 +73,6 @@ def load_text(
     overrides: Sequence[Override] = (),
     own_code: bool = False,
     has_cuda: HasCuda | None = None,
-    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Read a scenario from YAML text.
 
@@ -88,26 +83,23 @@ def load_text(
             own; without it none is looked for, and it can extend none.
         overrides: values that replace the text's.
         own_code: whether the user's own files, which ``locate`` finds, check their options.
-        has_cuda, seeds: see ``load``.
+        has_cuda: see ``load``.
 
     Raises:
         ScenarioError: holds every problem found, each with its line.
     """
     return load_document(
         parse_document(text, file),
-        file=file,
         locate=locate,
         overrides=overrides,
         own_code=own_code,
         has_cuda=has_cuda,
-        seeds=seeds,
     )
 
 
 def load_document(
     document: Document,
     *,
-    file: str,
     locate: Callable[[str], Path] | None = None,
     overrides: Sequence[Override] = (),
     own_code: bool = False,
@@ -118,16 +110,17 @@ def load_document(
 
     Args and errors are those of ``load_text``, and of ``load``.
     """
+    file = document.root.file
     if isinstance(document.data, dict) and "scenario" in document.data:
         hint = f"A study is run by `testbed sweep {file}`"
-        line = document.origin(("scenario",)).line
-        raise ScenarioError([Problem(file, line, "scenario", "a study", "a scenario", hint)])
+        found, expected = "a study", "a scenario"
+        raise ScenarioError([problem_at(document, ("scenario",), found, expected, hint)])
     root = Place(Scenario)
     document = _completed(document, root, locate=locate, overrides=overrides)
     scenario, errors = _validate(document)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:
-        problems += check_files(document, locate)
+        problems += [problem_at(document, *one) for one in check_files(document, locate)]
     if scenario is not None and (own_code or locate is None):
         scenario, unread = with_means(scenario, document, locate)
         problems += unread
@@ -140,7 +133,7 @@ def load_document(
             scenario, unfit = apply_own_code(scenario, document, locate)
             problems += unfit
         if has_cuda is not None:
-            problems += check_device(scenario, document, has_cuda)
+            problems += [problem_at(document, *one) for one in check_device(scenario, has_cuda)]
     if scenario is None or problems:
         raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario
@@ -156,6 +149,39 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     document = parse_document(read_text(path), display_name(path))
     root, beside = Place(Scenario), path.parent
     return _completed(document, root, locate=lambda name: beside / name, overrides=overrides)
+
+
+@contextmanager
+def placed(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[None]:
+    """Name the file and the line in errors inside that know no more than a value's path.
+
+    Args:
+        file: the scenario that is in use inside, or its name if it comes with testbed.
+        overrides: values that replaced the file's.
+
+    Raises:
+        ScenarioError: the one that was raised inside, with its places; as it was if the file cannot
+            be read again.
+    """
+    try:
+        yield
+    except ScenarioError as error:
+        if all(problem.file != UNPLACED for problem in error.problems):
+            raise
+        try:
+            document = read_document(Path(file), overrides)
+        except ScenarioError:  # the file has gone, or been changed, since
+            raise error from None
+        raise type(error)([_placed(one, document) for one in error.problems]) from None
+
+
+def _placed(problem: Problem, document: Document) -> Problem:
+    """The problem at the line of its value, or of what is around it if the value is a default."""
+    if problem.file != UNPLACED:
+        return problem
+    keys = (int(key) if key.isdigit() else key for key in problem.path.split("."))
+    origin = document.origin(tuple(keys))
+    return replace(problem, file=origin.file, line=origin.line)
 
 
 def _completed(
@@ -174,8 +200,12 @@ def _completed(
 
 def _check_seeds(scenario: Scenario, document: Document, seeds: Sequence[int]) -> list[Problem]:
     """What is wrong with it as a whole; what is wrong with some seeds only names the first."""
+
+    def with_seed(seed: int) -> Scenario:
+        return scenario.model_copy(update={"seed": seed})
+
     by_seed = {
-        seed: list(check_whole(scenario.model_copy(update={"seed": seed}), document))
+        seed: [problem_at(document, *one) for one in check_whole(with_seed(seed))]
         for seed in seeds or (scenario.seed,)
     }
     first = next(iter(by_seed.values()))

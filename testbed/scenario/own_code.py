@@ -1,11 +1,16 @@
-"""Options of the user's own code: checked before anything is made, by the code itself."""
+"""Files of the user's own: where a scenario names them, and whether they and their options fit."""
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Callable
+import symtable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from importlib.util import decode_source, find_spec
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,14 +23,121 @@ from testbed.algorithms.custom import (
 )
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.apart import apart
-from testbed.scenario.document import Document, Keys, Origin, parse_value
-from testbed.scenario.own_text import check_text
+from testbed.scenario.direction import TRACED
+from testbed.scenario.document import Document, Keys, Node, problem_at
+from testbed.scenario.parse import parse_value
 from testbed.scenario.places import Place, one_of
 from testbed.scenario.problems import explain
-from testbed.scenario.scalars import dotted
+from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
 from testbed.user_code import OwnCode, UserCode
+
+COPIES = "custom"
+"""The folder of a run that has copies of them."""
+
+_MEMBERS: Mapping[Keys, str] = {
+    ("algorithm",): "custom",
+    ("model",): "custom",
+    ("dataset",): "custom",
+    ("streams", "over_time"): "trace",
+}
+"""Families, and their member that is a file of the user's own."""
+
+
+def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
+    """Every name of such a file and its path, in whichever form the document has it."""
+    for path in _paths(document):
+        name = document.at(path)
+        if isinstance(name, str):
+            yield path, name
+
+
+def _paths(document: Document) -> Iterator[Keys]:
+    for family, member in _MEMBERS.items():
+        named = document.at((*family, "name")) == member
+        yield (*family, "file") if named else (*family, member, "file")
+    yield ("workers", "availability", "trace")
+    classes = document.at(("workers", "classes"))
+    for name in classes if isinstance(classes, dict) else ():
+        for direction, what, form in product(("up", "down"), TRACED, ("", "_trace")):
+            yield ("workers", "classes", name, "link", direction, f"{what}{form}", "trace")
+
+
+def names_of(scenario: Scenario) -> dict[Keys, str]:
+    """The files of the user's own that a scenario names, by their path in it."""
+    return dict(own_names(Document(Node.of(_data(scenario)))))
+
+
+def with_copies(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data that names, in place of these files, a run's copies of them."""
+    root = Node.of(_data(scenario))
+    for path, name in names_of(scenario).items():
+        root = root.with_value(path, f"{COPIES}/{Path(name).name}")
+    data: dict[str, Any] = root.data
+    return data
+
+
+def _data(scenario: Scenario) -> dict[str, Any]:
+    return scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def check_text(code: UserCode, document: Document, path: Keys) -> Iterator[Problem]:
+    """Check that a file is Python, imports what is there and has the name, without executing it.
+
+    Imports inside `try` and `if` may be meant to fail, and are not checked.
+
+    Args:
+        code: the file, and the name of the class or function in it.
+        document: the scenario.
+        path: where it has the name.
+    """
+    try:
+        code.compiled()
+        tree = code.parsed()
+    except ScenarioError as error:
+        yield from error.problems
+        return
+    for line, module in _imported(tree):
+        if not _is_there(module):
+            found = f"an import of {module}, which is not there"
+            expected = "an installed package: no other file beside this one can be imported"
+            yield Problem(str(code.path), line, code.path_in_scenario, found, expected)
+    names = _defined(code.path)
+    if code.name not in names and not _defines_untold(tree):
+        listed = ", ".join(sorted(names)[:10]) or "nothing"
+        found = f"no {code.name} in {code.path.name}, which defines {listed}"
+        yield problem_at(document, path, found=found, expected="a class or function of that file")
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the top package of every import at the top of a file."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Import):
+            yield from ((statement.lineno, one.name.split(".")[0]) for one in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            module = statement.module or ""
+            yield statement.lineno, "." * statement.level + module.split(".")[0]
+
+
+def _is_there(module: str) -> bool:
+    return not module.startswith(".") and find_spec(module) is not None
+
+
+def _defines_untold(tree: ast.Module) -> bool:
+    """Whether it may have names that its text does not tell."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names):
+            return True
+        if isinstance(node, ast.Name) and node.id in ("exec", "globals"):
+            return True
+    return False
+
+
+def _defined(file: Path) -> set[str]:
+    symbols = symtable.symtable(decode_source(file.read_bytes()), str(file), "exec").get_symbols()
+    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+
 
 GIVEN = {"model": 2, "dataset": 0}
 """How many positional arguments the user's class or function gets."""
@@ -54,7 +166,7 @@ def apply_own_code(
     unfit: dict[str, list[Problem]] = {}
     for family, one in own_code(scenario).items():
         code = UserCode(locate(one.file), one.class_name, family)
-        unfit[family] = list(check_text(code, document, (*_place(document, family), "class")))
+        unfit[family] = list(check_text(code, document, (family, "class")))
         problems += unfit[family]
         if family in GIVEN:
             problems += _unknown_keywords(one, code.keywords(GIVEN[family]), document, family)
@@ -87,7 +199,6 @@ def own_files(scenario: Scenario) -> str:
 def _unknown_keywords(
     member: OwnCode, known: frozenset[str] | None, document: Document, family: str
 ) -> list[Problem]:
-    path = _place(document, family)
     found = "an unknown key"
     problems = []
     for key in member.options if known is not None else ():
@@ -95,10 +206,9 @@ def _unknown_keywords(
             names = sorted(known or ())
             takes = one_of(names) if names else "no options"
             expected = f"{takes}: that is what {member.class_name} in {member.file} takes"
-            origin = document.origin((*path, key))
             hint = nearest(key, names)
             problems.append(
-                Problem(origin.file, origin.line, dotted((*path, key)), found, expected, hint)
+                problem_at(document, (family, key), found=found, expected=expected, hint=hint)
             )
     return problems
 
@@ -113,11 +223,7 @@ def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> 
     try:
         config = configured(code, kind, member.options)
     except ValidationError as error:
-        inside: dict[Keys, Origin] = {(): document.origin(path)}
-        for keys, origin in document.origins.items():
-            if keys[: len(path)] == path:
-                inside[keys[len(path) :]] = origin
-        options = Document(dict(member.options), inside)
+        options = Document(document.origin(path))
         wrong = explain(error.errors(include_url=False), options, root=Place(kind))
         before = dotted(path)
         told = [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
@@ -138,24 +244,22 @@ def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCod
         return json.dumps(config.model_dump(mode="json", by_alias=True, exclude={"name"}))
 
     text = code.call(dump, doing=doing, expected=expected)
-    _, problems = parse_value(text, code.name)
     try:
-        full = _filled(member, text)
-        survives = not problems and configured(code, type(config), full.options) == config
-    except ValidationError:
+        survives = configured(code, type(config), _filled(member, text).options) == config
+    except (ValidationError, ScenarioError):
         survives = False
     if not survives:
-        raise code.error(f"options that are read otherwise: {text}", expected, line=code.line())
+        found = f"options that are read otherwise: {on_one_line(text, 400)}"
+        raise code.error(found, expected, line=code.line())
     return text
 
 
 def _filled(member: CustomAlgorithm, options: str) -> CustomAlgorithm:
     """The member with the defaults of its options, out of all of them as JSON."""
-    written, _ = parse_value(options, member.class_name)
-    return CustomAlgorithm.model_validate({**(written or {}), **member.model_dump(by_alias=True)})
+    written = parse_value(options, member.class_name) or {}
+    return CustomAlgorithm.model_validate({**written, **member.model_dump(by_alias=True)})
 
 
 def _place(document: Document, family: str) -> Keys:
     """The path of a member's options, in whichever form it is written."""
-    value = document.at((family,))
-    return (family,) if isinstance(value, dict) and "name" in value else (family, "custom")
+    return document.written((family, "file"))[:-1]

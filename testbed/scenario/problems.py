@@ -9,10 +9,9 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from testbed.errors import Problem, Unfit
-from testbed.scenario.document import Document, Keys
-from testbed.scenario.nodes import Refused
+from testbed.scenario.document import Document, Keys, Node, Refused, problem_at
 from testbed.scenario.places import Place, is_said, one_of
-from testbed.scenario.scalars import display, dotted, is_number, is_number_elsewhere
+from testbed.scenario.scalars import display, is_number, is_number_elsewhere
 from testbed.scenario.synonyms import nearest, nearest_key
 from testbed.values.laws import FAMILIES, Law
 
@@ -31,7 +30,7 @@ def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) 
     all_errors = list(errors)
     for error in all_errors:
         if not _concerns_refused(error) and not _follows_from_others(error, all_errors):
-            path, place = locate(error, document.data, root)
+            path, place = locate(error, document.root, root)
             by_path.setdefault(path, []).append((error, place))
     problems = [
         _problem(path, found, document)
@@ -41,7 +40,7 @@ def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) 
     return sorted(problems, key=lambda problem: problem.line)
 
 
-def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
+def locate(error: ErrorDetails, node: Node | None, root: Place) -> tuple[Keys, Place]:
     """Where an error is in the file, and the place there.
 
     Pydantic's location holds labels of union members, and knows families in their full form only;
@@ -53,7 +52,9 @@ def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
     for index, part in enumerate(parts):
         members = place.members
         if members:
-            path, data = _into_short_form(path, data)
+            if node and node.short:
+                name, node = node.short
+                path = (*path, name)
             if part in members:
                 place = members[str(part)]
                 continue
@@ -64,10 +65,9 @@ def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
         last = index == len(parts) - 1
         if inside is None and not (last and error["type"] == "extra_forbidden"):
             break  # a union's label, such as `constrained-int`
-        here = _lookup(data, part)
-        if here is not _NOTHING or error["type"] == "missing":
+        node = node and node.inside(part)
+        if node or error["type"] == "missing":
             path = (*path, part)
-        data = here
         place = inside or place
     return path, place
 
@@ -75,25 +75,6 @@ def locate(error: ErrorDetails, data: Any, root: Place) -> tuple[Keys, Place]:
 def _has_deeper(path: Keys, others: Iterable[Keys]) -> bool:
     """Whether something inside a mapping is wrong, so that it was meant as one."""
     return any(len(other) > len(path) and other[: len(path)] == path for other in others)
-
-
-_NOTHING = object()
-
-
-def _lookup(data: Any, part: str | int) -> Any:
-    if isinstance(data, dict):
-        return data.get(part, _NOTHING)
-    if isinstance(data, tuple) and isinstance(part, int) and part < len(data):
-        return data[part]
-    return _NOTHING
-
-
-def _into_short_form(path: Keys, data: Any) -> tuple[Keys, Any]:
-    """Step over the name in ``{adacomp: {ratio: 0.1}}``."""
-    if isinstance(data, dict) and len(data) == 1 and "name" not in data:
-        ((name, options),) = data.items()
-        return (*path, name), options
-    return path, data
 
 
 def _concerns_refused(error: ErrorDetails) -> bool:
@@ -121,8 +102,7 @@ def _problem(
         found, expected, hint = display(error["input"]), place.expected, ""
     else:
         found, expected, hint = _words(error, place)
-    origin = document.origin(path)
-    return Problem(origin.file, origin.line, dotted(path), found, expected, hint)
+    return problem_at(document, path, found=found, expected=expected, hint=hint)
 
 
 def _words(error: ErrorDetails, place: Place) -> tuple[str, str, str]:

@@ -10,9 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     model_validator,
 )
@@ -24,10 +22,12 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.scenario.codec import Codec
 from testbed.scenario.direction import Link, Recording
-from testbed.scenario.durations import LEAST_INTERVAL, RandomDuration, Speed, StepTime
-from testbed.scenario.fields import (
+from testbed.scenario.durations import LEAST_INTERVAL, Codec, RandomDuration, Speed, StepTime
+from testbed.scenario.streams import StreamSettings
+from testbed.topology import End, LaunchMode, Missing, Offload
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.fields import (
     Count,
     Cpus,
     Folder,
@@ -35,24 +35,18 @@ from testbed.scenario.fields import (
     Key,
     Name,
     NodeName,
+    Part,
     PositiveDuration,
+    PositiveNumber,
     PositiveSize,
+    Seed,
     Share,
     Word,
     not_auto,
     some,
     whole,
 )
-from testbed.scenario.streams import StreamSettings
-from testbed.topology import End, LaunchMode, Missing, Offload
-from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Duration
-
-
-class Part(BaseModel):
-    """Base of every part of a scenario: frozen, and strict about unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PsSettings(Part):
@@ -153,7 +147,7 @@ class Workers(Part):
     batch_size: Count = 10
     think: RandomDuration | None = None
     availability: Recording | None = None
-    classes: Annotated[dict[Key, DeviceClass], Field(min_length=1)] = {"default": DeviceClass()}
+    classes: dict[Key, DeviceClass] = Field(default={"default": DeviceClass()}, min_length=1)
 
     @model_validator(mode="after")
     def _classes_add_up(self) -> Workers:
@@ -233,8 +227,8 @@ class Stop(Part):
     updates: Count | None = None
     steps: Count | None = None
     time: PositiveDuration | None = None
-    accuracy: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
-    loss: Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)] | None = None
+    accuracy: Share | None = None
+    loss: PositiveNumber | None = None
 
     @model_validator(mode="after")
     def _something(self) -> Stop:
@@ -343,7 +337,7 @@ class Scenario(Part):
 
     version: Annotated[Literal[1], BeforeValidator(whole)] = 1
     name: Name
-    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    seed: Seed = 0
     runtime: Runtime = Native(name="native")
     algorithm: Algorithm
     model: Model
@@ -351,7 +345,7 @@ class Scenario(Part):
     ps: PsSettings = PsSettings()
     workers: Workers
     streams: StreamSettings | None = None
-    programs: dict[NodeName, ProgramSettings] = {}
+    programs: dict[NodeName, ProgramSettings] = Field(default={})
     network: NetworkSettings = NetworkSettings()
     faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()
     stop: Stop

@@ -1,15 +1,63 @@
-"""The bytes of a scenario file, turned into text without ever blocking or reading too much."""
+"""Scenario files: those that come with testbed, and the text of one, read without blocking."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+import testbed
 from testbed.errors import Problem, ScenarioError
-from testbed.scenario.shipped import shipped
+
+DISTRIBUTION = "edge-testbed"
+_OF_A_STUDY = re.compile(r"^(scenario|vary):", re.MULTILINE)
+"""What stands at the top of a study, and of no scenario."""
+
+FOLDER = f"share/{DISTRIBUTION}/scenarios/"
+"""Where an installation has them; a clone has them beside the package."""
+
+
+def shipped() -> Mapping[str, Path]:
+    """The scenario files by name, in order; none where only a part of testbed is installed."""
+    found = sorted((name, file) for name, file in _files() if name and file.is_file())
+    return {name: file for name, file in found if not _is_study(file)}
+
+
+def find_scenario(path: Path, *, name: str = "") -> Path:
+    """The path itself, or that of a shipped scenario if there is no such file.
+
+    Args:
+        path: what the user has named.
+        name: how, if not by the path.
+    """
+    if path.suffix or os.path.lexists(path):
+        return path
+    return shipped().get(name or path.as_posix(), path)
+
+
+def _is_study(file: Path) -> bool:
+    return _OF_A_STUDY.search(file.read_text(encoding="utf-8")) is not None
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    clone = Path(testbed.__file__).parent.parent / "scenarios"
+    if (clone / "schema.json").is_file():
+        for file in clone.rglob("*.yaml"):
+            yield file.relative_to(clone).with_suffix("").as_posix(), file
+        return
+    try:
+        installed = distribution(DISTRIBUTION).files or []
+    except PackageNotFoundError:
+        return
+    for entry in installed:
+        _, found, name = entry.as_posix().rpartition(FOLDER)
+        if found and name.endswith(".yaml"):
+            yield name.removesuffix(".yaml"), Path(str(entry.locate())).resolve()
+
 
 LARGEST_BYTES = 2**20
 
@@ -66,26 +114,17 @@ def check_text(text: str, file: str) -> None:
 
 
 def _read_bytes(path: Path, file: str) -> bytes:
-    _check_kind(path.stat().st_mode, file)
-    # Between the two looks the path could become a pipe: do not wait for its writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        _check_kind(status.st_mode, file)
-        if status.st_size > LARGEST_BYTES:
-            raise _too_large(file, status.st_size)
-        content = stream.read(LARGEST_BYTES + 1) or b""
-    if len(content) > LARGEST_BYTES:
-        raise _too_large(file, len(content))
-    return content
-
-
-def _check_kind(mode: int, file: str) -> None:
-    if stat.S_ISDIR(mode):
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
         hint = f"Name a file in it, like {file.rstrip('/')}/quickstart.yaml"
         raise _refusal(file, "a folder", "a scenario file", hint=hint)
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _refusal(file, "a pipe or a device", "an ordinary file")
+    with path.open("rb") as stream:
+        content = stream.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise _too_large(file, max(status.st_size, len(content)))
+    return content
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -93,13 +132,11 @@ def _decode(content: bytes, file: str) -> str:
         if content.startswith(mark):
             raise _refusal(file, f"{encoding} text", "UTF-8", hint="Save the file as UTF-8", line=1)
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         found = f"the byte 0x{error.object[error.start]:02x}, which is not UTF-8"
         raise _refusal(file, found, "UTF-8 text", line=line) from None
-    check_text(text, file)
-    return text
 
 
 def _nearest_file(path: Path) -> str:

@@ -1,20 +1,23 @@
-"""The recordings that links of workers follow: read, checked, and dealt to the workers."""
+"""Recordings that links, streams and workers follow: read, checked, and dealt to the workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from testbed.errors import Problem
-from testbed.network.qdiscs import qdiscs_of
+from testbed.faults import Join, Kill, Leave
+from testbed.faults.availability import Availability
 from testbed.scenario.direction import TRACED, Direction, Link, Recording
 from testbed.scenario.document import Document, Keys, problem_at
-from testbed.scenario.links import link_spec
+from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
 from testbed.seeds import stream
-from testbed.values.traces import DELAY, RATE, Trace, UnfitLine, read_trace
+from testbed.streams import Arrivals, Recorded, Traced
+from testbed.values.traces import AVAILABLE, DELAY, FACTOR, RATE, Trace, UnfitLine, read_trace
 from testbed.values.units import Duration, Rate
 
 COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
@@ -127,10 +130,8 @@ def _unfit(scenario: Scenario, document: Document, place: Place, trace: Trace) -
         if own.jitter is not None and own.delay is not None and own.jitter > own.delay:
             found, expected = f"a delay of {own.delay}", f"at least the jitter, {own.jitter}"
             yield problem_at(document, place.path, found=found, expected=expected)
-        try:
-            qdiscs_of(link_spec(link, address="", mac="", time_scale=scenario.time_scale))
-        except ValueError as error:
-            hint = str(error).partition(": ")[2]
+        spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale)
+        for _, hint in unshapable(spec):
             shown = Rate(value) if place.what == "rate" else Duration(value)
             found, expected = f"{shown} in {place.recording.trace}", "what the kernel can shape"
             yield problem_at(document, place.path, found=found, expected=expected, hint=hint)
@@ -199,3 +200,105 @@ def _recorded(link: Link) -> Iterator[tuple[str, str, Recording]]:
             recording = getattr(getattr(link, direction), f"{what}_trace")
             if recording is not None:
                 yield direction, what, recording
+
+
+OVER_TIME: Keys = ("streams", "over_time")
+
+
+def recording(scenario: Scenario) -> Recording | None:
+    """The recording that the rates of streams follow; None for none."""
+    change = None if scenario.streams is None else scenario.streams.over_time
+    return _recording(change) if isinstance(change, Traced) else None
+
+
+def _recording(traced: Traced) -> Recording:
+    return Recording(trace=traced.file, then=traced.then, offset=traced.offset)
+
+
+def arrivals(scenario: Scenario, locate: Locate) -> Sequence[Arrivals] | None:
+    """When the samples of each device come, by index; None without streams.
+
+    Raises:
+        OSError, UnfitLine, UnicodeDecodeError: the recording cannot be read.
+    """
+    streams, count, seed = scenario.streams, scenario.workers.count, scenario.seed
+    if streams is None:
+        return None
+    rates, lot = streams.per_second(count, seed=seed), streams.samples_per_record
+    if not isinstance(streams.over_time, Traced):
+        return [Arrivals(rate, streams.over_time, lot) for rate in rates]
+    followed = _recording(streams.over_time)
+    trace = read_recording(followed, FACTOR, locate)
+    offsets = [offset_of(followed, trace, device, seed=seed) for device in range(count)]
+    return [
+        Arrivals(rate, Recorded(trace, offset), lot)
+        for rate, offset in zip(rates, offsets, strict=True)
+    ]
+
+
+def check_recorded_rates(
+    scenario: Scenario, document: Document, locate: Locate
+) -> Iterator[Problem]:
+    """Whatever is wrong with the recording that rates follow, or with what it asks for."""
+    followed, streams = recording(scenario), scenario.streams
+    if followed is None or streams is None:
+        return
+    try:
+        trace = read_recording(followed, FACTOR, locate)
+    except (UnfitLine, UnicodeDecodeError, OSError) as error:
+        yield unreadable(followed, error, document, (*OVER_TIME, "file"))
+        return
+    if not any(trace.values):
+        expected = "a factor above zero somewhere: no sample would ever come"
+        found = f"nothing but 0 in {followed.trace}"
+        yield problem_at(document, (*OVER_TIME, "file"), found=found, expected=expected)
+    elif not all(trace.values) and streams.patience == inf:
+        expected = "a duration: the recording has streams fall silent, and nobody would go on"
+        yield problem_at(document, ("streams", "stream_timeout"), found="off", expected=expected)
+
+
+AVAILABILITY: Keys = ("workers", "availability")
+
+
+def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
+    """When every worker is there, where the scenario names a recording of that; else nothing.
+
+    Raises:
+        OSError, UnfitLine, UnicodeDecodeError: the file cannot be read.
+    """
+    recording = scenario.workers.availability
+    if recording is None:
+        return []
+    trace = read_recording(recording, AVAILABLE, locate)
+    return [
+        Availability(worker, trace, offset_of(recording, trace, worker, seed=scenario.seed))
+        for worker in range(scenario.workers.count)
+    ]
+
+
+def check_availability(scenario: Scenario, document: Document, locate: Locate) -> Iterator[Problem]:
+    """What the recording asks for in vain, and whatever is wrong with its file."""
+    recording = scenario.workers.availability
+    if recording is None:
+        return
+    try:
+        found = availabilities(scenario, locate)
+    except (UnfitLine, UnicodeDecodeError, OSError) as error:
+        yield unreadable(recording, error, document, (*AVAILABILITY, "trace"))
+        return
+    if not any(one.at_first for one in found):
+        expected = "at least one: a training begins with those that are there"
+        hint = "Another offset of the recording, or another seed, may have one"
+        nobody = "no worker that is there at the beginning"
+        yield problem_at(document, AVAILABILITY, found=nobody, expected=expected, hint=hint)
+    back = [one.worker for one in found if one.returns or one.joins > (not one.at_first)]
+    if back and scenario.runtime.capabilities.engine:
+        expected = "a worker that was not there before: an engine's container has ended then"
+        yield problem_at(
+            document, AVAILABILITY, found=f"w{back[0]}, which comes back", expected=expected
+        )
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, Join | Kill | Leave) and fault.strikes_workers:
+            gone, path = f"{fault.kind} beside workers.availability", ("faults", place)
+            expected = "one of the two: the recording says when workers are there"
+            yield problem_at(document, path, found=gone, expected=expected)

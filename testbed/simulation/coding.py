@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from testbed.algorithms.base import Reply
 from testbed.payloads import Keyed, Payload
-from testbed.scenario.codec import Codec, CodecTimes
+from testbed.scenario.durations import Codec, CodecTimes
 
 if TYPE_CHECKING:
     from testbed.simulation.engine import Engine

@@ -28,7 +28,7 @@ from testbed.frame.stop import unheard
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
-from testbed.scenario.codec import Codec
+from testbed.scenario.durations import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation.agenda import Agenda, Happening, Planned
 from testbed.simulation.coding import Coding

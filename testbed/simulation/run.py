@@ -17,7 +17,7 @@ from testbed.frame.worker import Worker
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
-from testbed.scenario.codec import Codec
+from testbed.scenario.durations import Codec
 from testbed.scenario.traces import followings, own_copy, places
 from testbed.seeds import stream
 from testbed.simulation.agenda import Agenda

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from testbed.values.family import Named
+from testbed.values.fields import Part
 
 
-class _Member(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Persistence(_Member):
+class Persistence(Part):
     """Everything is kept until a step takes it."""
 
     name: Literal["persistence"]
@@ -31,7 +28,7 @@ class Persistence(_Member):
         return Buffer()
 
 
-class Truncation(_Member):
+class Truncation(Part):
     """The newest samples that have come since the last step are kept, a second's at most.
 
     S. Tyagi, M. Swany, "ScaDLES", IEEE Big Data 2022, section IV: the buffer is bounded by S. What
@@ -45,7 +42,7 @@ class Truncation(_Member):
         return Buffer(keeps_rest=False, seconds=1.0)
 
 
-class Bounded(_Member):
+class Bounded(Part):
     """At most so many samples are kept; a new one takes the place of the oldest.
 
     Attributes:

@@ -11,30 +11,20 @@ from abc import ABC, abstractmethod
 from math import ceil, cos, inf, pi
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from testbed.errors import Unfit
 from testbed.values.family import Named
-from testbed.values.units import Duration
+from testbed.values.fields import Part, PositiveDuration, Share
 
 HALVINGS = 80
 """Of the interval in which a sine's moment lies; more than a float has bits."""
 
 
-def _lasting(value: Duration) -> Duration:
-    if not 0 < value <= 10_000 * 3600:
-        raise Unfit(str(value), "a duration above zero and at most 10000h")
-    return value
-
-
-Lasting = Annotated[Duration, AfterValidator(_lasting)]
 Factor = Annotated[float, Field(ge=0, le=1000, strict=True)]
 
 
-class Change(BaseModel, ABC):
+class Change(Part, ABC):
     """Base of the ways in which rates change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @abstractmethod
     def amount(self, time: float) -> float:
@@ -71,7 +61,7 @@ class Step(Change):
     """
 
     name: Literal["step"]
-    at: Lasting
+    at: PositiveDuration
     factor: Factor
 
     def amount(self, time: float) -> float:
@@ -96,8 +86,8 @@ class Sine(Change):
     """
 
     name: Literal["sine"]
-    period: Lasting
-    amplitude: Annotated[float, Field(gt=0, le=1, strict=True)]
+    period: PositiveDuration
+    amplitude: Share
 
     def amount(self, time: float) -> float:
         turn = 2 * pi / self.period
@@ -124,8 +114,8 @@ class OnOff(Change):
     """
 
     name: Literal["on-off"]
-    on: Lasting
-    off: Lasting
+    on: PositiveDuration
+    off: PositiveDuration
 
     def amount(self, time: float) -> float:
         cycles, rest = divmod(time, self.on + self.off)
@@ -142,7 +132,7 @@ class OnOff(Change):
         return True
 
 
-class Traced(BaseModel):
+class Traced(Part):
     """Rates follow a recording of the factor; ``Recorded`` is the change that it makes.
 
     Attributes:
@@ -150,8 +140,6 @@ class Traced(BaseModel):
         then: ``repeat`` it from its beginning when it has ended, or ``hold`` its last factor.
         offset: where in it a device begins: ``drawn`` from the seed, or at its beginning.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["trace"]
     file: Annotated[str, Field(min_length=1)]

@@ -15,11 +15,11 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from testbed.values.family import Named
+from testbed.values.fields import Part, PerSecond
 
-PerSecond = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 """Samples an emulated second."""
 
 Clip = tuple[float, float]
@@ -29,10 +29,8 @@ CLIP: Clip = (8.0, 1024.0)
 """The paper's."""
 
 
-class RatesConfig(BaseModel, ABC):
+class RatesConfig(Part, ABC):
     """Base of the ways to say rates."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def given(self) -> Sequence[float]:
@@ -89,7 +87,7 @@ class _Drawn(RatesConfig):
     """
 
     mean: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
-    deviation: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+    deviation: PerSecond
 
     def of(self, devices: int, *, clip: Clip | None, rng: Generator) -> Sequence[float]:
         return rounded(self._draw(devices, rng), clip)

@@ -8,8 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from testbed.errors import Unfit
 from testbed.reports.run_measure import Measure
-from testbed.scenario.fields import Name
-from testbed.scenario.schema import Part
+from testbed.values.fields import Name, Part, Seed
 
 LONGEST_LEVEL = 40
 
@@ -41,7 +40,6 @@ Selection = dict[str, Level | tuple[Level, ...]]
 
 Settings = str | tuple[str, ...]
 Factor = tuple[str, ...] | dict[LevelName, Settings]
-Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 TwoCases = Annotated[tuple[Selection, ...], Field(min_length=2, max_length=2)]
 Tolerance = Annotated[float, Field(ge=0, lt=10, allow_inf_nan=False)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from testbed.reports.figures import INK, SOFT, add_legend, dress, look_of
 from testbed.reports.measures import moving_average
 from testbed.reports.text_table import csv_text
-from testbed.scenario.targets import substitutes
+from testbed.scenario.checks import substitutes
 from testbed.studies.document import Curves
 from testbed.studies.kept import KeptRun
 from testbed.studies.results import Results

@@ -12,14 +12,13 @@ from pydantic import ValidationError
 
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario import Override, Scenario, load
-from testbed.scenario.document import Document, Keys, parse_document
+from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.load import HasCuda, load_document
-from testbed.scenario.nodes import MOST_PROBLEMS
+from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
-from testbed.scenario.scalars import display, dotted
-from testbed.scenario.shipped import find_scenario
-from testbed.scenario.source import display_name, read_text
+from testbed.scenario.scalars import display
+from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.synonyms import nearest
 from testbed.studies.document import LONGEST_LEVEL, Factor, Selection, StudyDocument
 from testbed.studies.study import Case, Study, StudyRun, all_cases, levels_of, run_base_name
@@ -141,8 +140,8 @@ class _Reading:
             raise ScenarioError(by_line[:MOST_PROBLEMS])
 
     def _problem(self, path: Keys, found: str, expected: str, hint: str = "") -> None:
-        origin = self.document.origin(path)
-        self.problems.append(Problem(origin.file, origin.line, dotted(path), found, expected, hint))
+        problem = problem_at(self.document, path, found=found, expected=expected, hint=hint)
+        self.problems.append(problem)
 
     # ---- factors and cases ------------------------------------------------------------------
 
@@ -299,8 +298,7 @@ class _Reading:
                 )
             return load(file, overrides=settings, has_cuda=self.has_cuda, seeds=seeds)
         return load_document(
-            _inside(self.document, "scenario"),
-            file=display_name(self.path),
+            Document(self.document.root.value["scenario"]),
             locate=lambda name: self.path.parent / name,
             overrides=settings,
             own_code=True,
@@ -311,12 +309,6 @@ class _Reading:
     def _beside(self, scenario: str | dict[str, Any]) -> Path:
         within = Path(scenario) if isinstance(scenario, str) else Path()
         return (self.path.parent / within).parent if isinstance(scenario, str) else self.path.parent
-
-
-def _inside(document: Document, key: str) -> Document:
-    """A mapping within a document, as a document of its own."""
-    origins = {path[1:]: origin for path, origin in document.origins.items() if path[:1] == (key,)}
-    return Document(document.data[key], origins)
 
 
 def scaled(scenario: Scenario, scale: float) -> Scenario:

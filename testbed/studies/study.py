@@ -14,7 +14,7 @@ from pathlib import Path
 from testbed.errors import Problem, ScenarioError
 from testbed.reports.run_measure import Measure
 from testbed.runtimes import Auto, Docker, Native
-from testbed.scenario.own_names import names_of, with_copies
+from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
 from testbed.scenario.traces import Locate

@@ -9,7 +9,7 @@ from math import isfinite, isinf
 from testbed.frame.stop import DIVERGED
 from testbed.reports.run_measure import Measure
 from testbed.reports.text_table import csv_text, markdown
-from testbed.scenario.targets import substitutes
+from testbed.scenario.checks import substitutes
 from testbed.studies.document import PaperNumber, TableOf
 from testbed.studies.results import Results, spread
 from testbed.studies.study import Case, Study

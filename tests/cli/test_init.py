@@ -10,7 +10,7 @@ import pytest
 
 from testbed.cli import main
 from testbed.scenario import load
-from testbed.scenario.shipped import shipped
+from testbed.scenario.source import shipped
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from testbed.nodes.broker_files import broker_files, cluster_of
 from testbed.plan.make import plan
 from testbed.roles.transports import linger_seconds
 from testbed.scenario import Override, Scenario, load_text
-from testbed.scenario.transports import Kafka
+from testbed.scenario.streams import Kafka
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec
 from testbed.values.units import Duration, Rate, Size

@@ -7,7 +7,7 @@ import pytest
 from testbed.nodes import role_of
 from testbed.plan.make import plan
 from testbed.scenario import load_text
-from testbed.scenario.commands import addressed, resolve
+from testbed.scenario.links import addressed, resolve
 from testbed.topology import Plan
 from testbed.values.units import Rate, Size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
-from testbed.scenario.codec import CodecTimes
+from testbed.scenario.durations import CodecTimes
 
 TIMES = CodecTimes.model_validate(
     {

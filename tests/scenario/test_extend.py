@@ -6,7 +6,7 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.scenario import Override, Scenario, dump, load, load_text
-from testbed.scenario.own_names import names_of
+from testbed.scenario.own_code import names_of
 
 
 @pytest.fixture

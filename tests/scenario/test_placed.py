@@ -6,7 +6,7 @@ import pytest
 
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.scenario import Override
-from testbed.scenario.placed import placed
+from testbed.scenario.load import placed
 
 PATH = "dataset.partition.labels_per_worker"
 TEXT = """\

@@ -9,7 +9,7 @@ import testbed
 from testbed.cli import main
 from testbed.errors import ScenarioError
 from testbed.scenario import load
-from testbed.scenario.shipped import find_scenario, shipped
+from testbed.scenario.source import find_scenario, shipped
 
 ROOT = Path(__file__).parents[2]
 

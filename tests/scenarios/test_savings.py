@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testbed.scenario.codec import Codec
+from testbed.scenario.durations import Codec
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "slim_dp"
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.scenario import load
-from testbed.scenario.availability import availabilities
-from testbed.scenario.traces import followings
+from testbed.scenario.traces import availabilities, followings
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "traces"
 

@@ -31,7 +31,7 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
-from testbed.scenario.codec import Codec
+from testbed.scenario.durations import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation import model
 from testbed.simulation.agenda import Agenda

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.parts.options import Ratio
 from testbed.compress.topk import Scope, largest, parts_of, quotas, sparsify
 from testbed.payloads import Sparse, Vector
+from testbed.values.fields import NonNegative, Share
 
 EWMA_WEIGHT = 0.1
 
@@ -33,8 +32,8 @@ class CompressionOptions(AlgorithmConfig):
             `layer-sum`, those of its tensors, not squared and added up, as the authors' code does.
     """
 
-    ratio: Ratio | None = None
-    delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.3
+    ratio: Share | None = None
+    delta: NonNegative = 0.3
     scope: Scope = "global"
     decide: Literal["device", "majority"] = "device"
     norm: Literal["squared", "layer-sum"] = "squared"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import model_validator
 
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.parts.options import LearningRate, Ratio, Steps
+from testbed.algorithms.parts.options import LearningRate, Share, Steps
 from testbed.errors import Unfit
 
 
@@ -21,7 +21,7 @@ class LocalRateOptions(AlgorithmConfig):
     """
 
     learning_rate: LearningRate = 0.1
-    decay: Ratio | None = None
+    decay: Share | None = None
     decay_steps: Steps | None = None
 
     @model_validator(mode="after")

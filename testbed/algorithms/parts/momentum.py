@@ -10,11 +10,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.parts.options import Count, LearningRate
+from testbed.algorithms.parts.options import BelowOne, Count, LearningRate, Share
 from testbed.errors import Unfit
 from testbed.payloads import Vector
-
-Epoch = Annotated[int, Field(ge=1, le=10**6, strict=True)]
 
 
 class MomentumOptions(AlgorithmConfig):
@@ -30,11 +28,11 @@ class MomentumOptions(AlgorithmConfig):
     """
 
     learning_rate: LearningRate = 0.1
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 1e-4
+    momentum: BelowOne = 0.9
+    weight_decay: BelowOne = 1e-4
     epoch: Count | None = None
-    milestones: Annotated[tuple[Epoch, ...], Field(strict=False)] = ()
-    decay: Annotated[float, Field(gt=0, le=1, strict=True)] = 0.2
+    milestones: Annotated[tuple[Count, ...], Field(strict=False)] = ()
+    decay: Share = 0.2
 
     @model_validator(mode="after")
     def _epochs_are_known(self) -> MomentumOptions:

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.parts.commit_rate import CommitRateSearch
-from testbed.algorithms.parts.options import CommitRate, Lasting, Loss
+from testbed.algorithms.parts.options import CommitRate, Loss, PositiveDuration
 from testbed.errors import Unfit
 from testbed.values.units import Duration
 
@@ -26,8 +26,8 @@ class SearchOptions(AlgorithmConfig):
         search_from: the rate that a search begins with: 1, or what the last search has found.
     """
 
-    check_period: Lasting = Duration(60)
-    epoch: Lasting = Duration(1200)
+    check_period: PositiveDuration = Duration(60)
+    epoch: PositiveDuration = Duration(1200)
     commit_rate: CommitRate | None = None
     target_loss: Loss | None = None
     reevaluate: bool = False

@@ -1,4 +1,4 @@
-"""YAML text to nodes: bounds, aliases, merges and broken text, with both of PyYAML's parsers."""
+"""YAML text to a document: bounds, aliases, merges, broken text; with both parsers of PyYAML."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from testbed.errors import ScenarioError
-from testbed.scenario.document import parse_document
-from testbed.scenario.nodes import MOST_NODES, Node, Refused, read_nodes
+from testbed.scenario.document import Refused
+from testbed.scenario.parse import MOST_NODES, parse_document
 
 LOADERS = [yaml.SafeLoader] + ([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])
 
@@ -19,7 +19,7 @@ def loader(request: pytest.FixtureRequest) -> Any:
 
 def problem_of(text: str, loader: Any) -> str:
     with pytest.raises(ScenarioError) as refused:
-        read_nodes(text, "x.yaml", loader=loader)
+        parse_document(text, "x.yaml", loader=loader)
     return str(refused.value.problems[-1])
 
 
@@ -46,7 +46,7 @@ def test_many_values_are_refused(loader: Any) -> None:
 
 def test_many_problems_end_the_reading(loader: Any) -> None:
     with pytest.raises(ScenarioError) as refused:
-        read_nodes("a: 1\n" * 1000, "x.yaml", loader=loader)
+        parse_document("a: 1\n" * 1000, "x.yaml", loader=loader)
     assert len(refused.value.problems) == 101
     assert str(refused.value.problems[-1]) == "x.yaml: and the rest was not read"
 
@@ -69,28 +69,32 @@ def test_tabs_are_named(loader: Any) -> None:
 
 def test_half_a_surrogate_pair_is_refused(loader: Any) -> None:
     try:
-        root, problems = read_nodes('a: "\\ud800"', "x.yaml", loader=loader)
+        document = parse_document('a: "\\ud800"', "x.yaml", loader=loader)
     except ScenarioError:
         return  # the parser in C refuses the escape itself
-    assert isinstance(root, Node)
-    assert isinstance(root.value["a"].node.value, Refused)
-    assert "half of a surrogate pair" in str(problems[0])
+    assert isinstance(document.at(("a",)), Refused)
+    assert "half of a surrogate pair" in str(document.problems[0])
 
 
 def test_a_merge_takes_over_what_is_not_given(loader: Any) -> None:
     text = "base: &base {a: 1, b: 2}\nmore: &more {b: 3, c: 4}\nx:\n  b: 5\n  <<: [*base, *more]\n"
-    root, problems = read_nodes(text, "x.yaml", loader=loader)
-    assert root is not None
-    entries = root.value["x"].node.value
-    assert {key: entry.node.value for key, entry in entries.items()} == {"b": 5, "a": 1, "c": 4}
-    assert {key: entry.line for key, entry in entries.items()} == {"b": 4, "a": 1, "c": 2}
-    assert problems == []
+    document = parse_document(text, "x.yaml", loader=loader)
+    assert list(document.at(("x",)).items()) == [("b", 5), ("a", 1), ("c", 4)]
+    assert [document.origin(("x", key)).line for key in "bac"] == [4, 1, 2]
+    assert document.problems == ()
+
+
+def test_a_key_may_be_an_alias_and_no_collection_even_a_tagged_one(loader: Any) -> None:
+    document = parse_document("a: &x foo\nb: &y 5\n*x : 1\n*y : 2\n", "x.yaml", loader=loader)
+    assert document.data == {"a": "foo", "b": 5, "foo": 1, "5": 2}
+    refused = parse_document("a: 1\n? !t [b]\n: 2\n", "x.yaml", loader=loader)
+    assert refused.data == {"a": 1}
+    assert "x.yaml:2: found a list or a mapping as a key" in str(refused.problems[-1])
 
 
 def test_a_quoted_merge_key_is_a_key_like_any_other(loader: Any) -> None:
-    root, _ = read_nodes('"<<": {a: 1}', "x.yaml", loader=loader)
-    assert root is not None
-    assert list(root.value) == ["<<"]
+    document = parse_document('"<<": {a: 1}', "x.yaml", loader=loader)
+    assert document.data == {"<<": {"a": 1}}
 
 
 @pytest.mark.parametrize(

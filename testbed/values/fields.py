@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from testbed.errors import Problem, ScenarioError, Unfit
 from testbed.values.units import Duration, Quantity, Rate, Size
@@ -20,6 +20,12 @@ NAMES = "a name of at most 40 letters, digits, dots, hyphens and underscores, li
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 _KEY = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
 _NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{other}` a node
+
+
+class Part(BaseModel):
+    """Base of every part of a scenario: frozen, and strict about unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _name(text: str) -> str:
@@ -113,6 +119,12 @@ NodeName = Annotated[
     str, AfterValidator(_node), WithJsonSchema({"type": "string", "pattern": f"^{_NODE}$"})
 ]
 Share = Annotated[float, Field(gt=0, le=1, strict=True)]
+Portion = Annotated[float, Field(ge=0, le=1, strict=True)]
+BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]
+PositiveNumber = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+PerSecond = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 PositiveRate = Annotated[Rate, _positive(Rate(1e12))]
 PositiveDuration = Annotated[Duration, _positive(Duration(10_000 * 3600))]
 AnyDuration = Annotated[Duration, _at_most(Duration(10_000 * 3600))]
