@@ -79,8 +79,8 @@ OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
 # How many processes share the tests that measure nothing: one a CPU, up to 8.
 TEST_PROCESSES ?= auto
 shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
-# Runs wait more than they compute, so two for each CPU; tests of a file may share a run or an engine.
-RUN_PROCESSES = $(shell echo $$((2 * $$(nproc))))
+# Tests of a file may share a run or an engine.
+RUN_PROCESSES ?= auto
 shared_runs = --numprocesses $(RUN_PROCESSES) --maxprocesses 8 --dist loadfile
 
 test: setup ## the tests that need neither root nor much time
