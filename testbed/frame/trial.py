@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
@@ -178,7 +179,8 @@ class Trial:
             self.workers[worker].order(standing, self.now)
         for release in effects.releases:
             if release.reply is not None:
-                arrived = Arrived(self.now, release.reply, release.standing)
+                # A worker has it as it was sent; the server half changes its own model meanwhile.
+                arrived = Arrived(self.now, deepcopy(release.reply), release.standing)
                 self._arrived[release.worker] = arrived
         if effects.measure:
             measured = Measured(self.now, half.version, loss=1.0 / (1 + half.version))

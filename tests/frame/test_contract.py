@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.algorithms.custom import open_config
+from testbed.algorithms.ssp import Ssp
 from testbed.frame.contract import CHECKS, examine
 from testbed.user_code import UserCode
 
@@ -88,6 +89,12 @@ def test_rounds_of_some_workers_are_sound(tmp_path: Path) -> None:
         "        self.chosen = set(order[:1])",
     )
     assert problems(tmp_path, source) == {}
+
+
+def test_a_reply_is_what_the_server_half_was_when_it_sent_it() -> None:
+    """With a slack of 10, a worker has a reply that it takes only after pushes of the others."""
+    outcomes = examine(Ssp(name="ssp", slack=10, learning_rate=0.1))
+    assert [outcome.problem for outcome in outcomes if outcome.problem] == []
 
 
 @pytest.mark.slow
