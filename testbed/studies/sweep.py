@@ -245,7 +245,7 @@ class Crew:
         )
         going.append(Job(run, name, process, log, os.pidfd_open(process.pid), slot))
         assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as pipe:  # the process reports why it has ended
+        with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
             pipe.write(errand.text().encode())
 
     def _conclude(self, job: Job) -> None:
