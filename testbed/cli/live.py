@@ -52,8 +52,8 @@ class Status:
     staleness: float = 0.0  # mean i - j over the last ten seconds
     eta_seconds: float | None = None  # real seconds to the end, if the stop rule determines it
     done_ratio: float | None = None  # progress in [0, 1], else None
-    joined: int = 0  # workers that joined so far, as recorded
-    left: int = 0  # workers that left so far, as recorded
+    joined: int = 0  # workers that joined so far by a recording
+    left: int = 0  # workers that left so far by a recording
 
 
 @dataclass

@@ -48,7 +48,7 @@ def _import_libraries() -> None:
 
 
 def remake(path: Path, *, write: bool = True) -> Report:
-    """Complete a run folder, then create its summary and figure; read only unless ``write``.
+    """Complete a run folder, then create its summary and figure; write nothing unless ``write``.
 
     The summary of an active run is not written: the run writes it when it ends.
 

@@ -21,7 +21,7 @@ EVALUATIONS = 10
 
 SETTLED_VARIANCE = 1e-5
 SETTLED_RATIO = 1.05
-"""A loss has settled if it varies less over these, and is at most this multiple of the target."""
+"""A loss has settled below this variance over EVALUATIONS, and this multiple of the target."""
 
 
 def workers_times(updates: pd.DataFrame) -> pd.DataFrame:

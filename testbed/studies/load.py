@@ -59,8 +59,8 @@ def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None
         path: its file.
         scale: factor for the length of every run (``stop.updates``, ``steps`` and ``time``) and
             for its evaluation interval (``evaluate.every``); below 1, evaluations also use
-            fewer images, so that their share of the time stays the same.
-        has_cuda: called if runs compute on a GPU, to check this beforehand.
+            fewer images, so that their share of the time does not grow.
+        has_cuda: checks the host for a GPU if runs need one; None skips the check.
 
     Raises:
         ScenarioError: lists all problems found, each with its line.

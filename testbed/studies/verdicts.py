@@ -48,8 +48,8 @@ def judge(results: Results) -> list[Judged]:
     For a part of a study, only expectations whose cases are all in the part.
 
     A value, ratio or difference is reproduced if it is within the tolerance for every seed, and
-    not reproduced if all seeds are on the same side of it. An order is reproduced if it holds
-    for every seed, and not reproduced if two neighbours are reversed for every seed.
+    not reproduced if it is outside on the same side for all seeds. An order is reproduced if it
+    holds for every seed, and not reproduced if two neighbours are reversed for every seed.
     With a tolerance, equal neighbours are in order; if all are equal for every seed, there is
     no order to check, and it is not resolved.
     Everything else is not resolved: the seeds disagree.
