@@ -1,4 +1,4 @@
-"""The command ``testbed``: one verb a file, imported when it is called and not before."""
+"""The command ``testbed``: one module per verb, imported only when the verb is called."""
 
 from __future__ import annotations
 
@@ -41,41 +41,41 @@ VERBS = {
     "schema": "Print the JSON schema of scenarios, or of studies.",
     "completion": "Print the completion script of a shell.",
 }
-"""Each verb and its line in ``testbed --help``, so that the help imports none of them."""
+"""The verbs and their lines in ``testbed --help``, so that the help does not import them."""
 
 NO_FAULTS_OF_OURS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
     *(errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE),
 )
-"""What a system call may be refused with anywhere because of how this host is."""
+"""Errors that any system call may return because of the state of this host."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
 class LazyGroup(click.Group):
-    """A group whose verbs stand in a module each, named like the verb."""
+    """A group of verbs, each in a module named like the verb."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order of a run's life."""
+        """Return the verbs, in the order of a run's life cycle."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb, imported now."""
+        """Import and return the verb."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f"testbed.cli.{cmd_name}").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Call the verb; a reader that is gone ends it without a word."""
+        """Call the verb; exit silently if the reader of the output has closed it."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # before click sees it: it would exit with 1
+        except BrokenPipeError:  # before click handles it and exits with 1
             raise click.exceptions.Exit(_end_quietly()) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of verbs in the help."""
+        """Write the list of verbs into the help."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -95,7 +95,7 @@ def cli() -> None:
 
 
 def run() -> Never:
-    """The command as a process of its own: what it is sent after its end changes nothing."""
+    """Run the command as a process; signals after its end have no effect."""
     status = main()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -103,9 +103,9 @@ def run() -> Never:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; the README has the list of them."""
+    """Run the command line and return its exit status; the README lists them."""
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name need not fit the terminal
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may lack a character
     try:
         _check_paths(sys.argv[1:] if arguments is None else arguments)
         status = cli.main(arguments, prog_name="testbed", standalone_mode=False)
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _no_fault_of_ours(error: Exception) -> TestbedError | None:
-    """What to tell of an error in one message; None of one that nobody has foreseen."""
+    """Return an expected error, to show as a message; None for an unexpected one."""
     if isinstance(error, MemoryError):
         return HostError("there is not enough memory.", hint="See `ulimit -v`, and `free`.")
     if isinstance(error, OSError):
@@ -136,25 +136,25 @@ def _no_fault_of_ours(error: Exception) -> TestbedError | None:
             return None
         try:
             sys.stdout.flush()
-        except OSError:  # what could not be written is not tried again at the end
+        except OSError:  # do not retry the failed output at exit
             _drop_output()
         return HostError(f"{error.filename or 'writing'}: {error.strerror}.")
     return error if isinstance(error, TestbedError) else None
 
 
 def _show(error: TestbedError) -> None:
-    with suppress(OSError):  # a full disk behind it: nobody can be told
+    with suppress(OSError):  # if the disk is full, it cannot be reported
         click.echo(error.message, err=True)
         if error.hint:
             click.echo(f"  {error.hint}", err=True)
 
 
 def _check_paths(arguments: Sequence[str]) -> None:
-    """Refuse what no file of a run could hold.
+    """Refuse paths and arguments that are not text, and thus cannot be written to a run's files.
 
     Raises:
-        HostError: the current folder is gone, or its name is no text.
-        UsageError: an argument is no text.
+        HostError: the current folder does not exist, or its name is not text.
+        UsageError: an argument is not text.
     """
     for argument in arguments:
         if not _is_text(argument):
@@ -181,13 +181,13 @@ def _printable(name: str) -> str:
 
 
 def _drop_output() -> None:
-    """Have whatever is still to be written go nowhere."""
+    """Discard the remaining output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def _end_quietly() -> int:
-    """Whoever read the output is gone, as after ``| head``; nothing more is to be said."""
+    """Exit silently, as the reader has closed the output, for example ``| head``."""
     _drop_output()
     return BROKEN_PIPE

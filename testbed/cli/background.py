@@ -1,8 +1,8 @@
-"""``up --detach``: the run goes on in a process of its own, and the command returns meanwhile.
+"""``up --detach``: the run continues in a background process after the command returns.
 
-The process forks before it has done anything. The one that the user started waits and passes
-signals on; the other does all the work, on the same terminal until the training has started, and
-then into a log in the run's folder.
+The process forks before doing anything else. The process that the user started waits and forwards
+signals; the child does all the work, on the same terminal until the training has started, and
+then with a log in the run folder.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MODE = 0o644
 class Foreground:
     """The process that the user started."""
 
-    child: int  # the pid of the other one
-    pipe: int  # where it says that the run goes on
+    child: int  # pid of the child
+    pipe: int  # the child reports here that the training has started
 
     def wait(self) -> Path | int:
-        """The run's folder, once it trains; or the status with which the other process ended."""
+        """Return the run folder, once the training starts; or the exit status of the child."""
 
         def pass_on(number: int, frame: FrameType | None) -> None:
             with suppress(ProcessLookupError):
@@ -50,25 +50,25 @@ class Foreground:
 class Background:
     """The process that controls the run."""
 
-    pipe: int  # where the other one listens
+    pipe: int  # to the foreground process
 
     def go_on(self, folder: Path, log: Path) -> None:
-        """Leave the terminal, write to ``log`` from now on, and let the other process return."""
+        """Detach from the terminal, write to ``log`` from now on, and let the parent return."""
         sys.stdout.flush()
         target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, MODE)
         _replace(target, (sys.stdout.fileno(), sys.stderr.fileno()))
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(line_buffering=True)
-        with suppress(BrokenPipeError):  # it was killed: all the more the run goes on
+        with suppress(BrokenPipeError):  # it was killed: the run continues even so
             os.write(self.pipe, f"{json.dumps(str(folder))}\n".encode())
         os.close(self.pipe)
 
 
 def split() -> Foreground | Background:
-    """Fork, and say which of the two this process is.
+    """Fork, and return which of the two processes this is.
 
-    The one in the background has a session of its own, and so no terminal that could hang up.
+    The background process has its own session, and so no terminal that could hang up.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""``testbed check``: tries an algorithm, a model or a data set of one's own."""
+"""``testbed check``: tests a custom algorithm, model or data set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from testbed.scenario.override import Override
 
 Told = tuple[str, list[tuple[str, str, str]]]
-"""A title, and of each promise what was found."""
+"""A title, and the result for each promise."""
 
 
 @click.command("check")
@@ -50,7 +50,7 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
 
 
 def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[Told]:
-    """Try everything of the file."""
+    """Test everything in the file."""
     if file.suffix == ".py":
         return [_try_algorithm(config, opened) for config in _of_file(file, asked)]
     return list(_try_scenario(file, asked, opened))
@@ -68,7 +68,7 @@ def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> Told:
 
 
 def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iterator[Told]:
-    """Try whatever of a scenario is the user's own."""
+    """Test all custom code of a scenario."""
     from testbed.algorithms.custom import CustomAlgorithm, open_config
     from testbed.errors import Problem, ScenarioError
     from testbed.scenario import load
@@ -90,7 +90,7 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
 
 
 def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened) -> Iterator[Told]:
-    """Try a data set of the user's own, and a model on it, or else on noise."""
+    """Test a custom data set, and a custom model on it, or else on noise."""
     from dataclasses import replace
 
     from testbed.datasets import CustomDataset, load

@@ -1,4 +1,4 @@
-"""``testbed compare``: how far two runs are apart."""
+"""``testbed compare``: the differences between two runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def command(
 
 
 def print_scenarios(runs: Sequence[Run]) -> None:
-    """What differs between the scenarios of runs."""
+    """Print the differences between the scenarios of runs."""
     from rich import box
 
     from testbed.cli.console import WIDEST_VALUE, Console, Table

@@ -1,4 +1,4 @@
-"""What a shell completes beside commands and files: runs, their nodes and classes, settings."""
+"""Shell completion of arguments: runs, their nodes and classes, settings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from testbed.topology import Plan
 
 DEEPEST = 4
-"""Keys in a completed setting."""
+"""Maximum number of keys in a completed setting."""
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of runs, as ``testbed ps --all`` has them."""
+    """Return names of runs, as in ``testbed ps --all``."""
     from testbed.telemetry.registry import Registry, list_runs
 
     with _quiet():
@@ -29,14 +29,14 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Nodes of the run that was named before."""
+    """Return the nodes of the run earlier on the command line."""
     with _quiet():
         return _fitting({node.name for node in _plan(ctx).nodes}, incomplete)
     return []
 
 
 def complete_selector(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Nodes, and classes as ``class=slow``."""
+    """Return nodes, and classes as ``class=slow``."""
     if incomplete.startswith("class="):
         names = complete_class(ctx, param, incomplete.removeprefix("class="))
         return [f"class={name}" for name in names]
@@ -44,7 +44,7 @@ def complete_selector(ctx: click.Context, param: click.Parameter, incomplete: st
 
 
 def complete_class(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Device classes of the run that was named before."""
+    """Return the device classes of the run earlier on the command line."""
     from testbed.plan.selection import classes_of
 
     with _quiet():
@@ -53,7 +53,7 @@ def complete_class(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Runtimes."""
+    """Return the runtimes."""
     from testbed.scenario.places import Place
     from testbed.scenario.schema import Scenario
 
@@ -61,7 +61,7 @@ def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Paths of a scenario's fields, each with its ``=``."""
+    """Return paths of a scenario's fields, each with its ``=``."""
     from testbed.scenario.places import Place
     from testbed.scenario.schema import Scenario
 
@@ -82,7 +82,7 @@ class_option = click.option(
 
 
 def _paths(place: Place, before: str, depth: int) -> Iterator[str]:
-    """The fields within a place that take a value; a family's are those of all its members."""
+    """Yield the fields below a path that take a value; for a union, those of all its members."""
     for key in place.keys if depth else ():
         inner = place.enter(key)
         if inner is None:
@@ -97,7 +97,7 @@ def _plan(ctx: click.Context) -> Plan:
     from testbed.cli.options import find
     from testbed.plan.written import read_plan
 
-    run = ctx.params["run"] or next(iter(ctx.args), "")  # unread while an option lacks its value
+    run = ctx.params["run"] or next(iter(ctx.args), "")  # not parsed if an option lacks its value
     return read_plan(find(run, _folder(ctx)))
 
 
@@ -111,7 +111,7 @@ def _fitting(words: set[str], incomplete: str) -> list[str]:
 
 @contextmanager
 def _quiet() -> Iterator[Any]:
-    """Where there is no such run, or it cannot be read, nothing is completed."""
+    """Complete nothing if there is no such run, or it cannot be read."""
     from testbed.errors import TestbedError
 
     try:

@@ -1,4 +1,4 @@
-"""``testbed completion``: completes commands and options in a shell."""
+"""``testbed completion``: shell completion of commands and options."""
 
 from __future__ import annotations
 

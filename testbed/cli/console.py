@@ -1,4 +1,4 @@
-"""What tables, notices and the live line are written to."""
+"""The console for tables, notices and the live line."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rich import box, console
 from rich import table as rich_table
 
 UNBOUNDED = 100_000
-"""Columns where nobody sees a line's end: in a pipe or a file."""
+"""Columns where lines have no visible end: in a pipe or a file."""
 
 
 WIDEST_VALUE = 60
-"""Columns of a value of any length in a table, beyond which it is wrapped."""
+"""Maximum columns of a long value in a table before it is wrapped."""
 
 
 class Console(console.Console):
-    """One that raises BrokenPipeError when its reader has gone; rich would end the process.
+    """A console that raises BrokenPipeError if its reader has exited; rich would exit the process.
 
-    A run has to be torn down then, and every verb ends with the same status, as after ``| head``.
-    In a pipe or a file lines are as long as they are: whatever has to be typed stands there whole.
+    The run must be torn down then, and all verbs exit with the same status, as after ``| head``.
+    In a pipe or a file, lines are never wrapped, so that text to be typed can be copied.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -32,7 +32,7 @@ class Console(console.Console):
         raise BrokenPipeError
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """See the base class; a full disk behind the output is named by what it is."""
+        """Print as the base class; on an error such as a full disk, set the name of the output."""
         try:
             super().print(*objects, **options)
         except BrokenPipeError:
@@ -43,18 +43,18 @@ class Console(console.Console):
 
 
 class Table(rich_table.Table):
-    """A table that never cuts a cell: on a terminal that is too narrow it goes on below."""
+    """A table that never truncates a cell: on a narrow terminal, cells wrap."""
 
     def add_column(self, *arguments: Any, **options: Any) -> None:
         super().add_column(*arguments, **{"overflow": "fold"} | options)
 
 
 def table(*columns: str) -> Table:
-    """An empty table with a line below the names of its columns."""
+    """Return an empty table with a line below the column names."""
     return Table(*columns, box=box.SIMPLE_HEAD)
 
 
 def span(words: Iterable[str]) -> str:
-    """Neighbours in a list, by the first and the last of them."""
+    """Return a range of consecutive items, as its first and last one."""
     first, *rest = words
     return f"{first} - {rest[-1]}" if rest else first

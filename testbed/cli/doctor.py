@@ -1,4 +1,4 @@
-"""``testbed doctor``: examines this host."""
+"""``testbed doctor``: checks this host."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def command(
 def _case(
     file: Path | None, runtime: str | None, *, workers: int | None, runs: Path
 ) -> tuple[ExaminedRun, Real, list[Finding]]:
-    """What is examined, for which runtime, and how that was found where the host decides it."""
+    """Return what to check, for which runtime, and how the runtime was chosen if it is auto."""
     import os
 
     from testbed.datasets import user_cache
@@ -78,7 +78,7 @@ def _case(
 
 
 def _runtime(text: str | None) -> Any:
-    """What ``--runtime`` says where there is no scenario to say it to."""
+    """Return the runtime from ``--runtime`` when there is no scenario."""
     from pydantic import ValidationError
 
     from testbed.errors import Problem, ScenarioError
@@ -92,7 +92,7 @@ def _runtime(text: str | None) -> Any:
 
 
 def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
-    """A simulation needs no containers; what is examined then is what another run would need."""
+    """Choose the runtime to check; for a simulation, which needs no containers, check native."""
     from testbed.run.doctor.findings import Finding
     from testbed.runtimes import Auto, Native, Simulated
     from testbed.runtimes.choose import choose

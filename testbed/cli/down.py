@@ -1,4 +1,4 @@
-"""``testbed down``: ends runs and removes what they left."""
+"""``testbed down``: ends runs and removes their remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``testbed events``: what happened in a run, and what happens."""
+"""``testbed events``: past and current events of a run."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def command(
 
 
 def _check(kinds: tuple[str, ...]) -> None:
-    """Refuse a kind that there is none of.
+    """Refuse unknown kinds of events.
 
     Raises:
-        ScenarioError: there is none of that name.
+        ScenarioError: there is no such kind.
     """
     from testbed.errors import Problem, ScenarioError
     from testbed.events.names import EVENTS
@@ -77,7 +77,7 @@ def _check(kinds: tuple[str, ...]) -> None:
 
 
 def _is_of(entry: Entry, nodes: frozenset[str] | None) -> bool:
-    """Whether an event is of any of these nodes; of whatever it is, if none are asked for."""
+    """Whether an event is of any of these nodes; True for all events if ``nodes`` is None."""
     if nodes is None:
         return True
     fields = vars(entry.event)
@@ -85,7 +85,7 @@ def _is_of(entry: Entry, nodes: frozenset[str] | None) -> bool:
 
 
 def _line(entry: Entry) -> str:
-    """When, what, and every field that says something."""
+    """Format an event: its time, its kind, and all fields that are not empty."""
     elapsed = entry.elapsed_seconds
     when = "" if elapsed is None else f"{elapsed:.3f} s"
     fields = entry.as_dict()
@@ -99,7 +99,7 @@ def _line(entry: Entry) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value that stays on its line, whatever is in it."""
+    """Format a value on a single line, regardless of its content."""
     if isinstance(value, list):
         return ",".join(map(_word, value))
     is_plain = isinstance(value, str) and value.isprintable() and " " not in value

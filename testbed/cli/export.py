@@ -1,4 +1,4 @@
-"""``testbed export``: runs in the formats of other tools, each in a module of its name."""
+"""``testbed export``: exports runs to the formats of other tools, one module per format."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ FORMATS: dict[str, str] = {
     "mlflow": "A database of MLflow's.",
     "prometheus": "OpenMetrics with timestamps, for Prometheus and Grafana.",
 }
-"""Each format and its line in ``testbed export --help``, so that the help imports none of them."""
+"""The formats and their lines in ``testbed export --help``, which imports none of them."""
 
 
 class LazyFormats(click.Group):
-    """A group whose format ``x`` is the ``command`` of testbed.cli.export_x."""
+    """A group in which format ``x`` is the ``command`` of testbed.cli.export_x."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The formats."""
+        """Return the formats."""
         return list(FORMATS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The format, imported now."""
+        """Import and return the format."""
         if cmd_name not in FORMATS:
             return None
         command: click.Command = import_module(f"testbed.cli.export_{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of formats in the help."""
+        """Write the list of formats into the help."""
         with formatter.section("Formats"):
             formatter.write_dl(list(FORMATS.items()))
 

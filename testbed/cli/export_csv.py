@@ -1,4 +1,4 @@
-"""``testbed export csv``: runs as CSV: a folder a run, a file a table."""
+"""``testbed export csv``: runs as CSV, one folder per run, one file per table."""
 
 from __future__ import annotations
 

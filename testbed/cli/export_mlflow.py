@@ -1,4 +1,4 @@
-"""``testbed export mlflow``: runs in a database that `mlflow ui` shows."""
+"""``testbed export mlflow``: runs in a database for `mlflow ui`."""
 
 from __future__ import annotations
 

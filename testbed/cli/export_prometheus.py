@@ -1,4 +1,4 @@
-"""``testbed export prometheus``: runs as OpenMetrics, for a Prometheus to show them."""
+"""``testbed export prometheus``: runs as OpenMetrics, for import into Prometheus."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def command(
 
 
 def write(runs: Sequence[Path], out: Path, *, force: bool, at: str, per_worker: bool) -> int:
-    """Write runs, by their folders, as the command does; returns how many samples they have.
+    """Write runs, given by their folders, to ``out``; return the number of samples.
 
     Raises:
-        ScenarioError: ``out`` is there, or has no folder to be in; ``at`` is no time.
+        ScenarioError: ``out`` exists, or its parent folder does not; ``at`` is not a time.
         TestbedError: a run has not ended, or is damaged.
     """
     from testbed.errors import Problem, ScenarioError, TestbedError
@@ -72,10 +72,10 @@ def write(runs: Sequence[Path], out: Path, *, force: bool, at: str, per_worker: 
 
 
 def _end(at: str) -> float | None:
-    """When the longest run is to end, seconds since 1970; None for when it did.
+    """Return the end of the longest run, seconds since 1970; None keeps the actual times.
 
     Raises:
-        ScenarioError: that is no time.
+        ScenarioError: ``at`` is not a time.
     """
     import time
     from datetime import datetime

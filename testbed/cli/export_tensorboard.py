@@ -1,4 +1,4 @@
-"""``testbed export tensorboard``: runs as a log folder of TensorBoard's."""
+"""``testbed export tensorboard``: runs as a TensorBoard log folder."""
 
 from __future__ import annotations
 

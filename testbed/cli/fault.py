@@ -1,4 +1,4 @@
-"""``testbed fault``: strikes workers of a run that goes on, and lists the faults of any run."""
+"""``testbed fault``: injects faults into an active run, and lists the faults of any run."""
 
 from __future__ import annotations
 

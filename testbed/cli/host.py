@@ -1,4 +1,4 @@
-"""What the commands ask of the machine they run on."""
+"""Requirements of the commands on the host, and its capacity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.errors import HostError
 
 
 def require_linux(command: str, *, platform: str = sys.platform) -> None:
-    """Refuse to go on anywhere but on Linux.
+    """Refuse to run on systems other than Linux.
 
     Raises:
         HostError: this is another system, or its limits are too low for any run.
@@ -39,14 +39,14 @@ def require_linux(command: str, *, platform: str = sys.platform) -> None:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the host has: CPUs that this process may use, and bytes of memory."""
+    """Capacity of the host: CPUs that this process may use, and bytes of memory."""
 
     cpus: int
     memory_bytes: int
 
 
 def capacity() -> Capacity:
-    """What this host has."""
+    """Return the capacity of this host."""
     has_affinity = hasattr(os, "sched_getaffinity")
     cpus = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
     return Capacity(cpus or 1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

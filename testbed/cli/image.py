@@ -1,4 +1,4 @@
-"""``testbed image``: builds, checks, lists and removes the image that Docker runs nodes in."""
+"""``testbed image``: builds, checks, lists and removes the Docker image for nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``testbed init``: writes a scenario to begin with."""
+"""``testbed init``: writes an initial scenario."""
 
 from __future__ import annotations
 

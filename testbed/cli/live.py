@@ -1,4 +1,4 @@
-"""Shows a run while it goes on: a live line on a terminal, a plain one now and then elsewhere."""
+"""Live display of an active run: a status line on a terminal, periodic plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ PLAIN_INTERVAL_SECONDS = 5.0
 WINDOW_SECONDS = 10.0
 MOST_NAMES = 12
 LEAST_SHARE = 1e-3
-"""Of the emulated time, before which, and within the window, nothing is said of the end."""
+"""Share of the emulated time below which, within the window, there is no estimate of the end."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """A glance at a run."""
+    """Current status of a run."""
 
     updates: int = 0  # applied so far
     updates_per_second: float = 0.0  # over the last ten seconds or the last round, real time
@@ -50,15 +50,15 @@ class Status:
     loss: float | None = None  # of the last evaluation
     ingress_bytes: int = 0  # payload of all pushes so far
     staleness: float = 0.0  # mean i - j over the last ten seconds
-    eta_seconds: float | None = None  # real seconds to the end, where the stop rule says so
-    done_ratio: float | None = None  # how far along the run is, in [0, 1], else None
-    joined: int = 0  # workers that joined so far as a recording has it
-    left: int = 0  # workers that left so far as a recording has it
+    eta_seconds: float | None = None  # real seconds to the end, if the stop rule determines it
+    done_ratio: float | None = None  # progress in [0, 1], else None
+    joined: int = 0  # workers that joined so far by a recording
+    left: int = 0  # workers that left so far by a recording
 
 
 @dataclass
 class Progress:
-    """Adds up what the parameter server reports into a Status."""
+    """Accumulates reports of the parameter server into a Status."""
 
     stop_updates: int | None  # updates after which the run ends, or None
     stop_seconds: float | None  # emulated seconds after which it ends, or None
@@ -68,34 +68,34 @@ class Progress:
     _left: int = 0
     _accuracy: float | None = None
     _loss: float | None = None
-    _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # when, updates, sum
+    _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # time, updates, sum
     _emulated: deque[tuple[float, float]] = field(default_factory=lambda: deque([(0.0, 0.0)]))
-    _passed: float = 0.0  # emulated seconds at the last look
+    _passed: float = 0.0  # emulated seconds at the last call
 
     def add_updates(self, rows: Rows, elapsed: float) -> None:
-        """New rows of the update record, seen ``elapsed`` real seconds after the start."""
+        """Add rows of the update record, received ``elapsed`` real seconds after the start."""
         self._updates += len(rows)
         self._ingress += int(rows["payload_up_bytes"].sum())
         self._recent.append((elapsed, len(rows), float(np.sum(rows["staleness"]))))
         _forget(self._recent, elapsed)
 
     def go_back(self, updates: int) -> None:
-        """Only so many updates are left: those after them were lost."""
+        """Reset the number of updates: those after them were lost."""
         self._updates = updates
 
     def add_evaluation(self, top1: float | None, loss: float | None) -> None:
-        """An evaluation that the evaluator reported."""
+        """Store the result of an evaluation."""
         self._accuracy, self._loss = top1, loss
 
     def add_recorded(self, workers: int, *, join: bool) -> None:
-        """So many workers joined or left as a recording of their availability has it."""
+        """Add workers that joined or left according to a recording of their availability."""
         if join:
             self._joined += workers
         else:
             self._left += workers
 
     def status(self, elapsed: float, *, emulated: float) -> Status:
-        """Where the run stands, so many real and emulated seconds after the start."""
+        """Return the status at these real and emulated seconds after the start."""
         _, *counted = self._recent or [(0.0, 0, 0.0)]
         updates = sum(count for _, count, _ in counted)
         rate = _per_second([(at, count) for at, count, _ in self._recent], elapsed)
@@ -116,7 +116,7 @@ class Progress:
     def _progress(
         self, elapsed: float, emulated: float, rate: float
     ) -> tuple[float | None, float | None]:
-        """How far along, and how much longer, by whichever rule ends the run first."""
+        """Return progress and remaining seconds, by the stop rule that ends the run first."""
         shares: list[float] = []
         seconds_to_go: list[float] = []
         if self.stop_updates is not None:
@@ -131,7 +131,7 @@ class Progress:
         return max(shares, default=None), min(seconds_to_go, default=None)
 
     def _emulated_pace(self, elapsed: float, emulated: float) -> float:
-        """Emulated seconds per real second, as the latest looks at both show."""
+        """Return emulated seconds per real second, over the last calls."""
         if emulated > self._passed:
             self._emulated.append((elapsed, emulated - self._passed))
             self._passed = emulated
@@ -140,16 +140,16 @@ class Progress:
 
 
 def _forget(moments: deque[Any], now: float) -> None:
-    """Leave out what is older than the window; two moments stay, and so a whole round."""
+    """Remove entries older than the window; keep at least two, and so a whole round."""
     while len(moments) > 2 and moments[0][0] < now - WINDOW_SECONDS:
         moments.popleft()
 
 
 def _per_second(moments: Sequence[tuple[float, float]], now: float) -> float:
-    """What comes in a second, where ``moments`` are when something came, and how much.
+    """Return the rate per second, given ``moments``: pairs of a time and an amount.
 
-    It is counted from one moment to another, so that a round under way does not lower it: only
-    when the next is later than any before.
+    The rate is measured between rounds, so that an unfinished round does not lower it, unless it
+    is already longer than any before.
     """
     times = [at for at, _ in moments]
     if len(times) < 2 or times[-1] == times[0]:
@@ -161,10 +161,10 @@ def _per_second(moments: Sequence[tuple[float, float]], now: float) -> float:
 
 @dataclass
 class LiveDisplay(Sink):
-    """A sink that writes to a console what somebody who waits wants to know."""
+    """A sink that shows the progress of a run on a console."""
 
     console: Console
-    progress: Progress  # adds up what is shown
+    progress: Progress  # accumulates the status
     clock: Callable[[], float] = time.monotonic  # monotonic seconds
     _live: Live | None = None
     _began: float = 0.0
@@ -194,7 +194,7 @@ class LiveDisplay(Sink):
                 self.notice(f"goes on from update {version:,}: {lost:,} updates are lost")
             case Exited(ends_run=False, how=how) if how:
                 self.notice(f"{how}; the others go on")
-            case FaultApplied(kind, _, nodes, recorded=True):  # thousands: the status counts them
+            case FaultApplied(kind, _, nodes, recorded=True):  # thousands: only counted
                 self.progress.add_recorded(len(nodes), join=kind == "join")
             case FaultApplied(kind, begins, nodes) if nodes:
                 what = kind if begins else f"the end of {kind}"
@@ -215,22 +215,22 @@ class LiveDisplay(Sink):
         self.console.file = file
 
     def phase(self, text: str) -> None:
-        """Something begins that takes a while."""
+        """Show the start of a phase that takes a while."""
         self.close()
         self.console.print(Text(text, style="bold"), soft_wrap=True)
 
     def notice(self, text: str) -> None:
-        """Something that the user should read."""
+        """Show a message that the user should read."""
         self.console.print(Text(text, style="yellow"), soft_wrap=True)
 
     def status(self, status: Status) -> None:
-        """Where the training stands, in the place of what was shown before."""
+        """Show the status; on a terminal, in place of the previous one."""
         text = Text(describe(status))
         if not self.console.is_terminal:
             self.console.print(text, soft_wrap=True)
             return
         if self._live is None:
-            prints_here = self.console.file is sys.stdout  # else it is a log, and stays one
+            prints_here = self.console.file is sys.stdout  # else it is a log, and must stay one
             self._live = Live(
                 text,
                 console=self.console,
@@ -242,14 +242,14 @@ class LiveDisplay(Sink):
         self._live.update(text, refresh=True)
 
     def close(self) -> None:
-        """See Sink. The last line stays, and the terminal is given back."""
+        """Stop the display; the last line remains on the terminal. Idempotent."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 def describe(status: Status) -> str:
-    """One line: updates, rate, accuracy or else loss, ingress, staleness, time to go."""
+    """Format one line: updates, rate, accuracy or else loss, ingress, staleness, time to go."""
     done = "" if status.done_ratio is None else f" ({status.done_ratio:.0%})"
     if status.accuracy is None and status.loss is not None:
         good = f"loss {status.loss:.4g}"
@@ -266,20 +266,20 @@ def describe(status: Status) -> str:
 
 
 def _names(nodes: Sequence[str]) -> str:
-    """The names of nodes, where they are many the first of them and how many more there are."""
+    """Join the names of nodes; of many, only the first ones and the number of others."""
     named = ", ".join(nodes[:MOST_NAMES])
     return f"{named} and {len(nodes) - MOST_NAMES:,} more" if len(nodes) > MOST_NAMES else named
 
 
 def rate_text(number: float) -> str:
-    """A rate, such as 1,250, 4.2 or 0.083."""
+    """Format a rate, such as 1,250, 4.2 or 0.083."""
     if number >= 10:
         return f"{number:,.0f}"
     return f"{number:.1f}" if number >= 1 else f"{number:.2g}"
 
 
 def clock_text(seconds: float) -> str:
-    """Seconds as m:ss or h:mm:ss."""
+    """Format seconds as m:ss or h:mm:ss."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

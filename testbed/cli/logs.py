@@ -1,4 +1,4 @@
-"""``testbed logs``: what nodes printed."""
+"""``testbed logs``: the output of nodes."""
 
 from __future__ import annotations
 

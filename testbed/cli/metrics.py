@@ -1,4 +1,4 @@
-"""The options with which a run shows its metrics while it goes on."""
+"""Options for serving metrics of an active run."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Scrapes:
-    """What was asked for."""
+    """The requested settings for metrics."""
 
     host: str
     port: int
     per_worker: bool
 
     def metering(self) -> Metering:
-        """Listens from now on.
+        """Start to listen.
 
         Raises:
-            HostError: nothing can listen there.
+            HostError: the address cannot be bound.
         """
         import os
 
@@ -59,7 +59,7 @@ class Scrapes:
 
 
 def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these options; it is called with what they ask for as ``scrapes``."""
+    """Add these options to a command; it receives them as the parameter ``scrapes``."""
 
     @functools.wraps(command)
     def with_scrapes(

@@ -1,4 +1,4 @@
-"""``testbed net``: shows, measures and changes the links of a run that goes on."""
+"""``testbed net``: shows, measures and changes the links of an active run."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _selectors(selector: tuple[str, ...], device_class: str | None) -> tuple[str
 
 
 def _print_links(rows: Rows) -> None:
-    """One row a direction; alike links of a class stand in one."""
+    """Print one row per direction; equal links of a class share a row."""
     from testbed.cli.console import Console, table
 
     shown = table("nodes", "class", "", "configured", "the kernel has")
@@ -125,7 +125,7 @@ def _print_links(rows: Rows) -> None:
 
 
 def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
-    """The names of these indices, such as ``w0 - w2, w4``: neighbours by their first and last."""
+    """Return the names for these indices, such as ``w0 - w2, w4``: consecutive ones as a range."""
     from testbed.cli.console import span
 
     neighbours = groupby(enumerate(indices), key=lambda one: one[1] - one[0])
@@ -133,7 +133,7 @@ def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _print_probes(rows: Rows) -> None:
-    """Configured and measured values of every class."""
+    """Print configured and measured values of every class."""
     from testbed.cli.console import Console, table
 
     shown = table("class", "", "configured", "measured")

@@ -1,4 +1,4 @@
-"""What a notebook shows of a sweep while it takes place."""
+"""Progress of a sweep in a notebook."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ LINES = 8
 
 @dataclass
 class Lines:
-    """The last lines that were told, in one place of a cell's output."""
+    """Shows the last lines of progress in a single output of a cell."""
 
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
     _shown: Any = None
 
     def tell(self, text: str) -> None:
-        """Show one more."""
+        """Show another line."""
         from IPython.display import display
 
         self._lines.append(text)

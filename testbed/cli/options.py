@@ -1,4 +1,4 @@
-"""What several verbs have alike: options, what they mean, and JSON as output."""
+"""Shared by several verbs: options, their interpretation, and JSON output."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers, of which NaN and infinity are none."""
+    """A range of numbers that excludes NaN and infinity."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """See the base class."""
+        """Convert as the base class, and refuse NaN and infinity."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} is no number.", param, ctx)
@@ -87,14 +87,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 def find(run: str, runs: Path) -> RunFolder:
-    """The folder of the run that a user means by a name or a path; see ``find_run``."""
+    """Return the folder of a run by name or path; see ``find_run``."""
     from testbed.telemetry.registry import Registry, find_run
 
     return find_run(run, runs=runs, registry=Registry.of_user(os.environ, Path.home()))
 
 
 def check_name(name: str | None) -> None:
-    """Refuse a name that could not name a folder, a control group and a container.
+    """Refuse a name that is not valid for a folder, a control group and a container.
 
     Raises:
         ScenarioError: the name has other characters, or is too long.
@@ -107,12 +107,12 @@ def check_name(name: str | None) -> None:
 
 
 def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> None:
-    """Refuse a path that an option names if something is there, or nothing can be.
+    """Refuse an option's path if it exists, or cannot be created.
 
-    A folder may be there if it is empty.
+    An existing empty folder is accepted.
 
     Raises:
-        ScenarioError: it is in the way, or the folder that it is to be in is not there.
+        ScenarioError: the path exists, or its parent folder does not.
     """
     from testbed.errors import Problem, ScenarioError
 
@@ -137,7 +137,7 @@ def export_runs(
     runs: Path,
     folders: bool = True,
 ) -> None:
-    """Write runs that are named, and say so; see ``write_runs``."""
+    """Export the named runs, and print the path; see ``write_runs``."""
     folders_of_runs = [find(name, runs).path for name in names]
     write_runs(folders_of_runs, out, write, force=force, folders=folders)
     click.echo(f"wrote {out}")
@@ -151,10 +151,10 @@ def write_runs(
     force: bool,
     folders: bool = True,
 ) -> None:
-    """Write runs into a folder, all of them or none; with ``folders`` each into its own in there.
+    """Write runs into a folder, all or none; with ``folders``, each into its own subfolder.
 
     Raises:
-        ScenarioError: the folder cannot be made, or one of these runs has a folder there already.
+        ScenarioError: the folder cannot be created, or one of these runs already has a subfolder.
     """
     from testbed.reports.exports import open_runs
 
@@ -168,10 +168,10 @@ def write_runs(
 def overrides(
     settings: Iterable[str], *, workers: int | None = None, runtime: str | None = None
 ) -> list[Override]:
-    """What ``--set`` (each ``path=value``), ``--workers`` and ``--runtime`` ask for; these two win.
+    """Return overrides for ``--set`` (``path=value``); ``--workers`` and ``--runtime`` win.
 
     Raises:
-        ScenarioError: a ``--set`` that is no ``path=value``.
+        ScenarioError: a ``--set`` is not of the form ``path=value``.
     """
     from testbed.scenario import Override
 
@@ -184,5 +184,5 @@ def overrides(
 
 
 def print_json(data: Any) -> None:
-    """What ``--json`` prints."""
+    """Print data as JSON, for ``--json``."""
     click.echo(json.dumps(data, indent=2))

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from testbed.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
-"""Stand for what `up` finds, and draws, when it begins."""
+"""Placeholders for what `up` prepares, and draws, at its start."""
 
 MOST_ITEMS = 8
-"""Of a list in a request, such as the neighbours that a node of hundreds has, are printed."""
+"""Maximum number of items to print of a list in a request, such as a node's neighbours."""
 
 
 @click.command("plan")
@@ -92,7 +92,7 @@ def command(
 
 
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
-    """Show what a simulation of the scenario will model; touches nothing."""
+    """Show what a simulation of the scenario will model; changes nothing."""
     from testbed.plan.budget import count_parameters
     from testbed.scenario.checks import substitutes
     from testbed.simulation.outline import outline
@@ -134,7 +134,7 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
 
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
-    """What will be sent to bring the run up; of a runtime that is not settled yet, nothing."""
+    """Return the requests that will bring the run up; empty if the runtime is not chosen yet."""
     from testbed.run.setup import Setup
     from testbed.runtimes import Real
     from testbed.telemetry.folder import RunFolder
@@ -147,7 +147,7 @@ def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
 
 
 def _users(runtime: Real) -> Users:
-    """What this user's run would have; root's where only root could have a run, or on no Linux."""
+    """Return the users of this user's run; root's if a run needs root, or not on Linux."""
     from testbed.errors import HostError
     from testbed.host import users
 
@@ -206,7 +206,7 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
 
 
 def _print_requests(made: Plan, requests: tuple[Request, ...]) -> None:
-    """What is sent for the first node of each class, and to start the agent, word by word."""
+    """Print the requests for the first node of each class, and to start the agent, in full."""
     from rich.text import Text
 
     from testbed.cli.console import WIDEST_VALUE, Console, Table
@@ -226,7 +226,7 @@ def _print_requests(made: Plan, requests: tuple[Request, ...]) -> None:
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every value inside that says something, and the way to it; ``--json`` has the others too."""
+    """Yield all values that are not empty, with their paths; ``--json`` shows the others too."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(inner, f"{path}.{key}" if path else str(key))
@@ -239,13 +239,13 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _groups(plan: Plan) -> list[list[NodeSpec]]:
-    """Neighbours of a class, which differ in name, address and uid only."""
+    """Group consecutive nodes of a class, which differ only in name, address and uid."""
     by_class = groupby(plan.nodes, key=lambda node: (node.role, node.device_class))
     return [list(neighbours) for _, neighbours in by_class]
 
 
 def _place(nodes: list[NodeSpec]) -> tuple[str, ...]:
-    """The addresses, uids and limits of neighbours of a class."""
+    """Return the addresses, uids and limits of a group of nodes."""
     from testbed.cli.console import span
 
     first = nodes[0]

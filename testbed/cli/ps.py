@@ -1,4 +1,4 @@
-"""``testbed ps``: lists runs, or the nodes of one."""
+"""``testbed ps``: lists runs, or the nodes of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder
 
 MOST_CHARACTERS = 160
-"""Of what is said of a run that cannot be read."""
+"""Maximum length of the message on a run that cannot be read."""
 
 
 @click.command("ps")
@@ -56,7 +56,7 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
         workers, created = None, None
         try:
             state = folder.state()
-        except TestbedError as error:  # one that cannot be read does not hide the others
+        except TestbedError as error:  # a run that cannot be read must not hide the others
             if not (everything or folder.is_yours()):
                 continue
             yours = folder.is_yours()

@@ -1,4 +1,4 @@
-"""``testbed report``: what came out of a run, of several side by side, or of a study."""
+"""``testbed report``: the results of a run, of several runs compared, or of a study."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PATH = click.Path(path_type=Path)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be made beside what is printed."""
+    """Output to create in addition to what is printed."""
 
-    html: Path | None  # a page
-    figures: Path | None  # a folder of figures for a printed page
-    force: bool  # whether what is there already is replaced
+    html: Path | None  # an HTML page
+    figures: Path | None  # a folder of figures for printing
+    force: bool  # whether to replace existing files
 
     def check(self) -> None:
-        """Look whether it can be written, before anything is read.
+        """Check that the output can be written, before any run is read.
 
         Raises:
             ScenarioError: something is in the way.
@@ -43,7 +43,7 @@ class Wanted:
             check_new("--figures", self.figures, force=self.force, folder=True)
 
     def write(self, page: Callable[[], Page], charts: Callable[[], Sequence[Chart]]) -> None:
-        """Make what is asked for, and say where it is."""
+        """Create the requested output, and print its paths."""
         if self.html is not None:
             from testbed.reports.page import render
             from testbed.telemetry.files import write_atomically
@@ -215,14 +215,14 @@ def _conclude_studies(
 
 
 def conclude(folder: Path, display: LiveDisplay) -> Report:
-    """End what is shown live, with what came out.
+    """End the live display, and print the results.
 
-    Of a run that did not come to train: how it ended, and where to look.
+    For a run that never trained: how it ended, and its folder.
     """
     from testbed.reports.remake import remake
 
     try:
-        report = remake(folder)  # before anything is shown: the terminal may be gone
+        report = remake(folder)  # before any output: the terminal may be closed
     finally:
         display.close()
     summary = report.summary
@@ -236,7 +236,7 @@ def conclude(folder: Path, display: LiveDisplay) -> Report:
 
 
 def print_report(report: Report, *, folder: Path) -> None:
-    """The closing table, and where everything lies."""
+    """Print the summary table, and the paths of figure and folder."""
     from testbed.cli.console import Console
     from testbed.reports.table import summary_table
 

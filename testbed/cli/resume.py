@@ -1,4 +1,4 @@
-"""``testbed resume``: goes on with a simulated run that was broken off."""
+"""``testbed resume``: resumes an interrupted simulated run."""
 
 from __future__ import annotations
 

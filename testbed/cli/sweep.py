@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int:
-    """The bytes of a size that an option names; 0 without it."""
+    """Return the bytes of a size option; 0 without it."""
     try:
         return int(Size.parse(text)) if text else 0
     except Unfit as unfit:
@@ -84,7 +84,7 @@ def command(
 
 
 def _conclude(swept: Swept, file: Path, scale: float) -> int:
-    """Say what there is now; returns the exit status."""
+    """Print the results; return the exit status."""
     from testbed.cli.up import INVALID
 
     there, all_runs = len(swept.found), len(swept.study.runs)

@@ -1,4 +1,4 @@
-"""``testbed top``: where a run stands, class by class and worker by worker, while it goes on."""
+"""``testbed top``: live status of a run, by class and by worker."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ORDERS = {
     "late": "late_steps",
     "node": "node",
 }
-"""What workers are sorted by, and the first letter of each is its key."""
+"""Sort orders of workers; the first letter of each is its key."""
 
 INTERVAL_SECONDS = 1.0
 MOST_KEYS = 1024
 FEWEST_ROWS = 3
 CLASS_ROWS = 4
-"""Lines that the table of classes takes beside its rows, and so does that of the workers."""
+"""Lines of the table of classes in addition to its rows; the same for the workers' table."""
 
 
 @click.command("top")
@@ -79,7 +79,7 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
 
 
 def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str) -> None:
-    """Show the run until it ends or somebody presses q; its last state stays on the terminal."""
+    """Show the run until it ends or the user presses q; its last state stays on the terminal."""
     from rich.live import Live
 
     reverse = False
@@ -89,7 +89,7 @@ def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str)
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while standing.alive:
-            height = console.size.height  # asked again: the window may have another size by now
+            height = console.size.height  # queried again: the window may have been resized
             shown = _screen(standing, sort=sort, reverse=reverse, height=height)
             live.update(shown, refresh=True)
             keys = pressed(INTERVAL_SECONDS)
@@ -104,13 +104,13 @@ def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str)
 
 @contextmanager
 def keys_of(terminal: int) -> Iterator[Callable[[float], str]]:
-    """Keys as they are pressed, without Enter.
+    """Read keys as they are pressed, without Enter.
 
     Args:
-        terminal: its descriptor; what else reads from it would keep keys back in a buffer.
+        terminal: its descriptor; any other reader would keep keys in its buffer.
 
     Yields:
-        What waits so many seconds for a key, and returns all that were pressed.
+        A function that waits up to the given seconds for a key, and returns all pressed keys.
     """
     import select
     import termios
@@ -130,7 +130,7 @@ def keys_of(terminal: int) -> Iterator[Callable[[float], str]]:
 
 
 def _screen(standing: Standing, *, sort: str, reverse: bool, height: int | None) -> Group:
-    """Everything, with as many workers as there is room for; all without a height."""
+    """Return the whole screen, with as many workers as fit; all workers without a height."""
     from rich.console import Group
     from rich.text import Text
 
@@ -147,7 +147,7 @@ def _screen(standing: Standing, *, sort: str, reverse: bool, height: int | None)
 
 
 def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:
-    """Those with the most first, but by name from the first on; who has no value comes last."""
+    """Sort workers by value, largest first, or by name ascending; without a value, last."""
     column = ORDERS[sort]
     known = [one for one in workers if getattr(one, column) is not None]
     unknown = [one for one in workers if getattr(one, column) is None]
@@ -244,7 +244,7 @@ def _shares(one: ClassStanding | WorkerStanding) -> list[str]:
 
 
 def _link(direction: Any) -> str:
-    """The configured rate, and what was measured of it."""
+    """Return the configured rate, with the measured one."""
     asked = direction["configured"].get("rate", "-")
     found = direction["measured_bits_per_second"]
     return asked if found is None else f"{asked} ({found / 1e6:.3g})"

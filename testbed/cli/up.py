@@ -69,7 +69,7 @@ def command(
     """
     from testbed.cli.host import require_linux
 
-    require_linux("up")  # before torch and its like are imported, which would fail
+    require_linux("up")  # before imports such as torch, which would fail
     from testbed.cli.background import Foreground, split
     from testbed.cli.console import Console
     from testbed.cli.live import LiveDisplay, Progress
@@ -102,7 +102,7 @@ def command(
 
 
 def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
-    """The scenario to run: the file that was given, or that of a run."""
+    """Return the path of the scenario to run: the given file, or that of a run."""
     if (file is None) == (again is None):
         raise click.UsageError("Name a SCENARIO, or a run that is repeated with --again RUN.")
     if again is not None:
@@ -113,20 +113,20 @@ def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
 
 @dataclass(frozen=True)
 class Terminal:
-    """Whoever has typed the command; see testbed.run.audience.Audience."""
+    """The user's terminal as an Audience; see testbed.run.audience.Audience."""
 
     sink: LiveDisplay
 
     def phase(self, text: str) -> None:
-        """See Audience."""
+        """Show the start of a phase."""
         self.sink.phase(text)
 
     def say(self, text: str) -> None:
-        """See Audience."""
+        """Print a decision that the scenario had left open."""
         click.echo(text, err=True)
 
     def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
-        """See Audience."""
+        """Print the results; return whether the run is valid."""
         from testbed.cli.report import conclude
 
         report = conclude(folder.path, self.sink)
@@ -135,7 +135,7 @@ class Terminal:
         return bool(report.summary["verdict"]["valid"])
 
     def leaving(self, background: Background) -> Callable[[RunFolder], None]:
-        """What to do when a run trains that is to go on in the background."""
+        """Return the function that moves the run to the background once it trains."""
 
         def leave(folder: RunFolder) -> None:
             self.sink.close()
@@ -168,7 +168,7 @@ def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: P
 
 @contextmanager
 def _explained(scenario: Path, runs: Path) -> Iterator[None]:
-    """Say where a write failed, which does not say so itself, and who knows more of this host."""
+    """Add the path to write errors that lack it, and `testbed doctor` to errors of the host."""
     from testbed.errors import HostError
 
     try:
@@ -184,7 +184,7 @@ def _explained(scenario: Path, runs: Path) -> Iterator[None]:
 
 
 def _announce(outcome: Path | int) -> int:
-    """What to do with a run in the background; of one that does not train, how it ended."""
+    """Print how to use a run in the background; return the exit status."""
     if isinstance(outcome, int):
         return outcome
     run = outcome.name
@@ -196,7 +196,7 @@ def _announce(outcome: Path | int) -> int:
 
 
 def _what_is_left(folder: RunFolder) -> str:
-    interrupted = folder.state().state == "interrupted"  # whoever ends the run may hold its lock
+    interrupted = folder.state().state == "interrupted"  # the ending process may hold the lock
     if interrupted or not folder.alive():
         return "everything is torn down"
     return (

@@ -35,7 +35,7 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) ->
 
 
 def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]:
-    """What is to be said of a file, and its exit code."""
+    """Return the result for a file, and its exit code."""
     from dataclasses import asdict
 
     from testbed.errors import Problem, ScenarioError, UserCodeError
@@ -68,7 +68,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 
 
 def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
-    """Build each model of the user's own once, where the shape of the images is known.
+    """Build each custom model once, if the shape of the images is known.
 
     Raises:
         ScenarioError, UserCodeError: it cannot be trained here; says why.

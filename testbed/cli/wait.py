@@ -1,4 +1,4 @@
-"""``testbed wait``: waits for a run's end."""
+"""``testbed wait``: waits for the end of a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
 
 
 def _status(folder: RunFolder, state: RunState) -> int:
-    """What the run's `up` exited with; of one that was killed, what it would have."""
+    """Return the exit status of the run's `up`; for a killed one, the status it would have had."""
     from testbed.errors import NodeError
     from testbed.reports.frames import Run
     from testbed.run.down import own_end

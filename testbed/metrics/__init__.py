@@ -1,5 +1,5 @@
-"""A run as Prometheus sees it: every metric declared once, read from what is told to sinks.
+"""Prometheus metrics of a run: each metric is declared once and read from what sinks receive.
 
-``declared`` has the metrics, ``reading`` the sink, ``exporter`` what answers a scrape,
-``discovery`` where a Prometheus finds the runs, ``openmetrics`` the same of a run that is over.
+``declared`` has the metrics, ``reading`` the sink, ``exporter`` the HTTP server for scrapes,
+``discovery`` the target files for Prometheus, ``openmetrics`` the export of ended runs.
 """

@@ -1,7 +1,7 @@
-"""Every metric, declared once: what answers a scrape and the table in README.md are made from it.
+"""All metrics, declared once: the exporter and the table in README.md are generated from them.
 
 Names follow Prometheus's conventions. Every metric also has the labels RUN_LABELS. Seconds are
-emulated ones unless a metric's help says otherwise.
+emulated unless a metric's help text says otherwise.
 """
 
 from __future__ import annotations
@@ -260,14 +260,14 @@ EXPORTER_TIME = Metric(
 )
 
 METRICS = tuple(one for one in list(globals().values()) if isinstance(one, Metric))
-"""All of them, in the order of a scrape."""
+"""All metrics, in the order of a scrape."""
 
 BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Upper bounds of STALENESS, inclusive; the last bucket has none."""
+"""Upper bounds of STALENESS's buckets, inclusive; the last bucket is unbounded."""
 
 
 def table() -> str:
-    """The metrics as README.md has them."""
+    """Return the metrics as the table in README.md."""
     lines = [
         "| metric | kind | unit | labels | what | read from |",
         "| --- | --- | --- | --- | --- | --- |",

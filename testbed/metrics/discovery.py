@@ -1,7 +1,7 @@
-"""Where a Prometheus finds the runs that go on: a folder with one file each, as file_sd reads them.
+"""Service discovery of active runs: a folder with one file per run, in Prometheus's file_sd format.
 
-A file also names the process that controls the run. One that was killed leaves its file behind; the
-next command that looks at runs removes it.
+A file also names the controller process of its run. A killed controller leaves its file behind;
+the next command that lists runs removes it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from testbed.host.process import Process
 from testbed.telemetry.files import write_atomically
 
 CONTROLLER = "__meta_testbed_controller"
-"""A label that Prometheus drops: the process that answers the scrapes."""
+"""The controller process. Prometheus drops labels with this prefix."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """The folder of the files, made when the first run registers."""
+    """The folder of target files, created when the first run registers."""
 
     folder: Path
 
     @classmethod
     def of_user(cls, environment: Mapping[str, str], home: Path) -> Targets:
-        """That in the user's state folder (XDG base directories)."""
+        """Return the folder in the user's state folder (XDG base directories)."""
         state = environment.get("XDG_STATE_HOME", "")
         base = Path(state) if state.startswith("/") else home / ".local" / "state"
         return cls(base / "testbed" / "metrics")
 
     @contextmanager
     def registered(self, run: Path, target: str) -> Iterator[None]:
-        """Have Prometheus scrape a run at ``target`` while the context lasts."""
+        """Register a run at ``target`` for scraping while the context is active."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.tidy()
         labels = {"run": run.name, CONTROLLER: str(Process.of(os.getpid()))}
@@ -48,13 +48,13 @@ class Targets:
             file.unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove the files of runs whose controller is gone."""
+        """Remove the files of runs whose controller has exited."""
         for file in self.folder.glob("*.json"):
             try:
                 (entry,) = json.loads(file.read_text())
                 controller = Process.parse(entry["labels"][CONTROLLER])
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue  # none of ours
+                continue  # not written by testbed
             if controller is None or not controller.alive():
                 file.unlink(missing_ok=True)
 

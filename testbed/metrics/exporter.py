@@ -1,4 +1,4 @@
-"""Answers scrapes: one for a whole run, in the process that controls it."""
+"""The HTTP server for scrapes: one per run, in the controller process."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ OPTION = "--metrics-address"
 EXPECTED = "an address and a port, like 127.0.0.1:9500, or port 0 for any that is free"
 LARGEST_PORT = 65535
 LOOK_SECONDS = 0.1
-"""How often it looks whether it is to end."""
+"""Interval at which the server thread checks for shutdown."""
 
 
 def parse_address(text: str, *, insecure: bool) -> tuple[str, int]:
-    """The host and port that scrapes are to be answered at.
+    """Return the host and port to serve scrapes at.
 
     Args:
-        text: as ``--metrics-address`` takes it; an IPv6 address stands in brackets.
-        insecure: whether others than this host may reach it: nobody is asked who they are.
+        text: the value of ``--metrics-address``; an IPv6 address is in brackets.
+        insecure: whether other hosts may connect: scrapes are not authenticated.
 
     Raises:
-        ScenarioError: it is no address, or not one of this host's own without ``insecure``.
+        ScenarioError: not a valid address, or not a local one without ``insecure``.
     """
     host, _, port = text.rpartition(":")
     try:
@@ -49,14 +49,14 @@ def parse_address(text: str, *, insecure: bool) -> tuple[str, int]:
 
 
 class Exporter:
-    """Listens from the beginning, answers from ``start`` to ``close``.
+    """Listens from its creation on, and answers between ``start`` and ``close``.
 
     Args:
         host: address to listen at.
-        port: 0 for any that is free.
+        port: 0 for any free port.
 
     Raises:
-        HostError: nothing can listen there.
+        HostError: the address cannot be bound.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -79,29 +79,29 @@ class Exporter:
 
     @property
     def target(self) -> str:
-        """Its address and port, as Prometheus names it."""
+        """Address and port, in Prometheus's notation."""
         host, port = self._server.server_address[:2]
         text = str(host)
         return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
 
     @property
     def url(self) -> str:
-        """Where a scrape goes."""
+        """URL to scrape."""
         return f"http://{self.target}/metrics"
 
     def show(self, sink: MetricsSink) -> None:
-        """Answer with this sink's samples; no thread runs before ``start``."""
+        """Serve this sink's samples; no thread runs before ``start``."""
         self.sink = sink
         self._registry.register(sink)
 
     def start(self) -> None:
-        """Answer scrapes in a thread of its own from now on."""
+        """Start answering scrapes, in a separate thread."""
         serve = partial(self._server.serve_forever, LOOK_SECONDS)
         self._thread = threading.Thread(target=serve, name="exporter", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more; doing it twice is harmless."""
+        """Stop answering. Idempotent."""
         if self._thread is not None:
             self._server.shutdown()
             self._thread.join()
@@ -116,26 +116,26 @@ class Exporter:
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers every scrape in a thread of its own."""
+    """Answers every scrape in a separate thread."""
 
     def __init__(self, host: str, port: int, handler: type[_Scrape]) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A scraper that hangs up before it has its answer is nothing to tell of."""
+        """Ignore a scraper that disconnects before it has its response."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Scrape(MetricsHandler):
-    """One scrape, whose CPU time is among the metrics."""
+    """One scrape. Its CPU time is one of the metrics."""
 
     exporter: Exporter
 
     def do_GET(self) -> None:  # noqa: N802 - the base class's name
-        """Answer with all metrics, in the text format that is asked for."""
+        """Respond with all metrics, in the requested text format."""
         assert self.exporter.sink is not None
-        del self.headers["Accept-Encoding"]  # loopback gains nothing by compression
+        del self.headers["Accept-Encoding"]  # compression gains nothing on loopback
         with self.exporter.sink.spending():
             super().do_GET()

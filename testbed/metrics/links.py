@@ -1,4 +1,4 @@
-"""The links and the containers: what was measured before, and what is read now."""
+"""Metrics of links and containers: probes from before the training, and current readings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = {
     declared.WIRE: {"up": "wire_rx_bytes", "down": "wire_tx_bytes"},
     declared.RETRANSMITTED: {"up": "retransmitted_in_bytes", "down": "retransmitted_out_bytes"},
 }
-"""What of a reading of traffic is counted, by direction: up is to the parameter server."""
+"""Columns of a traffic reading, by metric and direction: up is to the parameter server."""
 
 HOST = {
     declared.HOST_BUSY: "host_busy_ratio",
@@ -29,7 +29,7 @@ HOST = {
 
 
 class LinkReadings:
-    """What links, containers and the host were last seen to do."""
+    """The latest readings of links, containers and the host."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -40,7 +40,7 @@ class LinkReadings:
         self._usage = Usage()
 
     def tell(self, event: Event) -> None:
-        """Something has happened."""
+        """Process an event."""
         match event:
             case LinkChanged():
                 self._changes += 1
@@ -51,14 +51,14 @@ class LinkReadings:
                 self._trips[link.split()[-1]] = event
 
     def read(self, seen: TrafficRow | Usage) -> None:
-        """Counters, or queues and containers, were read."""
+        """Process a reading of counters, or of queues and containers."""
         if isinstance(seen, Usage):
             self._usage = _with_gone(self._usage, seen)
         else:
             self._traffic = seen
 
     def samples(self, *, per_worker: bool) -> Iterator[Sample]:
-        """What is known now."""
+        """Yield the current samples."""
         yield Sample(declared.LINK_CHANGES, self._changes)
         for labels, rate in self._probed.items():
             yield Sample(declared.RATE_PROBED, rate, labels)
@@ -105,7 +105,7 @@ class LinkReadings:
 
 
 def _with_gone(before: Usage, now: Usage) -> Usage:
-    """What was read now, and of the nodes that have ended what is only counted up."""
+    """Return the current reading plus the last counters of nodes that have ended."""
     queues = {node: Queue(one.dropped_packets, 0) for node, one in before.down.items()}
     server = {node: Queue(one.dropped_packets, 0) for node, one in before.up.items()}
     used = {node: ContainerUse(one.cpu_seconds, None) for node, one in before.containers.items()}

@@ -1,4 +1,4 @@
-"""What a metric is, and its samples as families of prometheus_client."""
+"""The definition of a metric, and the conversion of samples to prometheus_client families."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FAMILIES: dict[Kind, Any] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """What is to be known of a metric; by convention its name says its kind and unit.
+    """The definition of a metric; by convention its name contains its kind and unit.
 
     Attributes:
-        source: what it is read from: an event's name in events.jsonl, or another part of a run.
+        source: what its values are read from: an event in events.jsonl, or another part of a run.
         labels: in addition to RUN_LABELS.
-        measured_in: the unit, where the name does not end with it.
-        histogram: whether it is one.
+        measured_in: the unit, if the name does not end with it.
+        histogram: whether it is a histogram.
     """
 
     name: str
@@ -39,32 +39,32 @@ class Metric:
 
     @property
     def kind(self) -> Kind:
-        """A counter's name ends with ``_total``."""
+        """Kind of metric; a counter's name ends with ``_total``."""
         if self.histogram:
             return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
 
     @property
     def unit(self) -> str:
-        """The last word of the name, unless another one is declared."""
+        """Declared unit; by default the last word of the name."""
         return self.measured_in or self.name.removesuffix("_total").rpartition("_")[2]
 
     def family(self) -> Any:
-        """Its family without samples."""
+        """Return an empty family for this metric."""
         return FAMILIES[self.kind](self.name, self.help, labels=(*RUN_LABELS, *self.labels))
 
 
 class Sample(NamedTuple):
-    """A metric's value for some labels, which are those that the metric declares, in order."""
+    """A metric's value for one set of labels, in the order in which the metric declares them."""
 
     metric: Metric
-    value: float  # of a histogram, the sum
+    value: float  # of a histogram: the sum
     labels: tuple[str, ...] = ()
-    buckets: Sequence[tuple[str, float]] = ()  # of a histogram: upper bound and cumulated count
+    buckets: Sequence[tuple[str, float]] = ()  # of a histogram: upper bound and cumulative count
 
 
 def families(samples: Iterable[Sample], run: Sequence[str]) -> dict[str, metrics_core.Metric]:
-    """The families of some samples, by the metric's name.
+    """Return the families of samples, by metric name.
 
     Args:
         samples: in any order.

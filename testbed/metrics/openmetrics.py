@@ -1,6 +1,6 @@
-"""Runs in OpenMetrics' text format with timestamps, for Prometheus to make blocks of.
+"""Export of runs in OpenMetrics text format with timestamps, for Prometheus to create blocks from.
 
-Every family stands together, and within it every series, its samples in the order of their time.
+Samples are grouped by family, within a family by series, and within a series sorted by time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GENERATE: Callable[[Any], bytes] = generate_latest
 
 @dataclass
 class Series:
-    """The samples of one series: when, in seconds since 1970, and the value."""
+    """The samples of one series: times, in seconds since 1970, and values."""
 
     name: str
     labels: dict[str, str]
@@ -33,7 +33,7 @@ class Series:
     values: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, time: float, value: float) -> None:
-        """Append a sample; one of the same millisecond replaces the one before."""
+        """Append a sample; it replaces the previous sample if that is of the same millisecond."""
         time = round(time, 3)
         if self.times and self.times[-1] >= time:
             self.values[-1] = value
@@ -42,23 +42,23 @@ class Series:
         self.values.append(value)
 
     def samples(self) -> Iterator[Sample]:
-        """As the client library has them."""
+        """Yield the samples as objects of the client library."""
         for time, value in zip(self.times, self.values, strict=True):
             yield Sample(self.name, self.labels, value, time)
 
 
 Group = dict[tuple[str, str], Series]
-"""By name and bucket: one series, or all of a histogram, which have the same times."""
+"""By name and bucket: one series, or all series of a histogram, which share their times."""
 
 
 def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | None = None) -> int:
-    """Write what runs were like; returns how many samples.
+    """Write the metrics of ended runs; return the number of samples.
 
     Args:
-        file: is written to.
-        replays: of the runs.
-        end: when the longest of them is to end (seconds since 1970), all beginning together; None
-            for when each of them really was.
+        file: the output.
+        replays: the runs.
+        end: end of the longest run (seconds since 1970), with a common start for all runs; None
+            keeps each run's actual times.
     """
     runs = list(replays)
     common = None if end is None else end - max(run.seconds for run in runs)
@@ -88,6 +88,6 @@ def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | N
 
 
 def _without_end(text: str, *, header: bool) -> str:
-    """What was generated of one series, of which a family has several but one header."""
+    """Return the generated text of a series without its end; only a family's first has a header."""
     body = text.removesuffix(END)
     return body if header else body.split("\n", 2)[2]

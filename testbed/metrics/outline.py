@@ -1,4 +1,4 @@
-"""What is known of a run before it begins, and metrics need."""
+"""What metrics need to know of a run before it starts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from testbed.scenario.schema import Scenario
 from testbed.topology import LinkSpec, Plan
 
 MOST_WORKERS = 300
-"""Of more, only the classes are shown."""
+"""With more workers, metrics are per class only."""
 
 BITS = 8
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A run as it was planned.
+    """The plan of a run, as far as metrics need it.
 
     Attributes:
-        labels: of all its samples: the values of RUN_LABELS.
-        classes: of every worker, by index.
+        labels: values of RUN_LABELS, for all samples of the run.
+        classes: device class of every worker, by index.
         paced: classes that have a speed.
-        links: by class; the parameter server's is that of the class ``ps``.
+        links: by class; the parameter server's link is that of class ``ps``.
         stop_updates: updates after which it ends, or None.
         stop_seconds: emulated seconds after which it ends, or None.
         time_scale: emulated seconds per real second.
-        per_worker: whether every worker has samples of its own.
+        per_worker: whether every worker has its own samples.
         streams: whether training samples come as data streams.
     """
 
@@ -44,7 +44,7 @@ class Outline:
 
     @classmethod
     def of(cls, scenario: Scenario, plan: Plan, *, per_worker: bool = False) -> Outline:
-        """That of a scenario's run; ``per_worker`` also of more than MOST_WORKERS."""
+        """Return the outline of a run; ``per_worker`` overrides MOST_WORKERS."""
         linked = {node.device_class: node.link for node in reversed(plan.workers) if node.link}
         server = {"ps": plan.ps.link} if plan.ps.link else {}
         stop = scenario.stop
@@ -62,13 +62,13 @@ class Outline:
         )
 
     def class_of(self, node: str) -> str:
-        """The class of a worker; of any other node, its name."""
+        """Return the class of a worker; for any other node, its name."""
         index = node.removeprefix("w")
         known = node.startswith("w") and index.isdecimal() and int(index) < len(self.classes)
         return self.classes[int(index)] if known else node
 
     def progress(self, updates: int, emulated: float) -> float | None:
-        """How far along a run is, by whichever rule ends it first; None where no rule says so."""
+        """Return the progress by the stop rule that is nearest to its limit; None without one."""
         shares = []
         if self.stop_updates:
             shares.append(updates / self.stop_updates)
@@ -77,7 +77,7 @@ class Outline:
         return min(1.0, max(shares)) if shares else None
 
     def samples(self) -> Iterator[Sample]:
-        """The links' rates as planned."""
+        """Yield the planned rates of the links."""
         for name, link in self.links.items():
             for direction, shape in (("up", link.up), ("down", link.down)):
                 if shape.rate is not None:

@@ -1,4 +1,4 @@
-"""Which workers take part, and the faults that have struck."""
+"""Metrics of worker states and faults."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from testbed.metrics.outline import Outline
 from testbed.reports.history import RunHistory
 
 STATES = ("absent", "running", "frozen", "lost", "left")
-"""Of a worker; the metric's value is the index in here."""
+"""States of a worker; the metric's value is the index in this tuple."""
 
 KINDS = ("crash", "freeze", "kill", "leave", "join")
-"""Faults; each has a sample from the beginning, so that the first one is a change."""
+"""Kinds of faults that have a sample from the start, so that the first fault is a change."""
 
 MOMENTARY = ("kill", "leave", "join")
-"""Faults under which no worker stands."""
+"""Faults without a duration: a worker is never counted as being under one."""
 
 
 def population(
     history: RunHistory, outline: Outline, *, waiting: int, per_worker: bool
 ) -> Iterator[Sample]:
-    """What is known now; ``waiting`` requests wait for their reply."""
+    """Yield the current samples; ``waiting`` is the number of requests that wait for a reply."""
     nodes = [f"w{index}" for index in range(len(outline.classes))]
     states = {node: worker_state(history, node) for node in nodes}
     counts = Counter(states.values())
@@ -45,7 +45,7 @@ def population(
 
 
 def worker_state(history: RunHistory, node: str) -> str:
-    """The state among STATES."""
+    """Return the worker's state, one of STATES."""
     match history.state(node):
         case "killed":
             return "left"

@@ -1,4 +1,4 @@
-"""A run's metrics as a sink of what is told of it: nobody is asked anything for them."""
+"""The metrics sink: it builds a run's metrics from what sinks receive, without queries to nodes."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ JUDGED: tuple[type[Event], ...] = (
     *(RateMeasured, RoundTripMeasured, LinksRead, FaultApplied, Gap),
     *(Rejected, Omitted, Finished),
 )
-"""Events that the verdict looks at."""
+"""Events that the verdict evaluates."""
 
 TOLD_EARLY = ("nodes", "gaps", "links", "lateness", "traffic")
-"""Rules of the verdict that can be applied before the end."""
+"""Rules of the verdict that can be applied before the end of the run."""
 
 
 class MetricsSink(Sink, Collector):
-    """Keeps what a scrape is answered with; one thread tells it, any other may ask.
+    """Collects the data for scrapes; one thread writes to it, any other thread may read.
 
     Args:
-        outline: the run as it was planned.
-        record: all updates on record, read again where the parameter server has lost some.
-        seconds: CPU time of the calling thread.
+        outline: the plan of the run.
+        record: reads all recorded updates; used again when the parameter server has lost some.
+        seconds: returns the CPU time of the calling thread.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class MetricsSink(Sink, Collector):
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Count the CPU time of what is done inside as the metrics' own."""
+        """Add the CPU time spent inside the context to the exporter's own."""
         began = self._seconds()
         yield
         spent = self._seconds() - began
-        with self._lock:  # scrapes are answered in other threads
+        with self._lock:  # scrapes run in other threads
             self._spent += spent
 
     @contextmanager
@@ -99,7 +99,7 @@ class MetricsSink(Sink, Collector):
             yield
 
     def event(self, entry: Entry) -> None:
-        """See Sink."""
+        """Update counters and the run's history from an event."""
         with self._taking():
             event = entry.event
             self._history.take(event)
@@ -122,13 +122,13 @@ class MetricsSink(Sink, Collector):
                     self._updates.add(self._record()[:version])
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """See Sink."""
+        """Count new updates."""
         if len(rows):
             with self._taking():
                 self._updates.add(rows)
 
     def traffic(self, row: TrafficRow) -> None:
-        """See Sink."""
+        """Keep the latest traffic reading."""
         with self._taking():
             self._links.read(row)
             up, down = self._updates.payload("up"), self._updates.payload("down")
@@ -136,25 +136,25 @@ class MetricsSink(Sink, Collector):
             self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
 
     def usage(self, usage: Usage) -> None:
-        """See Sink."""
+        """Keep the latest reading of queues and containers."""
         with self._taking():
             self._links.read(usage)
 
     def time_passed(self, emulated: float) -> None:
-        """See Sink."""
+        """Set the current emulated time."""
         self._now = emulated
 
     def collect(self) -> list[Family]:
-        """All that is known now, in the order of METRICS."""
+        """Return all current families, in the order of METRICS."""
         found = self.families()
         return [found[metric.name] for metric in METRICS if metric.name in found]
 
     def describe(self) -> list[Family]:
-        """What there can be: a scrape may ask for some by their names."""
+        """Return all possible families, empty: a scrape may select some by name."""
         return [metric.family() for metric in METRICS]
 
     def families(self) -> dict[str, Family]:
-        """All that is known now, by the metrics' names."""
+        """Return all current families, by metric name."""
         with self._lock:
             return families(self._samples(), self.outline.labels)
 
@@ -189,11 +189,11 @@ class MetricsSink(Sink, Collector):
             (declared.ACCURACY, found.top5, ("5",)),
             (declared.LOSS, found.loss, ()),
         ):
-            if value is not None:  # a model that predicts numbers has no accuracy
+            if value is not None:  # a regression model has no accuracy
                 yield Sample(metric, value, labels)
 
     def _reasons(self) -> dict[str, int]:
-        """How many reasons each rule of the verdict has so far."""
+        """Return the number of reasons that each rule of the verdict has found so far."""
         entries, scale = self._judged, self.outline.time_scale
         links = only(entries, LinksRead)
         planned = fault_measures.planned_gaps(self._history.faults, scale)

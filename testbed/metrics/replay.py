@@ -1,4 +1,4 @@
-"""The metrics of a run that is over, as scrapes would have found them: told again, step by step."""
+"""Replay of an ended run: its metrics as scrapes would have read them, step by step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from testbed.telemetry.events import read_events
 from testbed.telemetry.recovery import read_updates
 
 STEP_SECONDS = 5.0
-"""Emulated, between two moments at which everything is sampled."""
+"""Emulated time between two full samples."""
 
 SOURCES = {metric.name: metric.source.split(", ") for metric in METRICS}
 
@@ -31,11 +31,11 @@ Told = tuple[float, Entry | TrafficRow]
 
 @dataclass(frozen=True)
 class Moment:
-    """What was known at a moment.
+    """A snapshot of the metrics.
 
     Attributes:
         emulated: seconds since the training started.
-        families: all, by the metrics' names; between two steps, gauges that an event has changed.
+        families: by metric name; between two steps, only the gauges that an event has changed.
     """
 
     emulated: float
@@ -43,14 +43,14 @@ class Moment:
 
 
 class Replay:
-    """A run told again to a sink of metrics.
+    """Replays a run's record to a metrics sink.
 
     Args:
-        run: one that is over, live or simulated.
-        per_worker: whether every worker is shown, however many there are.
+        run: an ended run, live or simulated.
+        per_worker: whether every worker is shown, regardless of MOST_WORKERS.
 
     Raises:
-        TestbedError: its folder is damaged, or a newer testbed wrote it.
+        TestbedError: the run folder is damaged, or written by a newer version of testbed.
     """
 
     def __init__(self, run: Run, *, per_worker: bool = False) -> None:
@@ -65,12 +65,12 @@ class Replay:
 
     @property
     def seconds(self) -> float:
-        """Emulated seconds from the start to the last of what is on record."""
+        """Emulated seconds from the start to the last record."""
         last = float(self._rows["time_seconds"].max()) if len(self._rows) else 0.0
         return max([last, *(moment for moment, _ in self._told)])
 
     def moments(self) -> Iterator[Moment]:
-        """From the start to the end: every step, and between them every event of a gauge."""
+        """Yield a snapshot for every step, and in between for every event that changes a gauge."""
         told: Iterator[tuple[float, Entry | TrafficRow | None]]
         told = iter([*self._told, (inf, None)])
         at, what = next(told)
@@ -99,8 +99,8 @@ class Replay:
             self._sink.traffic(what)
 
     def _changed_by(self, event: str) -> dict[str, Family]:
-        """The gauges that are read from an event of this name."""
-        if event == "load":  # once a second, which is what steps are for
+        """Return the gauges whose source is the event of this name."""
+        if event == "load":  # once a second: the steps are enough
             return {}
         return {
             name: family
@@ -110,7 +110,7 @@ class Replay:
 
 
 def _in_order(entries: list[Entry], run: Run, time_scale: float) -> list[Told]:
-    """Events and readings of traffic by their emulated time; what was before the start is at 0."""
+    """Sort events and traffic readings by emulated time; records from before the start are at 0."""
     told: list[Told] = [((entry.elapsed_seconds or 0.0) * time_scale, entry) for entry in entries]
     table = run.traffic[list(TRAFFIC)].astype(object)
     for values in table.where(table.notna(), None).to_numpy():
@@ -121,7 +121,7 @@ def _in_order(entries: list[Entry], run: Run, time_scale: float) -> list[Told]:
 
 
 def _started(run: Run, entries: list[Entry]) -> float:
-    """When the training started, in seconds since 1970; a simulated one when it was asked for."""
+    """Return when the training started (seconds since 1970); of a simulation, its creation."""
     if not run.scenario.simulated:
         for entry in entries:
             if isinstance(entry.event, Started):

@@ -1,4 +1,4 @@
-"""What became of the samples of data streams, by class: arrays, so that many rows cost little."""
+"""Totals of the samples of data streams, by class, in arrays: they stay fast for many rows."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ COUNTED = {
     declared.STREAM_DUPLICATES: "stream_duplicates",
     declared.STREAM_BUFFERED: "stream_buffered",
 }
-"""Columns that are counted from the start on, or as of now: a worker's last row has all of it."""
+"""Columns that are running totals or current values: a worker's last row is enough."""
 
 LATEST = {
     declared.STREAM_RATE: "stream_rate",
     declared.STREAM_LAG: "stream_lag_seconds",
 }
-"""Columns of which the mean over the workers is shown, each as of its last update."""
+"""Columns shown as the mean over the workers' last updates."""
 
 
 class StreamTotals:
     """The last update of every worker, and sums over all updates in the model.
 
     Args:
-        classes: of every worker, by index.
+        classes: device class of every worker, by index.
     """
 
     def __init__(self, classes: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ class StreamTotals:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all updates."""
+        """Discard all updates."""
         columns = (*COUNTED.values(), *LATEST.values(), "batch")
         self._last = {column: np.zeros(self._workers) for column in columns}
         self.waited = np.zeros(self._workers)
@@ -51,13 +51,13 @@ class StreamTotals:
         """Count new updates."""
         worker = rows["worker"]
         for column in (*COUNTED.values(), *LATEST.values()):
-            self._last[column][worker] = rows[column]  # of several the last one stays
+            self._last[column][worker] = rows[column]  # the last of several rows is kept
         self._last["batch"][worker] = rows["samples"] - rows["injected"]
         np.add.at(self.waited, worker, rows["stream_wait_seconds"])
         self._seen[worker] = True
 
     def samples(self) -> Iterator[Sample]:
-        """What is known now."""
+        """Yield the current samples."""
         for name, members in self._members.items():
             for metric, column in COUNTED.items():
                 yield Sample(metric, int(self._last[column][members].sum()), (name,))

@@ -1,4 +1,4 @@
-"""What is counted of the updates, by worker and by class: arrays, so that many rows cost little."""
+"""Totals of the updates, by worker and by class, in arrays: they stay fast for many rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.metrics.streams import StreamTotals
 from testbed.reports.tally import TIMES, Tally
 
 ENDS = (*(f"{bound:.1f}" for bound in BUCKETS), "+Inf")
-"""The label ``le`` of each bucket of the staleness."""
+"""The label ``le`` of each staleness bucket."""
 
 ACTIVITIES = tuple(name.removesuffix("_seconds") for name in TIMES)
 
@@ -23,8 +23,8 @@ class UpdateTotals:
     """Sums over the updates in the model.
 
     Args:
-        classes: of every worker, by index.
-        paced: classes that have a speed, whose steps can be late.
+        classes: device class of every worker, by index.
+        paced: classes that have a speed, and can therefore have late steps.
         streams: whether samples come as data streams.
     """
 
@@ -40,7 +40,7 @@ class UpdateTotals:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all updates."""
+        """Discard all updates."""
         self.version = 0
         self.tally = Tally(len(self._classes))
         self._buckets = np.zeros((len(self._names), len(BUCKETS) + 1), np.int64)
@@ -49,17 +49,17 @@ class UpdateTotals:
 
     @property
     def total(self) -> int:
-        """All updates."""
+        """Number of all updates."""
         return int(self.tally.updates.sum())
 
     @property
     def late_ratio(self) -> float | None:
-        """Share of the updates of paced classes that were late; None without any."""
+        """Share of the updates of paced classes that were late; None without such updates."""
         paced = int(self.tally.updates[self._paced].sum())
         return int(self.tally.late[self._paced].sum()) / paced if paced else None
 
     def payload(self, direction: str) -> int:
-        """Payload bytes of all updates that way."""
+        """Return the payload bytes of all updates in a direction."""
         return int(self.tally.payload[direction].sum())
 
     def add(self, rows: Rows) -> None:
@@ -74,7 +74,7 @@ class UpdateTotals:
             self._streams.add(rows)
 
     def samples(self, now: float, *, per_worker: bool) -> Iterator[Sample]:
-        """What is known at ``now`` emulated seconds."""
+        """Yield the samples at ``now`` emulated seconds."""
         yield Sample(declared.VERSION, self.version)
         yield from self._by_class()
         if self._streams is not None:

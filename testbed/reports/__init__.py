@@ -1,1 +1,1 @@
-"""From a run folder to tables, numbers and figures."""
+"""Tables, numbers and figures from a run folder."""

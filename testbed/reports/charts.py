@@ -1,7 +1,7 @@
-"""What there is to draw of runs, as data: a chart is drawn by a browser, or for a printed page.
+"""Charts of runs as data, independent of the renderer: a browser or a printed page.
 
-A curve keeps at most ``MOST_POINTS`` points, the least and the greatest of every stretch among
-them, so that no spike is lost.
+A curve keeps at most ``MOST_POINTS`` points, including the minimum and maximum of every
+interval, so that no spike is lost.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from testbed.reports.frames import Run
 
 MOST_POINTS = 2_000
-"""Of one curve."""
+"""Per curve."""
 
 MOST_POINTS_OF_A_PAGE = 40_000
-"""Of all curves together: some 20 bytes each, beside 4.8 MB of the library that draws them."""
+"""For all curves of a page: about 20 bytes each, next to 4.8 MB for the plotting library."""
 
 PACE_WINDOWS = 100
-"""Stretches of time that updates are counted in."""
+"""Number of time bins in which updates are counted."""
 
 MEGABYTE = 1e6
 
 WORKER = re.compile(r"w\d+")
-"""The name of one."""
+"""The name of a worker."""
 
 Kind = Literal["line", "points", "bars"]
 Numbers = NDArray[np.float64]
@@ -47,21 +47,21 @@ TIMES = {
     "transfer_seconds": "transferring",
     "blocked_seconds": "blocked",
 }
-"""Where a worker's time goes, by the columns of the record of updates."""
+"""Activities of a worker, by column of the record of updates."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One curve, cloud of points, or colour of bars.
+    """One curve, point cloud, or colour of bars.
 
     Attributes:
-        name: in the legend.
+        name: its name in the legend.
         x: numbers, or the names of bars.
-        y: as many; None where a line is interrupted.
-        total: how many points there were before some were left out.
+        y: same length as ``x``; None where a line is interrupted.
+        total: number of points before thinning.
         kind: how it is drawn.
-        low: the lower edge of a band around the curve; empty for none.
-        high: the upper one.
+        low: lower edge of a band around the curve; empty without a band.
+        high: upper edge of the band.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: its name as a file's, title, what the axes show, what is drawn, and log axes."""
+    """A chart; ``name`` is its file name without suffix, ``log`` lists the logarithmic axes."""
 
     name: str
     title: str
@@ -86,7 +86,7 @@ class Chart:
 
     @property
     def note(self) -> str:
-        """What was left out; empty if nothing was."""
+        """A sentence on the points that were left out; empty if there are none."""
         cut = [one for one in self.series if one.total > len(one.x)]
         if not cut:
             return ""
@@ -98,10 +98,10 @@ class Chart:
 
 
 def thin(values: Numbers, most: int = MOST_POINTS) -> NDArray[np.intp]:
-    """Which of some values to draw: the ends, and the extremes of equal stretches in between.
+    """Select the values to draw: both ends, and the extremes of equal intervals in between.
 
     Returns:
-        Ascending indices, at most ``most`` (at least 4) of them; all if there are no more.
+        Ascending indices, at most ``most`` (at least 4); all indices if there are no more.
     """
     count = len(values)
     if count <= most:
@@ -115,7 +115,7 @@ def thin(values: Numbers, most: int = MOST_POINTS) -> NDArray[np.intp]:
 
 
 def curve(name: str, x: NDArray[Any], y: NDArray[Any], *, kind: Kind = "line", most: int) -> Series:
-    """A series of what is finite, thinned to ``most`` points."""
+    """Return a series of the finite points, thinned to ``most``."""
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
     kept = thin(y, most)
@@ -123,12 +123,12 @@ def curve(name: str, x: NDArray[Any], y: NDArray[Any], *, kind: Kind = "line", m
 
 
 def most_points(curves: int) -> int:
-    """How many points each of so many curves of a page may have."""
+    """Return the maximum number of points per curve for a page with this number of curves."""
     return max(4, min(MOST_POINTS, MOST_POINTS_OF_A_PAGE // max(1, curves)))
 
 
 def charts_of(runs: Sequence[Run]) -> tuple[Chart, ...]:
-    """The charts of a run, by device class, or of several runs, laid over one another."""
+    """Return the charts of one run, by device class, or of several runs overlaid."""
     most = most_points(len(_groups(runs)) * 2 + len(runs) * 6)
     made = (
         _evaluated(runs, "accuracy-ingress", "payload_up_bytes", "top1", most),
@@ -145,7 +145,7 @@ def charts_of(runs: Sequence[Run]) -> tuple[Chart, ...]:
 
 
 def _groups(runs: Sequence[Run]) -> list[tuple[str, pd.DataFrame]]:
-    """The updates of a run by class, or of several by run."""
+    """Return the updates of one run by class, or of several runs by run."""
     if len(runs) > 1:
         return [(run.name, run.updates) for run in runs]
     updates = runs[0].updates
@@ -161,7 +161,7 @@ _Y = {"top1": (100.0, "top-1 accuracy (%)"), "loss": (1.0, "loss")}
 
 
 def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: int) -> Chart:
-    """Accuracy or loss of the evaluations during the training; of one run also their mean."""
+    """Return accuracy or loss during the training; for a single run also its moving average."""
     (x_scale, x_title), (y_scale, y_title) = _X[against], _Y[column]
     series = []
     for run in runs:
@@ -202,7 +202,7 @@ def _staleness(runs: Sequence[Run], most: int) -> Chart:
 
 
 def _pace(runs: Sequence[Run]) -> Chart:
-    """Updates an emulated second, counted in equal stretches of the training."""
+    """Return the updates per emulated second, counted in equal bins of the training time."""
     end = max(
         (float(run.updates["time_seconds"].max()) for run in runs if len(run.updates)), default=0
     )
@@ -236,7 +236,7 @@ def _time_shares(runs: Sequence[Run]) -> Chart:
 
 
 def _bytes(runs: Sequence[Run], most: int) -> Chart:
-    """Bytes into the parameter server: of a run counted in three ways, of several on the wire."""
+    """Return bytes into the parameter server: three counts for a single run, else on the wire."""
     series = []
     for run in runs:
         of_run = [] if len(runs) > 1 else [_payload(run, most)]
@@ -276,14 +276,14 @@ def _host(runs: Sequence[Run], most: int) -> Chart:
 
 
 def _reading(run: Run, column: str, name: str, scale: float, most: int) -> Series:
-    """A column of ``traffic.csv`` during the training."""
+    """Return a column of ``traffic.csv`` during the training."""
     rows = run.traffic[run.traffic["time_seconds"].notna()]
     y = rows[column].astype("Float64").to_numpy(np.float64, na_value=np.nan) * scale
     return curve(name, rows["time_seconds"].to_numpy(np.float64), y, most=most)
 
 
 def _faults(run: Run, *, alone: bool) -> Chart:
-    """Which workers faults struck, and from when to when; a point where a fault is not undone."""
+    """Return which workers had faults, and from when to when; a point for a fault never undone."""
     found: dict[str, list[tuple[float, float, float]]] = {}
     for fault in RunHistory.of(read_events(run.folder.events)).faults:
         if WORKER.fullmatch(fault.node):

@@ -1,8 +1,8 @@
-"""Runs side by side, such as a live and a simulated one: what differs, and how far apart are they?
+"""Comparison of runs, such as a live and a simulated one: what differs, and by how much.
 
-Each measure is compared in a way that suits it: amounts and means by their relative difference,
-accuracies by their difference, shares and distributions by the share of updates that would have to
-change.
+The comparison depends on the measure: amounts and means by their relative difference,
+accuracies by their absolute difference, shares and distributions by the share of updates that
+would have to change.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Difference:
     """One measure in two runs.
 
     Attributes:
-        measure: what is compared, with its unit.
-        first: in the first run; None for a distribution, infinity for what was never reached.
-        second: in the second run; likewise.
-        ratio: how far apart, as a share: 0 if equal.
+        measure: name of the measure, with its unit.
+        first: value in the first run; None for a distribution, infinity if never reached.
+        second: value in the second run; likewise.
+        ratio: the difference as a share; 0 if equal.
     """
 
     measure: str
@@ -42,11 +42,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs side by side.
+    """Two runs compared.
 
     Attributes:
-        scenario: what differs between their scenarios: by dotted path, the value in each or None.
-        measures: a row for each: ``first``, ``second`` and ``difference``, a share: 0 if equal.
+        scenario: differences between their scenarios: by dotted path, each run's value or None.
+        measures: a row per measure: ``first``, ``second`` and ``difference``, a share: 0 if equal.
     """
 
     scenario: Mapping[str, tuple[Any, ...]]
@@ -54,10 +54,10 @@ class Comparison:
 
 
 def compared(first: Run, second: Run, *, accuracy: float | None = None) -> Comparison:
-    """What differs between two runs.
+    """Return the differences between two runs.
 
     Raises:
-        NodeError: one has not applied any update.
+        NodeError: one of them has no applied updates.
     """
     import pandas as pd
 
@@ -71,10 +71,10 @@ def compared(first: Run, second: Run, *, accuracy: float | None = None) -> Compa
 
 
 def differences(first: Run, second: Run, *, accuracy: float | None = None) -> list[Difference]:
-    """What ``compare`` finds.
+    """Return the result of ``compare``, which must not be empty.
 
     Raises:
-        NodeError: one has not applied any update.
+        NodeError: one of them has no applied updates.
     """
     if found := compare(first, second, accuracy=accuracy):
         return found
@@ -85,12 +85,12 @@ LEARNT = ("final_accuracy", "best_accuracy", "final_loss", "ingress", "egress")
 
 
 def compare(first: Run, second: Run, *, accuracy: float | None = None) -> list[Difference]:
-    """What two runs measured of the same things; empty if either applied no update.
+    """Return the measures that both runs have; empty if either has no applied updates.
 
     Args:
         first: a run.
-        second: another.
-        accuracy: one whose first evaluation is looked for in both; None for none.
+        second: another run.
+        accuracy: also compare what it took to reach this accuracy first; None skips this.
     """
     one, other = first.updates, second.updates
     if not len(one) or not len(other):
@@ -105,13 +105,13 @@ def compare(first: Run, second: Run, *, accuracy: float | None = None) -> list[D
 
 
 def settings(run: Run) -> dict[str, Any]:
-    """The values of a run's scenario by their dotted paths."""
+    """Return the values of a run's scenario by dotted path."""
     scenario = run.scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dict(_flattened(scenario))
 
 
 def scenario_differences(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
-    """What differs between the scenarios of runs: by dotted path, the value in each or None."""
+    """Return what differs between the scenarios: by dotted path, each run's value or None."""
     flat = [settings(run) for run in runs]
     paths = list(dict.fromkeys(path for one in flat for path in one))
     found = {path: tuple(one.get(path) for one in flat) for path in paths if path != "name"}
@@ -127,7 +127,7 @@ def _flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Difference]:
-    """How well and at what price the two have learnt; what neither measured is left out."""
+    """Yield how well the runs have learned, and at what cost; skip what neither measured."""
     measures = [Measure(name) for name in LEARNT]
     if accuracy is not None:
         measures += [Measure(name, accuracy) for name in ("updates_to", "ingress_to", "time_to")]
@@ -150,7 +150,7 @@ def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Differe
 
 
 def _encodings(first: Run, second: Run) -> str:
-    """In which encodings the two sides of a traffic ratio are; nothing if both are raw."""
+    """Return the encodings that a traffic ratio compares; empty if both are raw."""
     one, other = first.scenario.encoding, second.scenario.encoding
     return "" if one == other == "raw" else f" ({one} / {other})"
 
@@ -169,7 +169,7 @@ def _means(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:
 
 
 def _classes(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:
-    """Share of the updates that came from each class."""
+    """Yield the difference in each class's share of the updates."""
     shares = [frame["device_class"].value_counts(normalize=True) for frame in (one, other)]
     for name in sorted({str(name) for share in shares for name in share.index}):
         first, second = (float(share.get(name, 0.0)) for share in shares)
@@ -177,7 +177,7 @@ def _classes(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:
 
 
 def _staleness(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:
-    """Largest distance between the two cumulative distributions (Kolmogorov and Smirnov)."""
+    """Yield the maximum distance between the cumulative distributions (Kolmogorov-Smirnov)."""
     samples = [np.sort(frame["staleness"].to_numpy()) for frame in (one, other)]
     values = np.unique(np.concatenate(samples))
     first, second = (np.searchsorted(s, values, side="right") / len(s) for s in samples)
@@ -185,7 +185,7 @@ def _staleness(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:
 
 
 def _pace(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:
-    """Emulated seconds between two updates, over the whole run."""
+    """Yield the difference in emulated seconds between updates, over the whole run."""
     spans = [frame["time_seconds"].max() / len(frame) for frame in (one, other)]
     yield _relative("time between updates (s, mean)", *spans)
 

@@ -1,6 +1,6 @@
-"""A worker's cycle from push to push, and how much of it is what the scenario makes it.
+"""A worker's cycle from push to push, and the part of it that the scenario explains.
 
-Step, think, the links and the algorithm's own waiting are the scenario's; the rest is the host's.
+Step, think, links and the algorithm's own waiting come from the scenario; the rest from the host.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from testbed.scenario.schema import DeviceClass, Scenario
 
 FRAMING_RATIO = 1 + 66 / 1448
-"""Headers beside what a full packet carries."""
+"""Overhead of headers, for full packets."""
 
 MESSAGE_BYTES = 200
-"""Of gRPC, beside the payload."""
+"""gRPC's overhead per message, in addition to the payload."""
 
 FIRST_WINDOW_BYTES = 14480
-"""Ten segments, which TCP sends before it has heard anything; twice as many in every round trip."""
+"""TCP's initial window of ten segments; it doubles in every round trip."""
 
 Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class HostShare:
-    """What the host added to the time between two pushes of a worker.
+    """The time that the host added between two pushes of a worker.
 
     Attributes:
-        unexplained_ratio: the share that was neither the step as its class has it, nor think as it
-            was drawn, nor transfer as the links make it, nor waiting for the algorithm; None
-            where no worker thinks, or the clock is virtual.
-        overslept_ratio: by how much thinking was longer than what was drawn, as a share of that.
+        unexplained_ratio: the share that is neither the step by its class's speed, nor the think
+            time as drawn, nor the transfer by the links, nor waiting for the algorithm; None if no
+            worker thinks, or the clock is virtual.
+        overslept_ratio: excess of think times over the drawn ones, as a share of these.
     """
 
     unexplained_ratio: float | None = None
@@ -49,9 +49,9 @@ class HostShare:
 def host_share(
     updates: pd.DataFrame, scenario: Scenario, *, going: pd.DataFrame | None = None
 ) -> HostShare:
-    """The host's part, over all updates but each worker's first; an update stands for its push.
+    """Return the host's share over all updates except each worker's first (one update, one push).
 
-    Of these only those count that are also in ``going``, if that is given.
+    ``going``, if given, restricts this to the updates that it contains.
     """
     times = updates.groupby("worker")["time_seconds"]
     counted = times.cumcount() > 0
@@ -70,7 +70,7 @@ def host_share(
 
 
 def slept(updates: pd.DataFrame, time_scale: float) -> Pace | None:
-    """Thinking alone, as it was drawn and as it was slept, in real seconds; None if nobody does."""
+    """Return think times as drawn and as slept, in real seconds; None if no worker thinks."""
     thinking = updates[updates["think_seconds"] > 0]
     if thinking.empty:
         return None
@@ -79,7 +79,7 @@ def slept(updates: pd.DataFrame, time_scale: float) -> Pace | None:
 
 
 def _transfers(updates: pd.DataFrame, scenario: Scenario) -> Seconds:
-    """What of each transfer is the links': all of it, up to what they can take at the most."""
+    """Return the part of each transfer that the links explain, up to the longest they can take."""
     found: Seconds = updates["transfer_seconds"].to_numpy(np.float64, copy=True)
     for name, member in scenario.workers.classes.items():
         rows = (updates["device_class"] == name).to_numpy()
@@ -89,11 +89,11 @@ def _transfers(updates: pd.DataFrame, scenario: Scenario) -> Seconds:
 
 
 def _longest(updates: pd.DataFrame, member: DeviceClass, scenario: Scenario) -> Seconds | float:
-    """The longest that the links take: all workers at once at the PS's, and TCP's slow start."""
+    """Return the links' maximum time: all workers share the PS's link, plus TCP's slow start."""
     server, own, count = scenario.ps.link, member.link, scenario.workers.count
     hops = (own.up, server.down, server.up, own.down)
     if any(hop.loss or hop.jitter or hop.rate_trace or hop.delay_trace for hop in hops):
-        return np.inf  # a packet may be late by any number of round trips, or a link thin
+        return np.inf  # a packet may be late by any number of round trips, or a link slow
     latency = sum(float(hop.delay or 0.0) for hop in hops)
     seconds: Seconds = np.full(len(updates), latency)
     for column, device, shared in (

@@ -1,4 +1,4 @@
-"""What a run's record says of its faults, and what of the rest they explain."""
+"""Measures of a run's faults, and of what they explain in its other measures."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HOLDING = ("freeze", "partition", "link", "slow")
-"""Faults that make a worker's cycle longer, and can be undone."""
+"""Faults that lengthen a worker's cycle, and can be undone."""
 
 
 def undisturbed(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
-    """The updates of cycles into which no fault fell that holds a worker up.
+    """Return the updates of cycles that no fault has delayed.
 
-    The others say nothing of how fast device and links are: from the first after a fault came to
-    the first after its end; for one that joins, the first.
+    The others say nothing about the speed of device and links: from the first update after a fault
+    begins to the first after its end; for a worker that joins, its first update.
     """
     held = updates["worker"] < 0
-    ends: dict[tuple[str, str], float] = {}  # of faults that are gone through backwards
+    ends: dict[tuple[str, str], float] = {}  # ends of faults: the loop runs backwards
     for event in reversed(only(events, FaultApplied)):
         for node in event.nodes if event.kind in (*HOLDING, "join") else ():
             if not event.begins:
                 ends[event.kind, node] = event.actual_seconds
                 continue
             own = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
-            if event.kind == "join":  # it was away until then
+            if event.kind == "join":  # it was absent until then
                 ends["join", node] = event.planned_seconds
             after = own & (updates["time_seconds"] > ends.pop((event.kind, node), inf))
             held |= own & ~(after & (after.cumsum() > 1))
@@ -40,7 +40,7 @@ def undisturbed(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
 
 
 def planned_gaps(faults: Iterable[FaultSpan], time_scale: float) -> dict[str, float]:
-    """The longest (real seconds) that faults let each node stand still, for ``gaps``."""
+    """Return the longest stop (real seconds) that faults planned for each node, for ``gaps``."""
     planned: dict[str, float] = {}
     for fault in faults:
         if fault.kind in ("freeze", "crash"):
@@ -50,7 +50,7 @@ def planned_gaps(faults: Iterable[FaultSpan], time_scale: float) -> dict[str, fl
 
 
 def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, float]]:
-    """Faults that came, or were undone, too late, and by how many real seconds."""
+    """Return the faults that began, or were undone, too late, and by how many real seconds."""
     late = []
     for event in only(events, FaultApplied):
         if event.passed_over and not event.nodes:

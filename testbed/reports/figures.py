@@ -1,4 +1,4 @@
-"""Figures of one run."""
+"""Figures of a single run."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ COLOURS = (BLUE, ORANGE, "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", 
 STYLES = ("-", "--", ":", "-.")
 MARKERS = ("", "o", "s", "^", "D", "v")
 MARKS = 12
-"""Markers along a curve."""
+"""Markers per curve."""
 
 LETTER, SAMPLE = 0.55, 8
-"""How wide a letter is, in its size, and the sample before a name in a legend, in letters."""
+"""Width of a letter relative to its size, and width of a legend's line sample in letters."""
 
 MOST_NAMES = 12
-"""Of curves in a legend, or of bars below an axis."""
+"""Maximum number of curves in a legend, or of bars with labels."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What of the evaluations is drawn: a column, times a scale, and the form of a value."""
+    """What to plot of the evaluations: column, scale, label, and the format of a value."""
 
     column: str
     scale: float
@@ -57,9 +57,9 @@ LOSS = Shown("loss", 1.0, "loss", "{:.5g}")
 
 
 def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
-    """Draw accuracy against ingress into the run's folder; False if nothing was ever evaluated.
+    """Draw accuracy against ingress into the run folder; return False without evaluations.
 
-    Where targets are numbers it is the loss.
+    For regression models, draw the loss.
     """
     if run.evaluations.empty:
         return False
@@ -69,14 +69,14 @@ def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
 
 
 def write_picture(path: Path, figure: Figure) -> None:
-    """Put a figure in place as PNG."""
+    """Write a figure as a PNG file."""
     image = io.BytesIO()
     figure.savefig(image, format="png", dpi=DPI)
     write_atomically(path, image.getvalue())
 
 
 def dress(axes: Axes) -> None:
-    """What all figures have in common: a light grid behind the curves, and two spines."""
+    """Apply the common style: a light grid behind the curves, and two spines."""
     axes.grid(color="#e4e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -85,7 +85,7 @@ def dress(axes: Axes) -> None:
 
 
 def look_of(index: int, points: int) -> dict[str, Any]:
-    """How the curve at a place is drawn, so that it can be told from the others in grey too."""
+    """Return the style of the curve at ``index``; curves are distinguishable in greyscale too."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": STYLES[index % len(STYLES)],
@@ -95,7 +95,7 @@ def look_of(index: int, points: int) -> dict[str, Any]:
 
 
 def add_legend(figure: Figure, grid: Sequence[Axes], *, columns: int) -> None:
-    """A legend below all panels that names every curve once; of very many, the first."""
+    """Add a legend below all panels that names every curve once, up to a maximum number."""
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties
     from matplotlib.lines import Line2D
@@ -125,10 +125,10 @@ def add_legend(figure: Figure, grid: Sequence[Axes], *, columns: int) -> None:
 def against_ingress(
     evaluations: pd.DataFrame, summary: Mapping[str, Any], show: Shown = ACCURACY
 ) -> Figure:
-    """Accuracy or loss of a run against the payload that its workers had pushed until then.
+    """Plot a run's accuracy or loss against the payload pushed until then.
 
-    Dots are single evaluations, the line is their moving average, the diamond is the evaluation on
-    all test images after the end.
+    Dots are single evaluations, the line is their moving average, the diamond is the final
+    evaluation on all test images.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -169,7 +169,7 @@ def _draw_final(axes: Axes, ingress: float, last: pd.Series[Any], show: Shown) -
 
 
 def _title(summary: Mapping[str, Any]) -> str:
-    """The scenario, and plainly so if it was simulated or did not reach its end."""
+    """Return the scenario's name; say so if the run was simulated or did not finish."""
     notes = ["simulated"] if summary["runtime"] == "simulated" else []
     if summary.get("substitutes"):
         notes.append("SUBSTITUTE")
@@ -181,7 +181,7 @@ def _title(summary: Mapping[str, Any]) -> str:
 
 
 def _caption(summary: Mapping[str, Any]) -> str:
-    """What was trained with what, in a line that fits."""
+    """Return the configuration of the training, in one line that fits."""
     text = (
         f"{describe_algorithm(summary['algorithm'])}, {summary['model']} on {summary['dataset']}, "
         f"{summary['workers']} workers, {describe_think(summary)}, "
@@ -191,7 +191,7 @@ def _caption(summary: Mapping[str, Any]) -> str:
 
 
 def _unit(largest: float) -> tuple[float, str]:
-    """The decimal unit in which the axis has numbers that are easily read."""
+    """Return the decimal unit that gives readable numbers on the axis."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if largest >= 2 * scale:
             return scale, unit

@@ -1,4 +1,4 @@
-"""What became of links that follow recordings: when they changed, and what they carried."""
+"""Links that follow recordings: when they were changed, and how much they carried."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ LATE_LINKS_LIMIT_RATIO = 0.01
 class Followed:
     """Links whose rate or delay follows a recording."""
 
-    changes: int  # how often they were changed while the run went on
-    late_changes_ratio: float | None  # of them; None if there were none
-    latest_change_seconds: float | None  # how late the latest was, real
-    up: LinkRates | None  # None where no rate of that direction follows any
+    changes: int  # number of changes while the run was active
+    late_changes_ratio: float | None  # share of them; None without changes
+    latest_change_seconds: float | None  # delay of the latest change, real
+    up: LinkRates | None  # None if no rate of that direction follows a recording
     down: LinkRates | None
 
 
 @dataclass(frozen=True)
 class LinkRates:
-    """Means over the links and seconds in which they were read, emulated."""
+    """Means over the links and seconds of the readings, emulated."""
 
     asked_bits_per_second: float
     delivered_bits_per_second: float
 
 
 def followed(links: pd.DataFrame, events: Sequence[Entry]) -> Followed | None:
-    """How the links of a run have followed their recordings; None if none was to.
+    """Return how well links followed their recordings; None without such links.
 
     Args:
         links: ``links.csv``.
-        events: all of the run.
+        events: all events of the run.
     """
     late = [
         change.actual - change.planned

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One run, read from its folder; finished, failed, killed or still going on.
+    """One run, read from its folder, in any state: active, finished, failed or killed.
 
         run = testbed.Run("quickstart-1")
         run.evaluations.plot("payload_up_bytes", "top1")
         run.updates.groupby("device_class")["staleness"].mean()
 
-    Every table is read when it is first used, and then kept. docs/run-folder.md has the columns.
+    Every table is read on first use and then cached. docs/run-folder.md describes the columns.
 
     Args:
-        run: its name, or the path of its folder, as every command takes it; a ``Path`` is always
-            the folder's.
-        runs: where a name is looked for first.
+        run: its name, or the path of its folder, as all commands accept it; a ``Path`` is always
+            a path.
+        runs: folder in which a name is looked up first.
 
     Raises:
         RunNotFound: there is no such run.
-        TestbedError: it is damaged, or a newer testbed wrote it, or several have that name.
+        TestbedError: damaged, written by a newer version of testbed, or the name is ambiguous.
     """
 
     def __init__(self, run: str | Path, *, runs: str | Path = "runs") -> None:
@@ -64,12 +64,12 @@ class Run:
 
     @cached_property
     def state(self) -> RunState:
-        """How far the run had come when this was first used."""
+        """State of the run when this was first used."""
         return self.folder.state()
 
     @cached_property
     def alive(self) -> bool:
-        """Whether the run was still going on when this was first used."""
+        """Whether the run was active when this was first used."""
         return self.state.state not in ENDED and self.folder.alive()
 
     @cached_property
@@ -83,30 +83,30 @@ class Run:
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
-        """The host, versions and command line; empty if the run did not come that far."""
+        """Host, versions and command line; empty if the run did not get that far."""
         return read_json(self.folder.environment) or {}
 
     @cached_property
     def summary(self) -> Mapping[str, Any]:
-        """The run in numbers: ``summary.json``, or worked out now where there is none yet."""
+        """Summary of the run: ``summary.json``, or computed now if there is no such file yet."""
         return read_json(self.folder.summary) or plain(summarise(self))
 
     @property
     def verdict(self) -> Verdict:
-        """Whether what it measured can be trusted, and if not, why."""
+        """Whether the measurements can be trusted, and if not, why."""
         verdict = self.summary["verdict"]
         told = (tuple(verdict.get(name, ())) for name in ("reasons", "unchecked", "warnings"))
         return Verdict(verdict["valid"], *told)
 
     def model(self, which: Which = "best") -> LoadedModel:
-        """The trained model in its network: ``run.model().bound.scores(images)``.
+        """Return the trained model with its network: ``run.model().bound.scores(images)``.
 
         Args:
             which: ``best`` of all evaluations during the training, or ``final``.
 
         Raises:
             TestbedError: there is no such model yet, or it is damaged.
-            ScenarioError: the user's own model file in the run's folder is wrong.
+            ScenarioError: the user's own model file in the run folder is invalid.
         """
         from testbed.experiment import load_model
 
@@ -114,9 +114,9 @@ class Run:
 
     @cached_property
     def updates(self) -> pd.DataFrame:
-        """A row for every applied update, in order, with its ``node`` and ``device_class``.
+        """One row per applied update, in order, with its ``node`` and ``device_class``.
 
-        Rows that the controller did not live to write down come from the parameter server's spool.
+        Rows that the controller did not write before it died come from the PS's spool.
         """
         import pandas as pd
 
@@ -132,7 +132,7 @@ class Run:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """A row for every evaluation, in order, with the ``samples`` and ``steps`` until then."""
+        """One row per evaluation, in order, with the ``samples`` and ``steps`` until then."""
         table = read_csv(self.folder.evaluations, EVALUATIONS)
         for name in ("samples", "steps"):
             done = np.concatenate([[0], self.updates[name].to_numpy().cumsum(dtype=np.int64)])
@@ -141,17 +141,17 @@ class Run:
 
     @cached_property
     def traffic(self) -> pd.DataFrame:
-        """A row for every reading of the kernel's counters, about one a second."""
+        """One row per reading of the kernel's counters, about one per second."""
         return read_csv(self.folder.traffic, TRAFFIC)
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """What links that follow recordings were asked for and carried, about once a second."""
+        """Configured and carried rates of links that follow recordings, about once per second."""
         return read_csv(self.folder.links, LINKS)
 
     @cached_property
     def events(self) -> pd.DataFrame:
-        """A row for every event, in order; a column for every field that any event has."""
+        """One row per event, in order; a column for every field that any event has."""
         import pandas as pd
 
         table = pd.DataFrame([entry.as_dict() for entry in read_events(self.folder.events)])
@@ -161,7 +161,7 @@ class Run:
 
 
 def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """The complete lines of a CSV file, with the types that its columns are to have."""
+    """Read the complete lines of a CSV file, with the given column types."""
     import io
 
     import pandas as pd

@@ -1,7 +1,7 @@
-"""What the events of a run say of its nodes and faults, taken in one at a time.
+"""State of a run's nodes and faults, reduced from its events one at a time.
 
-The one place where the state of a worker is worked out: `testbed top`, the metrics, the verdict and
-the charts read it here.
+The only code that derives the state of a worker: `testbed top`, the metrics, the verdict and the
+charts use it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ STATE_AFTER = {
     **{"freeze": "frozen", "crash": "crashed", "kill": "killed"},
     **{"leave": "left", "join": "running"},
 }
-"""A worker's state once a fault has struck it; other faults leave the state as it is."""
+"""A worker's state after a fault; other faults leave the state unchanged."""
 
 SEEN_LEAVING = "the parameter server saw it leave"
 
 
 class FaultSpan(NamedTuple):
-    """A fault of one node; in emulated seconds, ``end`` is None while it has not been undone."""
+    """A fault of one node, in emulated seconds; ``end`` is None until it is undone."""
 
     kind: str
     node: str
@@ -50,13 +50,13 @@ class FaultSpan(NamedTuple):
 
 
 class RunHistory:
-    """The reducer. Nothing that happens once the training is over changes a worker's state.
+    """The reducer. Events after the end of the training change no worker's state.
 
     Attributes:
-        over: whether the training has ended, or the run has.
-        faults: all that have struck a node, in order.
-        struck: how many nodes each kind of fault has struck; one struck twice counts twice.
-        active: the faults that are not undone, by kind and node, with their index in ``faults``.
+        over: whether the training or the run has ended.
+        faults: all faults of nodes, in order.
+        struck: number of nodes per kind of fault; a node with two faults of a kind counts twice.
+        active: faults not undone, by kind and node, with their index in ``faults``.
         departed: nodes that the parameter server saw leave and that have not joined again.
     """
 
@@ -74,22 +74,22 @@ class RunHistory:
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
-        """That of all events of a run."""
+        """Return the history of all events of a run."""
         history = cls()
         for entry in entries:
             history.take(entry.event)
         return history
 
     def state(self, node: str) -> str:
-        """running, frozen, crashed, killed, left, lost, silent, or absent until it joins."""
+        """Return running, frozen, crashed, killed, left, lost, silent, or absent until it joins."""
         return self._states.get(node, self._otherwise)
 
     def lost(self) -> list[tuple[str, str]]:
-        """Nodes that ended before the training did, not planned nor for a refused push, and how."""
+        """Return the nodes that ended early, neither planned nor for a refused push, and how."""
         return [(node, how) for node, how in self._lost.items() if node not in self._refused]
 
     def take(self, event: Event) -> None:
-        """Take in what happened next."""
+        """Process the next event."""
         match event:
             case FaultApplied():
                 self._fault(event)
@@ -115,7 +115,7 @@ class RunHistory:
                 self._states[node] = "crashed"
             case Silent(node) if self.state(node) in ("running", "frozen"):
                 self._states[node] = "silent"
-            case Gap(node) if self.state(node) == "silent":  # told once it runs again
+            case Gap(node) if self.state(node) == "silent":  # the event is sent when it runs again
                 self._states[node] = "running"
             case Left(node):
                 self._leave(node)

@@ -1,4 +1,4 @@
-"""What a verdict is about: what was measured of a run, in numbers."""
+"""Input of the verdict: the measurements of a run, as numbers."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from testbed.reports.followed import Followed
 
 @dataclass(frozen=True)
 class Flow:
-    """One direction of the PS's link; what was not measured is None."""
+    """One direction of the PS's link; None for what was not measured."""
 
     payload_bytes: int | None = None  # of the updates applied at the last reading
-    tcp_bytes: int | None = None  # what the sockets carried, without headers and repetitions
-    retransmitted_bytes: int | None = None  # what was sent again
-    wire_bytes: int | None = None  # what the interface counted
-    expected_wire_bytes: int | None = None  # what it should have counted, by the sockets
+    tcp_bytes: int | None = None  # carried by the sockets, without headers and retransmissions
+    retransmitted_bytes: int | None = None  # TCP payload that was sent again
+    wire_bytes: int | None = None  # counted by the interface
+    expected_wire_bytes: int | None = None  # what it should have counted, from tcp_bytes
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What computing and thinking take for an update on the mean, in real seconds."""
+    """Mean time for computing and thinking per update, in real seconds."""
 
-    asked_seconds: float  # by the scenario
+    asked_seconds: float  # as the scenario sets it
     measured_seconds: float
-    error_seconds: float = 0.0  # standard error of it, as think times are drawn
+    error_seconds: float = 0.0  # its standard error, as think times are drawn
 
     @property
     def excess_ratio(self) -> float:
-        """How much longer it took than it was to, as a share; negative if less."""
+        """Excess of the measured over the configured time, as a share; may be negative."""
         return self.measured_seconds / self.asked_seconds - 1
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What the verdict is about; None for what was not measured."""
+    """Input of the verdict; None for what was not measured."""
 
-    state: str  # the run's last state, ``finished`` if all went well
-    alive: bool = False  # whether the run is still going on
-    attended: bool = True  # whether its controller lived to its end
+    state: str  # the run's last state, ``finished`` on success
+    alive: bool = False  # whether the run is active
+    attended: bool = True  # whether its controller ran to the end
     reason: str = ""
-    stalled: str = ""  # why the training could not go on, or empty
-    updates: int | None = None  # how many were applied
-    paced: bool = True  # whether think times or speeds pace the workers; else the host may be full
+    stalled: str = ""  # why the training could not continue, or empty
+    updates: int | None = None  # number of applied updates
+    paced: bool = True  # whether think times or speeds pace the workers; else a full host is fine
     busy_share_ratio: float | None = None  # of the training, with the host over 90 % busy
     pressure_ratio: float | None = None  # of the training, with a process that waited for a CPU
-    gaps: Mapping[str, float] | None = None  # seconds for which nodes stood still, unplanned
+    gaps: Mapping[str, float] | None = None  # seconds of unplanned stops, by node
     pace: Pace | None = None  # of the workers; None if nothing paces them
-    slept: Pace | None = None  # of thinking alone; asked is what was drawn
+    slept: Pace | None = None  # of think times alone; asked: as drawn
     uneven_batches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by class
     late_steps_ratio: float | None = None  # of the steps of classes that have a speed
-    latest_class: str = ""  # the one with the largest share of them
-    slowest_classes: tuple[str, str] = ("NAME", "NAME")  # by their rates: up, down
+    latest_class: str = ""  # the class with the largest share of them
+    slowest_classes: tuple[str, str] = ("NAME", "NAME")  # by the rates of their links: up, down
     late_requests_ratio: float | None = None  # of the requests that the PS served late
     unexplained_ratio: float | None = None  # of the mean cycle: no step, think, transfer or barrier
-    differences: Sequence[str] | None = None  # of the qdiscs; None if they were not read back
+    differences: Sequence[str] | None = None  # of the qdiscs; None if not read back
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
-    lost: Sequence[tuple[str, str]] = ()  # nodes that ended before their time, and how
-    clock_set_seconds: Sequence[float] = ()  # how far the host's wall clock was set, each time
-    late_faults: Sequence[tuple[str, float]] = ()  # those done late, and by how many real seconds
-    lag: Mapping[str, float] = field(default_factory=dict)  # share of what producers have not sent
-    links: Followed | None = None  # those that follow recordings; None for none
-    rejected: Sequence[tuple[str, str]] = ()  # nodes whose push was refused, and why
-    left_out: Sequence[str] = ()  # what the kernel lacks, and ``network.missing: warn`` let pass
+    lost: Sequence[tuple[str, str]] = ()  # nodes that ended early, and how
+    clock_set_seconds: Sequence[float] = ()  # each step of the host's wall clock
+    late_faults: Sequence[tuple[str, float]] = ()  # and by how many real seconds
+    lag: Mapping[str, float] = field(default_factory=dict)  # share of records not sent, by producer
+    links: Followed | None = None  # that follow recordings; None without such links
+    rejected: Sequence[tuple[str, str]] = ()  # nodes with a refused push, and why
+    left_out: Sequence[str] = ()  # not supported by the kernel, see ``network.missing: warn``
     ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
     egress: Flow = field(default_factory=Flow)  # from the PS to the workers
-    sent_beyond: Mapping[str, int] = field(default_factory=dict)  # bytes of no push, by node
+    sent_beyond: Mapping[str, int] = field(default_factory=dict)  # bytes other than pushes, by node

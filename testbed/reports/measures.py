@@ -1,4 +1,4 @@
-"""What a run's tables say, one function a topic; None for what was not measured."""
+"""Measures from a run's tables, one function per topic; None for what was not measured."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from testbed.scenario.schema import Scenario
 
 WINDOW = 10
-"""Evaluations in a moving average."""
+"""Number of evaluations in a moving average."""
 
 UNEVEN_BATCHES_RATIO = 2.0
-"""The largest batch over the smallest, above which a speed should depend on the batch."""
+"""Largest over smallest batch, above which a speed should depend on the batch."""
 
 UNAUTHENTICATED = "UNAUTHENTICATED"
-"""What a call without the run's token is answered with."""
+"""Status code for a call without the run's token."""
 
 HEADER_BYTES = 66
 """Ethernet (14), IPv4 (20) and TCP with time stamps (32), in front of every packet."""
 
 
 def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Series[float]:
-    """Mean of each value and those before it; NaN until ``window`` values are there."""
+    """Return the mean of each value and those before it; NaN until there are ``window`` values."""
     return values.rolling(window).mean()
 
 
 def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
-    """Top-1 shares: of the evaluation after the end (all test images), the best, the last, and the
-    best mean of ten evaluations in a row during the training. None where targets are numbers."""
+    """Return top-1 shares: best, final (all test images), last, and the best moving average
+    during the training. None for regression models."""
     during = evaluations.loc[~evaluations["final"], "top1"]
     return {
         "best": number(evaluations["top1"].max()),
@@ -62,7 +62,7 @@ def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
 
 
 def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
-    """Of the evaluation after the end, the lowest, and the last."""
+    """Return the lowest, the final and the last loss."""
     return {
         "lowest": number(evaluations["loss"].min()),
         "final": final(evaluations, "loss"),
@@ -71,13 +71,13 @@ def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
 
 
 def final(evaluations: pd.DataFrame, column: str) -> float | None:
-    """A measure of the evaluation after the end of training."""
+    """Return a measure of the evaluation after the end of training."""
     rows = evaluations.loc[evaluations["final"], column]
     return number(rows.iloc[-1]) if len(rows) else None
 
 
 def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
-    """How old the models were that updates were computed on, and what it did to the step size."""
+    """Return the staleness of the updates, and its effect on the step size."""
     age = updates["staleness"]
     return {
         "mean": number(age.mean()),
@@ -89,8 +89,8 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
 
 
 def encoding(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any]:
-    """How pushes are encoded, and the mean payload of an update so and as a pickle of 9 bytes."""
-    pickled = updates["pickle9_bytes"]  # 0 in folders that do not have it
+    """Return the encoding of pushes, and an update's mean payload, also as a pickle9 file."""
+    pickled = updates["pickle9_bytes"]  # 0 in folders without it
     return {
         "name": scenario.encoding,
         "update_bytes_mean": number(updates["payload_up_bytes"].mean()),
@@ -100,10 +100,10 @@ def encoding(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any]:
 
 
 def cycle(updates: pd.DataFrame) -> dict[str, float | None]:
-    """The emulated time between two pushes of a worker, by when they were applied.
+    """Return statistics of the emulated time between two applied pushes of a worker.
 
-    Its mean over all workers, how far it varies around each worker's own mean (standard deviation,
-    relative to that mean), and the share of it that was think time; None without two pushes.
+    Its mean over all workers, its deviation around each worker's own mean (standard deviation,
+    relative to that mean), and the share of think time; None without two pushes of a worker.
     """
     by_worker = updates.groupby("worker")["time_seconds"]
     between = by_worker.diff().dropna()
@@ -119,9 +119,9 @@ def cycle(updates: pd.DataFrame) -> dict[str, float | None]:
 
 
 def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
-    """Computing and thinking for an update, as asked for and as measured, in real seconds.
+    """Return real seconds for computing and thinking per update, configured and measured.
 
-    None where the scenario asks for no time, or there are no two updates of whoever has a pace.
+    None if the scenario sets no time, or fewer than two updates are from workers with a pace.
     Think times are drawn, and steps may be, so that their mean has a standard error.
     """
     classes, of_class = scenario.workers.classes, updates["device_class"].astype(object)
@@ -141,7 +141,7 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
         return None
     varying = [name for name, kind in classes.items() if isinstance(kind.speed, RandomDuration)]
     drawn = thinking.add(computing.where(of_class.isin(varying)), fill_value=0.0)[paced].fillna(0.0)
-    law = think[paced].fillna(0.0)  # draws vary about the mean of their own law
+    law = think[paced].fillna(0.0)  # draws vary around the mean of their own distribution
     error = (drawn - drawn.groupby(law).transform("mean")).std(ddof=0) / count**0.5
     asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
     scale = scenario.time_scale
@@ -149,18 +149,18 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
 
 
 def late_steps(updates: pd.DataFrame, scenario: Scenario) -> int | None:
-    """Updates whose steps took longer than the speed of their class; None if none has one."""
+    """Count updates whose steps took longer than their class's speed; None if no class has one."""
     late = _late_steps(updates, scenario)
     return None if late.empty else int((late["late_seconds"] > 0).sum())
 
 
 def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
-    """Share of late steps among those of classes that have a speed; None if none has one."""
+    """Return the share of late steps among those of classes with a speed; None without any."""
     return number((_late_steps(updates, scenario)["late_seconds"] > 0).mean())
 
 
 def latest_class(updates: pd.DataFrame, scenario: Scenario) -> str:
-    """The class with the largest share of late steps; empty if none has a speed."""
+    """Return the class with the largest share of late steps; empty if no class has a speed."""
     late = _late_steps(updates, scenario)
     if late.empty:
         return ""
@@ -168,7 +168,7 @@ def latest_class(updates: pd.DataFrame, scenario: Scenario) -> str:
 
 
 def uneven_batches(updates: pd.DataFrame, scenario: Scenario) -> dict[str, tuple[float, float]]:
-    """Classes whose speed knows no batch, though the largest is over twice the smallest: both."""
+    """Return min and max batch of classes with a fixed speed per step, if max is over twice min."""
     uneven = {}
     steps = updates[updates["steps"] > 0]
     batches = (steps["samples"] / steps["steps"]).groupby(steps["device_class"].astype(str))
@@ -181,14 +181,14 @@ def uneven_batches(updates: pd.DataFrame, scenario: Scenario) -> dict[str, tuple
 
 
 def slowest_classes(scenario: Scenario) -> tuple[str, str]:
-    """The classes whose links have the lowest rates, up and down; unset is the highest."""
+    """Return the classes with the slowest links, up and down; an unset rate is unlimited."""
     links = {name: kind.link for name, kind in scenario.workers.classes.items()}
     up = min(links, key=lambda name: links[name].up.rate or inf)
     return up, min(links, key=lambda name: links[name].down.rate or inf)
 
 
 def _late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:
-    """The updates of classes that have a speed."""
+    """Return the updates of classes that have a speed."""
     paced = [name for name, kind in scenario.workers.classes.items() if kind.speed is not None]
     return updates[updates["device_class"].isin(paced)]
 
@@ -196,12 +196,11 @@ def _late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:
 def gaps(
     events: Sequence[Entry], *, planned: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """For how long (real seconds) nodes stood still that were not to, the longest gap of each.
+    """Return unplanned stops of nodes in real seconds, the longest of each node.
 
     Args:
-        planned: the longest that each node was asked to stand still for, by a fault of the scenario
-            or a command; nodes that are not in it were to go on all the time. What a node stood
-            still beyond that is a gap.
+        planned: the longest planned stop of each node, by a fault of the scenario or a command;
+            nodes that are not in it must run all the time. A gap is what exceeds the planned stop.
     """
     found: dict[str, float] = {}
     for gap in only(events, Gap):
@@ -212,14 +211,14 @@ def gaps(
 
 
 def largest_gap_seconds(events: Sequence[Entry]) -> float | None:
-    """The longest that any node stood still; None where nobody looked."""
+    """Return the longest stop of any node; None if no node checked for gaps."""
     known = [event.largest_gap_seconds for event in only(events, Done)]
     found = [event.seconds for event in only(events, Gap)]
     return max([*found, *(seconds for seconds in known if seconds is not None)], default=None)
 
 
 def late_requests_ratio(events: Sequence[Entry]) -> float | None:
-    """Share of the requests that the PS served late; None where it serves as fast as it can."""
+    """Return the share of requests that the PS served late; None if it has no configured speed."""
     done = only(events, Done)
     return done[-1].served_late / done[-1].served if done and done[-1].served else None
 
@@ -227,10 +226,10 @@ def late_requests_ratio(events: Sequence[Entry]) -> float | None:
 def flow(
     updates: pd.DataFrame, reading: Mapping[str, Any] | None, *, side: Literal["in", "out"]
 ) -> Flow:
-    """One direction of the PS's link, as of the last reading of the kernel's counters.
+    """Return one direction of the PS's link, as of the last reading of the kernel's counters.
 
-    The expectation counts packets where they pass the interface: with segmentation offloads a
-    packet there is many of TCP's segments, and has one header.
+    The expected wire bytes count packets as the interface does: with segmentation offloads,
+    one packet there consists of many TCP segments and has a single header.
     """
     if reading is None:
         return Flow()
@@ -240,7 +239,7 @@ def flow(
     }[side]
     until = updates["wall_seconds"] <= reading["wall_seconds"]
     retransmitted = int(reading[f"retransmitted_{side}_bytes"])
-    repeated = retransmitted if side == "out" else 0  # what is lost on its way in is never counted
+    repeated = retransmitted if side == "out" else 0  # loss on the way in is never counted
     packets = int(reading[f"{wire}_packets"])
     return Flow(
         payload_bytes=int(updates.loc[until, column].sum()),
@@ -252,7 +251,7 @@ def flow(
 
 
 def last_reading(traffic: pd.DataFrame) -> Mapping[str, Any] | None:
-    """The last row of traffic.csv that was taken during or after the training."""
+    """Return the last row of traffic.csv from during or after the training."""
     rows = traffic[traffic["wall_seconds"].notna() & traffic["wire_rx_bytes"].notna()]
     if rows.empty:
         return None
@@ -260,10 +259,10 @@ def last_reading(traffic: pd.DataFrame) -> Mapping[str, Any] | None:
 
 
 def busyness(traffic: pd.DataFrame, seconds: float | None) -> dict[str, float | None]:
-    """How busy the host was in the first ``seconds`` (real) of the training, weighted by time.
+    """Return the host's CPU use in the first ``seconds`` (real) of the training, weighted by time.
 
-    The share of its CPU time that was used, on the mean and at most between two readings, and the
-    share of the time during which that was above the verdict's limit.
+    The mean and maximum share of its CPU time in use, and the share of the time during which it
+    exceeded the verdict's limit.
     """
     ratios, shares = _during(traffic, "host_busy_ratio", seconds)
     if not len(shares):
@@ -277,7 +276,7 @@ def busyness(traffic: pd.DataFrame, seconds: float | None) -> dict[str, float | 
 
 
 def pressure(traffic: pd.DataFrame, seconds: float | None) -> float | None:
-    """Share of the first ``seconds`` (real) of the training in which a process waited for a CPU."""
+    """Return the share of the first ``seconds`` (real) in which a process waited for a CPU."""
     ratios, shares = _during(traffic, "host_pressure_ratio", seconds)
     return float(shares @ ratios) if len(shares) else None
 
@@ -285,7 +284,7 @@ def pressure(traffic: pd.DataFrame, seconds: float | None) -> float | None:
 def _during(
     traffic: pd.DataFrame, column: str, seconds: float | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What was measured in the training, and the share of its time that each value stands for."""
+    """Return the values measured during the training, and the share of its time for each."""
     nothing = np.empty(0)
     rows = traffic[traffic["wall_seconds"].notna() & traffic[column].notna()]
     if seconds is None or rows.empty:
@@ -298,7 +297,7 @@ def _during(
 
 
 def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | None:
-    """Real seconds from the start of the training to its end, or to its last update."""
+    """Return real seconds from the start of the training to its end, or to its last update."""
     for entry in events:
         if isinstance(entry.event, Finished) and entry.elapsed_seconds is not None:
             return entry.elapsed_seconds
@@ -306,17 +305,17 @@ def training_seconds(updates: pd.DataFrame, events: Sequence[Entry]) -> float | 
 
 
 def private_bytes_median(events: Sequence[Entry]) -> float | None:
-    """Median over the workers of the memory that each had to itself when it was last looked at."""
+    """Return the median over the workers of their private memory at the last reading."""
     readings = only(events, MemoryRead)
     last = readings[-1].private_bytes if readings else {}
     return median(last.values()) if last else None
 
 
 def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Each node whose pushes or calls were refused, and why the first was, and how many more.
+    """Return each node with refused calls or pushes, the first reason, and the number of others.
 
-    Where the training has diverged, values that are not finite are its course, whoever met them
-    first: a push, or the evaluator.
+    If the training has diverged, values that are not finite are expected, and left out, no matter
+    whether a push or the evaluator had them first.
     """
     reasons: dict[str, str] = {}
     counts: Counter[str] = Counter()
@@ -337,10 +336,10 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def _refusals(events: Sequence[Entry]) -> list[Rejected]:
-    """Those of a run's nodes; a call without a valid token can come from anyone on the host."""
+    """Return those of the run's nodes; a call without a valid token can come from any process."""
     return [one for one in only(events, Rejected) if one.code != UNAUTHENTICATED]
 
 
 def number(value: Any) -> float | None:
-    """A float, or None for nothing and NaN."""
+    """Return a float, or None for None, NaN and infinity."""
     return None if value is None or not np.isfinite(float(value)) else float(value)

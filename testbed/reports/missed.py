@@ -1,4 +1,4 @@
-"""Evaluations that were due and did not take place: the evaluator was still at the one before."""
+"""Missed evaluations: those skipped because the evaluator was still busy with the one before."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def missed_evaluations(evaluations: pd.DataFrame, updates: pd.DataFrame, scenario: Scenario) -> int:
-    """How many multiples of ``evaluate.every`` before the end have no evaluation of their own.
+    """Count the multiples of ``evaluate.every`` before the end that have no evaluation.
 
-    A mean of ten evaluations in a row reaches back further by as many as are missing in between.
-    A training that ends a little behind its last multiple, by a round or by milliseconds, has its
-    last evaluation there. Multiples that a round reaches at one moment have one evaluation.
+    A mean of ten evaluations in a row spans a longer time by the number of those missed in between.
+    If a training ends slightly after its last multiple, by a round or by milliseconds, its final
+    evaluation counts for it. Multiples that a round reaches at the same time share one evaluation.
     """
     every, stop = scenario.evaluate.every, scenario.stop
     assert every is not None, "a scenario that was read has one"
@@ -43,5 +43,5 @@ def missed_evaluations(evaluations: pd.DataFrame, updates: pd.DataFrame, scenari
 
 
 def _exact(value: float) -> Fraction:
-    """A number to a millionth, of which a multiple is one."""
+    """Return a number rounded to a millionth, as a multiple of the interval is one exactly."""
     return Fraction(f"{value:.6f}")

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: no network, and for its tables no scripts."""
+"""A report as one self-contained HTML file: no network needed, and no scripts for its tables."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from testbed.reports.text_table import numeric_columns
 from testbed.reports.verdict import Verdict
 
 MOST_ROWS = 1_000
-"""Of one table: what is longer is for a program to read."""
+"""Rows per table; longer tables are for programs to read."""
 
 DIGITS = 7
-"""Of a number in a chart. The tables have all of them."""
+"""Digits of a number in a chart. The tables have all digits."""
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of text; ``folded`` shows it when its title is clicked."""
+    """A table of text; a ``folded`` table opens on a click on its title."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -29,18 +29,18 @@ class PageTable:
 
     @property
     def shown(self) -> Sequence[Sequence[str]]:
-        """The rows that there is room for."""
+        """The rows to show, at most MOST_ROWS."""
         return self.rows[:MOST_ROWS]
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, and stand to the right."""
+        """Whether each column holds numbers, which are right-aligned."""
         return numeric_columns(self.shown, columns=len(self.headings))
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: a heading, then sentences, tables, charts and a text as it is."""
+    """A section of a page: a heading, sentences, tables, charts and preformatted text."""
 
     title: str
     notes: Sequence[str] = ()
@@ -51,7 +51,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole report; the verdicts are those of runs, behind their names."""
+    """A whole report; ``verdicts`` are those of runs, shown after their names."""
 
     title: str
     subtitle: str
@@ -60,7 +60,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    """The page as HTML, with the library that draws its charts in it."""
+    """Render the page as HTML, including the plotting library."""
     from jinja2 import Environment
     from plotly.offline import get_plotlyjs
 
@@ -82,7 +82,7 @@ def _asset(name: str) -> str:
 
 
 def _embedded(data: object) -> str:
-    """JSON that can stand in a script element whatever is in it."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(_rounded(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 

@@ -1,4 +1,4 @@
-"""Charts for a printed page: one column of a two-column paper wide, as PNG and SVG."""
+"""Charts for printing: one column of a two-column paper wide, as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMN_INCHES = (3.4, 2.4)
-"""A column of IEEE's, ACM's and most other two-column pages is 3.3 to 3.5 inches wide."""
+"""A column of IEEE, ACM and most other two-column layouts is 3.3 to 3.5 inches wide."""
 
 DPI = 300
 X_CHARACTERS, Y_CHARACTERS = 48, 30
-"""Of an axis's title in a line."""
+"""Characters per line of an axis title."""
 
 POINTS = (".", "x", "+", "1", "*", "_")
 HATCHES = ("", "////", "....", "xxxx")
@@ -39,20 +39,20 @@ PRINT: Any = {
     "svg.fonttype": "path",
     "svg.hashsalt": "testbed",
 }
-"""Text of 7 and 8 points, as captions have; an SVG carries its letters along."""
+"""Text of 7 and 8 points, like captions; SVG files contain their letters as paths."""
 
 
 def figure_paths(charts: Sequence[Chart], folder: Path) -> list[Path]:
-    """The files that ``write_figures`` writes."""
+    """Return the paths of the files that ``write_figures`` writes."""
     return [folder / f"{chart.name}.{kind}" for chart in charts for kind in KINDS]
 
 
 def write_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
-    """Draw every chart into a folder, which is made; the same charts give the same bytes."""
+    """Draw all charts into a folder and create it; the same charts give the same bytes."""
     from matplotlib import rc_context
 
     folder.mkdir(parents=True, exist_ok=True)
-    with rc_context(PRINT):  # the caller's own settings are back afterwards
+    with rc_context(PRINT):  # restores the caller's settings on exit
         for chart in charts:
             figure = draw(chart)
             for kind in KINDS:
@@ -64,7 +64,7 @@ def write_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
 
 
 def draw(chart: Chart) -> Figure:
-    """A chart as a figure; its title is left to the paper's caption."""
+    """Draw a chart as a figure without a title, which belongs in the paper's caption."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -78,14 +78,14 @@ def draw(chart: Chart) -> Figure:
     axes.set_ylabel(fill(chart.y_title, Y_CHARACTERS))
     dress(axes)
     if len(below) > MOST_NAMES:
-        axes.set_xticks([])  # names of bars that nobody could read
+        axes.set_xticks([])  # too many names to be readable
         axes.set_xlabel(f"{chart.x_title}: {len(below):,}")
     add_legend(figure, [axes], columns=3)
     return figure
 
 
 def _draw_series(axes: Axes, series: Series, index: int, below: dict[str, float]) -> None:
-    """``below`` is how high the bars of each name are already."""
+    """Draw one series; ``below`` is the current height of the bars, by name."""
     look = look_of(index, len(series.x))
     colour = look["color"]
     if series.kind == "bars":
@@ -104,7 +104,7 @@ def _draw_series(axes: Axes, series: Series, index: int, below: dict[str, float]
         mark = POINTS[index % len(POINTS)]
         axes.plot(x, y, mark, color=colour, markersize=1.5, label=series.name, rasterized=True)
         return
-    if np.isnan(y).any():  # a part of a line may be a single moment
+    if np.isnan(y).any():  # a segment of a line may be a single point
         look |= {"marker": look["marker"] or ".", "markevery": 1}
     axes.plot(x, y, label=series.name, linewidth=1.0, markersize=3.0, **look)
     if series.low:

@@ -1,7 +1,7 @@
-"""Every number of a run that a study, a table or a comparison can name.
+"""Registry of measures: all numbers of a run that a study, a table or a comparison can name.
 
-A measure is added by one line in MEASURES: its name, what a column of it is headed with, its unit
-and the function that works it out.
+To add a measure, add one line to MEASURES: its name, column heading, unit and the function that
+computes it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "share": "{:.2%}".format,
     "images": "{:.2%}".format,
 }
-"""How a value is shown in each unit."""
+"""Format of a value, by unit."""
 
 Argument = Literal["accuracy", "loss", "first", "window"]
 
@@ -49,15 +49,15 @@ TO: tuple[Argument, ...] = ("accuracy", "window")
 
 @dataclass(frozen=True)
 class Definition:
-    """What a measure is.
+    """The definition of a measure.
 
     Attributes:
-        title: what a column of it is headed with.
+        title: its column heading.
         unit: one of UNITS.
-        of: works it out of a run, or of its evaluations; None and NaN are not measured, infinity is
-            never reached. Arguments are passed by their names.
-        takes: the arguments in brackets; a window may be left out.
-        evaluations: whether ``of`` is given the table of evaluations alone.
+        of: computes it from a run, or from its evaluations; None and NaN mean not measured,
+            infinity means never reached. Arguments are passed by name.
+        takes: the arguments in brackets; a window is optional.
+        evaluations: whether ``of`` receives only the table of evaluations.
     """
 
     title: str
@@ -68,7 +68,7 @@ class Definition:
 
 
 def _pickled(run: Run, count: int | None = None) -> float:
-    """Bytes of the first ``count`` updates (None: of all) as pickle9; NaN in older folders."""
+    """Return the pickle9 bytes of the first ``count`` updates (None: all); NaN in older folders."""
     pickled = run.updates["pickle9_bytes"].iloc[:count]
     return float(pickled.sum()) if pickled.any() else nan
 
@@ -83,7 +83,7 @@ def _pickled_to(run: Run, **reached: Any) -> float:
 
 
 def _sigma_ratio(run: Run) -> float:
-    """Mean of what the learning rate was divided by, over the mean staleness; NaN without any."""
+    """Return the mean divisor of the learning rate over the mean staleness; NaN if that is 0."""
     staleness = float(run.updates["staleness"].mean())
     return float(run.updates["sigma_mean"].mean()) / staleness if staleness else nan
 
@@ -93,12 +93,12 @@ def _final(column: str) -> Callable[[Run], float | None]:
 
 
 def _updates(column: str, how: Literal["max", "mean", "sum"]) -> Callable[[Run], float]:
-    """A column of the updates in one number."""
+    """Return a function that aggregates a column of the updates."""
     return lambda run: float(getattr(run.updates[column], how)())
 
 
 def _rate(column: str) -> Callable[[Run], float]:
-    """A sum over the updates an emulated second, up to the last update."""
+    """Return a function for a column's sum per emulated second, up to the last update."""
     return lambda run: float(run.updates[column].sum() / run.updates["time_seconds"].max())
 
 
@@ -107,7 +107,7 @@ def _per_round(column: str, how: Literal["max", "sum"]) -> Callable[[Run], float
 
 
 def _workers(column: str) -> Callable[[Run], float]:
-    """The mean over the workers."""
+    """Return a function for the mean over the workers."""
     return lambda run: workers_times(run.updates)[column].mean()
 
 
@@ -141,7 +141,7 @@ def _verge_period(run: Run, first: int) -> float:
 
 
 def _best(column: str, pick: Literal["max", "min"] = "max") -> Callable[..., float]:
-    """The best of the evaluations during the training, of means over ``window`` of them."""
+    """Return a function for the best mean over ``window`` evaluations during the training."""
 
     def best(evaluations: pd.DataFrame, window: int) -> float:
         during = evaluations.loc[~evaluations["final"], column]
@@ -151,11 +151,11 @@ def _best(column: str, pick: Literal["max", "min"] = "max") -> Callable[..., flo
 
 
 def _reached(column: str, share: str = "top1") -> Callable[..., float]:
-    """What is read in ``column`` where an accuracy is first reached during the training."""
+    """Return a function for the value of ``column`` where an accuracy is first reached."""
 
     def reached(evaluations: pd.DataFrame, accuracy: float, window: int) -> float:
         during = evaluations[~evaluations["final"]]
-        if during[share].isna().all():  # as where targets are numbers
+        if during[share].isna().all():  # as for regression models
             return nan
         found = during.loc[moving_average(during[share], window=window) >= accuracy, column]
         return inf if found.empty else float(found.iloc[0])

@@ -1,4 +1,4 @@
-"""Everything that is made from a run's records, made again: completed tables, summary, figure."""
+"""Rebuilds everything derived from a run's records: completed tables, summary, figure."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ LIBRARIES = ("pandas", "pyarrow.parquet", "matplotlib.figure", "matplotlib.backe
 
 @dataclass(frozen=True)
 class Report:
-    """What is there to show of a run."""
+    """The results of a run."""
 
-    summary: Mapping[str, Any]  # what ``summary.json`` holds, or would, of a run that goes on
-    figure: Path | None  # the figure, or None if there was nothing to draw or no right to write it
-    recovered: Recovered  # what a controller that died had left for us to add
+    summary: Mapping[str, Any]  # content of ``summary.json``, also of an active run
+    figure: Path | None  # None if there was nothing to draw or no write permission
+    recovered: Recovered  # rows and events added on behalf of a controller that died
 
 
 @contextmanager
 def libraries_imported() -> Iterator[None]:
-    """Import, beside the body, what a report is made with: it takes a second.
+    """Import the libraries of a report in the background: it takes a second.
 
-    It is over when the body is: a library that is half imported is not to be used.
+    The context ends only after the imports: a half-imported library must not be used.
     """
     thread = Thread(target=_import_libraries, name="libraries")
     thread.start()
@@ -48,13 +48,13 @@ def _import_libraries() -> None:
 
 
 def remake(path: Path, *, write: bool = True) -> Report:
-    """Complete a run's folder, then make its summary and figure; write nothing unless ``write``.
+    """Complete a run folder, then create its summary and figure; write nothing unless ``write``.
 
-    The summary of a run that is still going on is not written: its end will do so.
+    The summary of an active run is not written: the run writes it when it ends.
 
     Raises:
         RunNotFound: there is no run folder at ``path``.
-        TestbedError: a file in it is damaged; names it.
+        TestbedError: a file in it is damaged; names the file.
     """
     run = Run(path)
     if not write:

@@ -1,4 +1,4 @@
-"""One number of a run, as a study, a table or a comparison names it: ``updates_to(0.97,10)``."""
+"""A measure of a run as studies, tables and comparisons write it: ``updates_to(0.97,10)``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXAMPLE = {"accuracy": "0.9", "loss": "0.5", "first": "1000"}
 
 
 def _brackets(takes: Sequence[Argument]) -> str:
-    """What matches the arguments of a measure."""
+    """Return the pattern of a measure's arguments."""
     needed = ",".join(_TEXT[one] for one in takes if one != "window")
     if "window" not in takes:
         return rf"\({needed}\)" if needed else ""
@@ -53,14 +53,14 @@ def _wanted() -> str:
 
 @dataclass(frozen=True)
 class Measure(Written):
-    """One number of a run.
+    """A measure with its arguments.
 
     Attributes:
         name: one of MEASURES.
-        accuracy: the share of test images to be reached.
-        window: how many evaluations in a row are averaged before they are looked at.
-        loss: the loss to be reached.
-        first: the update from which on is looked.
+        accuracy: the share of test images to reach.
+        window: number of evaluations in the moving average.
+        loss: the loss to reach.
+        first: the first update to include.
     """
 
     WANTED: ClassVar[str] = f"a measure: {_wanted()}"
@@ -75,10 +75,10 @@ class Measure(Written):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a measure.
+        """Parse a measure.
 
         Raises:
-            Unfit: there is no such measure, or an argument is none.
+            Unfit: there is no such measure, or an argument is invalid.
         """
         if re.match(cls.PATTERN, text) is None:
             raise Unfit(shortened(text), cls.WANTED)
@@ -104,12 +104,12 @@ class Measure(Written):
 
     @property
     def definition(self) -> Definition:
-        """What it is."""
+        """The definition of the measure."""
         return MEASURES[self.name]
 
     @property
     def title(self) -> str:
-        """What a column of it is headed with."""
+        """The column heading."""
         reached = "" if self.accuracy is None else f" {100 * self.accuracy:g} %"
         if self.loss is not None:
             reached = f" {self.loss:g}"
@@ -119,13 +119,13 @@ class Measure(Written):
         return f"{self.definition.title}{reached}{averaged}"
 
     def of(self, run: Run) -> float:
-        """The number; NaN where nothing was measured, infinity for what was never reached."""
+        """Return the value; NaN if not measured, infinity if never reached."""
         if self.definition.evaluations:
             return self.of_evaluations(run.evaluations)
         return self._of(run)
 
     def of_evaluations(self, evaluations: pd.DataFrame) -> float:
-        """The number, if evaluations alone tell it; NaN if they do not, or if there are none."""
+        """Return the value from evaluations alone; NaN if they are empty or not sufficient."""
         if not self.definition.evaluations or evaluations["final"].all():
             return nan
         return self._of(evaluations)
@@ -137,7 +137,7 @@ class Measure(Written):
 
     @property
     def is_encoded(self) -> bool:
-        """Whether it is an amount of bytes that depends on the encoding of the pushes."""
+        """Whether it is a number of bytes that depends on the encoding of the pushes."""
         return self.name in ("ingress", "ingress_to", "update_bytes")
 
     @property
@@ -146,7 +146,7 @@ class Measure(Written):
         return self.definition.unit == "images"
 
     def show(self, value: float) -> str:
-        """A value in the form and unit that suit it."""
+        """Format a value in a suitable form and unit."""
         if not isfinite(value):
             return "never" if isinf(value) else NOTHING
         return UNITS[self.definition.unit](value)
@@ -159,4 +159,4 @@ SIDE_BY_SIDE = tuple(
         *("staleness", "damping", "steps", "waiting"),
     )
 )
-"""What several runs are shown beside each other with."""
+"""Measures shown in a comparison of runs."""

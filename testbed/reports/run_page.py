@@ -1,4 +1,4 @@
-"""The report of a run, or of several side by side, as a page."""
+"""The report of a run, or a comparison of several runs, as a page."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 UNSHAPED = "not shaped"
 BY_WORKER = "waiting.by_worker"
-"""What a summary has of every worker, which is a table of its own."""
+"""Key of a summary's values per worker, which have their own table."""
 
 
 def page_of(runs: Sequence[Run]) -> Page:
-    """A run's page; of several, what differs between their scenarios stands first.
+    """Return a run's page; with several runs, the differences between their scenarios come first.
 
     Raises:
-        TestbedError: a file of a run is damaged; names it.
+        TestbedError: a file of a run is damaged; names the file.
     """
     alone = runs[0] if len(runs) == 1 else None
     summaries = [run.summary for run in runs]
@@ -96,7 +96,7 @@ def _summary_table(runs: Sequence[Run]) -> PageTable:
 
 
 def numbers_table(runs: Sequence[Run]) -> PageTable:
-    """Every value of the runs' summaries by its dotted path, to the digit, without the workers'."""
+    """Return all values of the runs' summaries by dotted path, unrounded, except per worker."""
     columns = [{path: _shown(value) for path, value in leaves(run.summary)} for run in runs]
     paths = dict.fromkeys(path for column in columns for path in column)
     rows = [[path, *(column.get(path, "-") for column in columns)] for path in paths]
@@ -104,7 +104,7 @@ def numbers_table(runs: Sequence[Run]) -> PageTable:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of nested mappings with its dotted path; a summary's without its workers'."""
+    """Yield all values of nested mappings with their dotted paths, except those per worker."""
     if isinstance(value, Mapping) and value and path != BY_WORKER:
         for name, inner in value.items():
             yield from leaves(inner, f"{path}.{name}" if path else str(name))
@@ -117,7 +117,7 @@ def _shown(value: Any) -> str:
 
 
 def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
-    """What the summary of a single run has of every worker."""
+    """Yield the per-worker values of a single run's summary."""
     found = runs[0].summary.get("waiting", {}).get("by_worker", {}) if len(runs) == 1 else {}
     if found:
         columns = list(next(iter(found.values())))
@@ -127,7 +127,7 @@ def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
 
 
 def _links(run: Run, *, alone: bool) -> Section:
-    """Every class's link as configured, and what was measured of it."""
+    """Return every class's link as configured and as measured."""
     title = "Links" if alone else f"Links of {run.name}"
     notes = []
     if run.scenario.simulated:
@@ -177,7 +177,7 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _faults(run: Run, *, alone: bool) -> Section:
-    """What happened to nodes and links while the run went on, in order, planned and not."""
+    """Return the faults and link changes of the run in order, planned or not."""
     title = "Faults and changes" if alone else f"Faults and changes of {run.name}"
     scale = run.scenario.time_scale
     rows = [row for entry in read_events(run.folder.events) for row in _incident(entry, scale)]

@@ -1,4 +1,4 @@
-"""Who has put traffic on the links that the training does not account for."""
+"""Traffic on the links that the training does not account for, by sender."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OF_PUSHES = 1.1
-"""What a push takes on the wire, of its payload: headers are 5 % of full packets."""
+"""Wire bytes of a push over its payload: headers are 5 % of full packets."""
 
 OF_REPLIES = 0.05
-"""What acknowledging a reply takes, of its payload: 66 bytes for two packets are 2.3 %."""
+"""Wire bytes of a reply's acknowledgements over its payload: 66 bytes per two packets are 2.3 %."""
 
 
 def sent_beyond_pushes(updates: pd.DataFrame, events: Sequence[Entry]) -> dict[str, int]:
-    """Bytes that left each node beyond those of its pushes and acknowledgements, most first."""
+    """Return the bytes each node sent beyond its pushes and acknowledgements, most first."""
     readings = only(events, LinksCarried)
     sent: Mapping[str, int] = readings[-1].up_bytes if readings else {}
     up = updates.groupby("worker")["payload_up_bytes"].sum()

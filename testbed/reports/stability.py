@@ -1,17 +1,17 @@
-"""Where an asynchronous training begins to oscillate, from the staleness of its updates.
+"""The stability limit of an asynchronous training, from the staleness of its updates.
 
 Along one direction of curvature λ around a minimum, a push that is applied at version v and was
 computed s versions before moves the model by -η λ θ(v - s) / max(1, s). Over many updates
 
     dθ/dv = -η λ E[θ(v - s) / max(1, s)],
 
-which is the equation of a feedback with a delay. On the verge of instability θ = exp(iωv), so that
+which is the equation of a feedback loop with delay. At the stability limit θ = exp(iωv), so that
 
     E[cos(ωs) / max(1, s)] = 0    and    η λ E[sin(ωs) / max(1, s)] = ω
 
-for the smallest such ω. With the same s always that is the textbook's quarter of a turn: ω s and
-η λ are π / 2. It holds for updates that are damped as a whole (ASGD); where every entry has its own
-staleness (AdaComp) it says no more than the order of magnitude.
+for the smallest such ω. With constant s, this is the textbook's phase of a quarter turn: ω s and
+η λ are π / 2. It holds for updates that are damped as a whole (ASGD); if every entry has its own
+staleness (AdaComp), it only gives the order of magnitude.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STEPS_PER_TURN = 720
-"""So many frequencies are looked at, up to that of one turn in the mean staleness."""
+"""Number of frequencies to try, up to that of one turn in the mean staleness."""
 
 BISECTIONS = 50
 
 ASIDE = 5
-"""A maximum is the highest of so many evaluations on each side, as a few images leave noise."""
+"""A maximum is the highest among this many evaluations on each side, to ignore noise."""
 
 
 @dataclass(frozen=True)
 class Verge:
-    """The oscillation that neither grows nor dies down.
+    """The oscillation with constant amplitude.
 
     Attributes:
         period: updates from one maximum of the displacement to the next.
-        gain: learning rate times curvature, beyond which the oscillation grows.
+        gain: learning rate times curvature, above which the oscillation grows.
     """
 
     period: float
@@ -49,19 +49,19 @@ class Verge:
 
     @property
     def loss_period(self) -> float:
-        """Updates between two maxima of the loss, which is the same on both sides of a minimum."""
+        """Updates between two maxima of the loss, which is symmetric around a minimum."""
         return self.period / 2
 
 
 def verge(staleness: NDArray[np.int64]) -> Verge | None:
-    """The verge of instability of a training with such updates.
+    """Return the stability limit of a training with such updates.
 
     Args:
         staleness: of every update, shape (n,).
 
     Returns:
-        None where there is no such frequency up to one turn in the mean staleness: fresh updates
-        weigh so much that their part is always in phase.
+        None if there is no such frequency up to one turn in the mean staleness: fresh updates
+        have so much weight that their part is always in phase.
     """
     sigma, counts = np.unique(staleness, return_counts=True)
     weights = counts / counts.sum() / np.maximum(1, sigma)
@@ -82,15 +82,15 @@ def verge(staleness: NDArray[np.int64]) -> Verge | None:
 
 
 def loss_period(evaluations: pd.DataFrame, *, first: int) -> float:
-    """Updates between two maxima of the loss, from an update on; see ``mean_distance``."""
+    """Return updates between maxima of the loss, from update ``first``; see ``mean_distance``."""
     seen = evaluations[~evaluations["final"] & (evaluations["version"] >= first)]
     return mean_distance(seen["version"].to_numpy(), seen["loss"].to_numpy())
 
 
 def verge_period(updates: pd.DataFrame, *, first: int) -> float:
-    """The same on the verge of instability, by the staleness of the updates from then on.
+    """Return the loss period at the stability limit, by the staleness from update ``first``.
 
-    Infinite where such updates do not swing, NaN where there are none.
+    Infinite if such updates do not oscillate, NaN if there are none.
     """
     staleness = updates.loc[updates["version_applied"] >= first, "staleness"].to_numpy()
     if not len(staleness):
@@ -100,18 +100,18 @@ def verge_period(updates: pd.DataFrame, *, first: int) -> float:
 
 
 def mean_distance(versions: NDArray[np.int64], losses: NDArray[np.float64]) -> float:
-    """Updates between two maxima of the loss, on the mean; NaN where there are not two.
+    """Return the mean number of updates between maxima of the loss; NaN without two maxima.
 
     Args:
-        versions: of the evaluations, ascending, shape (n,).
-        losses: what they found, shape (n,).
+        versions: versions of the evaluations, ascending, shape (n,).
+        losses: their losses, shape (n,).
     """
     maxima = versions[peaks(losses)]
     return float(np.diff(maxima).mean()) if len(maxima) > 1 else nan
 
 
 def peaks(losses: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Where the loss is highest among its neighbours, once noise is smoothed away."""
+    """Return the indices of local maxima of the smoothed loss."""
     if len(losses) <= 2 * ASIDE:
         return np.empty(0, np.int64)
     smooth = np.convolve(losses, np.full(ASIDE, 1 / ASIDE), "same")

@@ -1,6 +1,6 @@
-"""Where a run stands: what is known of its classes, workers and server, while it goes on or after.
+"""Live status of a run: its classes, workers and server, while it is active or afterwards.
 
-Everything is read from the run's folder, so that nothing in the run is asked and slowed down.
+All data is read from the run folder, so that no node of the run is queried and slowed down.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkerStanding:
-    """One worker; seconds are emulated, shares in [0, 1], None without an update."""
+    """Status of one worker; seconds are emulated, shares in [0, 1], None without an update."""
 
     node: str
     device_class: str
     state: str  # running, frozen, crashed, killed, left, lost, silent, or absent until it joins
     updates: int
     age_seconds: float | None  # since its last push was applied
-    cycle_seconds: float | None  # between two pushes of its, on the mean
+    cycle_seconds: float | None  # between two of its pushes, mean
     staleness: int | None  # of its last update
     staleness_mean: float | None
     compute_ratio: float | None
@@ -55,7 +55,7 @@ class WorkerStanding:
 
 @dataclass(frozen=True)
 class ClassStanding:
-    """One device class; its link as configured, and the rates that were measured (bit/s)."""
+    """Status of a device class; its link as configured, and the measured rates (bit/s)."""
 
     name: str
     workers: int
@@ -72,7 +72,7 @@ class ClassStanding:
 
 @dataclass(frozen=True)
 class Standing:
-    """A whole run; ``server`` has the last reading of the parameter server's link and the host."""
+    """Status of a whole run; ``server`` has the last reading of the PS's link and the host."""
 
     run: str
     state: str
@@ -81,19 +81,19 @@ class Standing:
     time_seconds: float  # emulated, since the training started
     updates: int
     updates_per_second: float
-    done_ratio: float | None  # how far along, in [0, 1]; None where no stop rule says so
-    eta_seconds: float | None  # real seconds to the end; None where that is not known
+    done_ratio: float | None  # progress in [0, 1]; None without a stop rule
+    eta_seconds: float | None  # real seconds to the end; None if unknown
     accuracy: float | None
     loss: float | None
     rejected: int
-    faults: Mapping[str, int]  # how many workers stand still or are gone by which fault
+    faults: Mapping[str, int]  # number of workers that a fault stopped or removed, by fault
     server: Mapping[str, float | None]
     classes: Sequence[ClassStanding]
     workers: Sequence[WorkerStanding]
 
 
 class StandingReader:
-    """Follows a run's folder; every look takes in what is new since the one before."""
+    """Follows a run folder; every call of ``look`` reads what was added since the previous one."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -112,10 +112,10 @@ class StandingReader:
         self._spool = SpoolReader(self._run.folder.spool, workers=len(self._classes) or None)
 
     def look(self, now: float) -> Standing:
-        """Where the run stands at ``now``, seconds since 1970.
+        """Return the status of the run at ``now``, seconds since 1970.
 
         Raises:
-            TestbedError: a file of the run is damaged; names it.
+            TestbedError: a file of the run is damaged; names the file.
         """
         folder = self._run.folder
         state, alive = folder.state(), folder.alive()
@@ -125,7 +125,7 @@ class StandingReader:
             self._history.take(entry.event)
         self._read_traffic()
         if any(isinstance(entry.event, Restored) for entry in new):
-            self._start_over()  # updates were lost: what is in the model is counted anew
+            self._start_over()  # updates were lost: count those in the model again
         self._read_updates(goes_on=state.state not in ENDED)
         states = [self._history.state(f"w{index}") for index in range(len(self._classes))]
         goes_on = alive and state.state not in ENDED
@@ -165,7 +165,7 @@ class StandingReader:
             self._tally.add(read_updates(folder))
 
     def _read_traffic(self) -> None:
-        """The last two readings; a rate is what lies between them."""
+        """Keep the last two readings, to compute rates from."""
         lines = [line.decode() for line in self._traffic.read()]
         if lines and not self._header:
             self._header = next(csv.reader(lines[:1]))
@@ -174,7 +174,7 @@ class StandingReader:
         self._readings = [*self._readings, *fresh][-2:]
 
     def _time(self, now: float, *, goes_on: bool) -> float:
-        """Emulated seconds since the start: by the clock while it goes on, else up to the end."""
+        """Return emulated seconds since the start: up to now if it is active, else to the end."""
         scale = self._run.scenario.time_scale
         latest = float(self._tally.last.max(initial=0.0))
         started = [entry.time for entry in self._entries if isinstance(entry.event, Started)]
@@ -187,12 +187,12 @@ class StandingReader:
         return latest
 
     def _progress(self, time: float, rate: float, pace: float) -> tuple[float | None, float | None]:
-        """How far along, and how many real seconds more, by whichever rule ends the run first.
+        """Return progress and remaining real seconds, by the stop rule that ends the run first.
 
         Args:
             time: emulated seconds since the start.
-            rate: updates an emulated second.
-            pace: emulated seconds a real second.
+            rate: updates per emulated second.
+            pace: emulated seconds per real second.
         """
         stop, updates = self._run.scenario.stop, int(self._tally.updates.sum())
         shares, to_go = [], []
@@ -207,7 +207,7 @@ class StandingReader:
         return max(shares, default=None), eta
 
     def _emulated_pace(self, time: float, now: float, state: RunState) -> float:
-        """Emulated seconds a real second: of a simulation, on the mean since it started."""
+        """Return emulated seconds per real second; for a simulation, the mean since its start."""
         if not self._run.scenario.simulated:
             return self._run.scenario.time_scale
         passed = now - datetime.fromisoformat(state.started or state.created).timestamp()
@@ -271,7 +271,7 @@ class StandingReader:
         }
 
     def _server(self) -> dict[str, float | None]:
-        """Of the last reading: the rates into and out of the server, the sockets, the host."""
+        """Return the last reading: rates into and out of the server, its sockets, the host."""
         payload: dict[str, float | None] = {
             "payload_in_bytes": float(self._tally.payload["up"].sum()),
             "payload_out_bytes": float(self._tally.payload["down"].sum()),
@@ -294,7 +294,7 @@ def _number(reading: Mapping[str, str], column: str) -> float | None:
 
 
 def _rate(before: Mapping[str, str], last: Mapping[str, str], column: str) -> float | None:
-    """Between two readings, by emulated seconds."""
+    """Return the rate between two readings, per emulated second."""
     values = [_number(reading, column) for reading in (before, last)]
     times = [_number(reading, "time_seconds") for reading in (before, last)]
     if None in (*values, *times):

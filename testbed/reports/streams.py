@@ -1,4 +1,4 @@
-"""What became of the samples that streams brought, and of what the workers told one another."""
+"""Measures of data streams: what happened to their samples, and what the workers shared."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PIXEL_BYTES = 4
 
 
 def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
-    """Totals, means over the updates, and the fullest buffer; None without streams or updates.
+    """Return totals, means over the updates, fullest buffer; None without streams or updates.
 
-    Counts are those of each worker's last update, added up: produced = used + buffered + truncated
-    + duplicates. CNC is the share of the updates that were compressed.
+    Counts are the sums of each worker's last update: produced = used + buffered + truncated +
+    duplicates. CNC is the share of the updates that were compressed.
     """
     if scenario.streams is None or updates.empty:
         return None
@@ -60,16 +60,16 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
 
 
 def lag(events: Sequence[Produced]) -> dict[str, float]:
-    """Of each producer, the share of the records due that it had not sent when it last said so."""
+    """Return, by producer, the share of due records that it had not sent at its last report."""
     last = {event.producer: event for event in events}
     return {name: 1 - event.sent / event.due for name, event in last.items() if event.due}
 
 
 def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
-    """Bytes of shared samples, in all: towards the server, from it, and as the paper counts them.
+    """Return total bytes of shared samples: to the server, from it, and as the paper counts them.
 
-    What one worker shares goes to all others: so many samples go up for each that come down. The
-    paper has a byte for each pixel, and counts each sample once.
+    A sample that a worker shares goes up once, and down to all other workers. The paper assumes
+    one byte per pixel, and counts each sample once.
     """
     images, others = scenario.dataset.images, scenario.workers.count - 1
     delivered = int(updates["injected"].sum())
@@ -84,19 +84,19 @@ def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | No
 
 
 def total(run: Run, count: str) -> float:
-    """One of the counts, of all devices at the end; NaN without streams."""
+    """Return one of the counts over all devices at the end; NaN without streams."""
     if run.scenario.streams is None:
         return nan
     return float(run.updates.groupby("worker")[f"stream_{count}"].last().sum())
 
 
 def rates(run: Run) -> pd.Series[float]:
-    """The rate of each device, as it was last measured."""
+    """Return the last measured rate of each device."""
     return run.updates.groupby("worker")["stream_rate"].last()
 
 
 def fullest(run: Run) -> float:
-    """Samples in the fullest buffer, as a step comes to take its batch; NaN without streams."""
+    """Return the samples in the fullest buffer, before a batch is taken; NaN without streams."""
     if run.scenario.streams is None:
         return nan
     updates = run.updates
@@ -109,12 +109,12 @@ def fullest(run: Run) -> float:
 
 
 def rounds(run: Run) -> int:
-    """How many rounds there were: the updates of one are applied at one moment."""
+    """Count the rounds: all updates of a round are applied at the same time."""
     return int(run.updates["time_seconds"].nunique())
 
 
 def shared_bytes(run: Run) -> float:
-    """What is shared in a round: each sample once, though all others get it, a byte a pixel."""
+    """Return the bytes shared per round: each sample once, for all receivers, a byte per pixel."""
     images = run.scenario.dataset.images
     if images is None:
         return nan
@@ -123,5 +123,5 @@ def shared_bytes(run: Run) -> float:
 
 
 def of_streams(measure: Callable[[Run], float]) -> Callable[[Run], float]:
-    """The measure, which a run of an algorithm without streams does not have."""
+    """Return the measure, NaN for runs of algorithms without streams."""
     return lambda run: measure(run) if STREAMS.keys() <= {*run.updates} else nan

@@ -1,4 +1,4 @@
-"""A run in numbers: what ``summary.json`` holds. What was not measured is None, never 0."""
+"""The summary of a run: content of ``summary.json``. What was not measured is None, never 0."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 
 def write_summary(run: Run) -> Mapping[str, Any]:
-    """Work the summary out and put it into the run's folder, in place of an earlier one."""
+    """Compute the summary and write it to the run folder, replacing an earlier one."""
     summary: Mapping[str, Any] = plain(summarise(run))
     write_atomically(run.folder.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """The run in numbers, as far as its folder tells; docs/run-folder.md explains every key."""
+    """Return the summary, as far as there is data; docs/run-folder.md explains its keys."""
     events = read_events(run.folder.events)
     history = RunHistory.of(events)
     seconds = measures.training_seconds(run.updates, events)
@@ -99,7 +99,7 @@ def summarise(run: Run) -> dict[str, Any]:
 
 
 def _conditions(run: Run) -> dict[str, Any]:
-    """What the run was a run of."""
+    """Return the configuration of the run."""
     scenario = run.scenario
     own = {name: one.think for name, one in scenario.workers.classes.items() if one.think}
     return {
@@ -123,7 +123,7 @@ def _law(think: RandomDuration | None) -> dict[str, Any] | None:
 
 
 def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
-    """Totals and rates; a rate is over emulated seconds unless its name says otherwise."""
+    """Return totals and rates; a rate is per emulated second unless its name says otherwise."""
     total = len(run.updates)
     rate = total / seconds if seconds else None
     by_class = run.updates["device_class"].value_counts(sort=False)
@@ -136,7 +136,7 @@ def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
 
 
 def _rejected(events: Sequence[Entry]) -> int:
-    """How many calls of nodes were refused; those without a valid token are nobody's."""
+    """Count refused calls of nodes; a call without a valid token is not from a node."""
     own = sum(event.code != measures.UNAUTHENTICATED for event in only(events, Rejected))
     omitted = [one for one in only(events, Omitted) if one.kind == NAMES[Rejected]]
     return own + sum(event.count for event in omitted)
@@ -157,7 +157,7 @@ def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
 
 
 def _payload_rates(run: Run, *, seconds: float | None) -> dict[str, float | None]:
-    """Bytes at the parameter server, in an emulated second."""
+    """Return payload bytes at the parameter server per emulated second."""
     emulated = seconds * run.scenario.time_scale if seconds else None
     columns = {"ingress_bytes": "payload_up_bytes", "egress_bytes": "payload_down_bytes"}
     return {
@@ -184,7 +184,7 @@ def _measurements(
     share: HostShare,
     going: pd.DataFrame,
 ) -> Measurements:
-    """What the verdict looks at; ``going`` are the updates of workers that no fault held up."""
+    """Return the input of the verdict; ``going``: the updates of workers not delayed by faults."""
     reading = measures.last_reading(run.traffic)
     links = only(events, LinksRead)
     left_out = [*run.environment.get("left_out", ())]
@@ -227,7 +227,7 @@ def _measurements(
 
 
 def _restarts(events: Sequence[Entry]) -> dict[str, int]:
-    """How often the parameter server went on from its checkpoint, and what that cost."""
+    """Return how often the parameter server restarted from its checkpoint, and the lost updates."""
     restored = only(events, Restored)
     lost = sum(event.lost_updates for event in restored)
     return {"total": len(restored), "lost_updates": lost}

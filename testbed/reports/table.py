@@ -1,4 +1,4 @@
-"""A summary for people: the closing table of a run, and its parts in words."""
+"""The summary table that is printed at the end of a run, and its parts as text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 NOTHING = "not measured"
 MOST_NAMED = 12
-"""Classes, of which there may be thousands."""
+"""Maximum number of classes to name; there may be thousands."""
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
-    """A summary as a table of two columns, the verdict and its reasons first."""
+    """Return the summary as a two-column table, the verdict and its reasons first."""
     from rich import box
     from rich.table import Table
 
@@ -52,7 +52,7 @@ def _verdict(summary: Mapping[str, Any]) -> Text:
 
 
 def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a summary says, by topic, without the verdict."""
+    """Yield the rows of a summary by topic, without the verdict."""
     updates, accuracy, age = summary["updates"], summary["accuracy"], summary["staleness"]
     for one in summary.get("substitutes", ()):
         yield "SUBSTITUTE", one
@@ -66,7 +66,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
     if accuracy["best"] is not None or not count:
         yield "accuracy", _accuracy(accuracy, evaluations=count, missed=missed)
-    else:  # targets are numbers
+    else:  # a regression model
         yield "loss", _loss(summary["loss"], evaluations=count, missed=missed)
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
@@ -77,7 +77,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     if summary.get("cycle", {}).get("mean_seconds") is not None:
         yield "cycle", _cycle(summary["cycle"])
-    if "waiting" in summary:  # summaries of older versions have none
+    if "waiting" in summary:  # summaries of older versions lack it
         yield "workers' time", _waiting(summary["waiting"])
     if summary.get("links") is not None:
         yield "recorded links", _links(summary["links"])
@@ -95,7 +95,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int, missed: int) -> str:
-    """Without the mean of ten evaluations where there were fewer; a mean skips those missed."""
+    """Describe accuracies; the mean of ten only if there were ten, as it skips those missed."""
     parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
     if accuracy["best_moving_average"] is not None:
         parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
@@ -112,7 +112,7 @@ def _evaluations(count: int, missed: int) -> str:
 
 
 def _encoding(encoding: Mapping[str, Any]) -> str:
-    """An update's mean payload; as a pickle it can be compared with AdaComp's published volumes."""
+    """Describe an update's mean payload; the pickle compares with AdaComp's published volumes."""
     pickled = describe_bytes(encoding["pickle9_update_bytes_mean"])
     text = f"{describe_bytes(encoding['update_bytes_mean'])} {encoding['name']}, {pickled} pickle9"
     saturated = encoding["saturated"]
@@ -134,7 +134,7 @@ def _flow(flow: Mapping[str, Any]) -> str:
 
 
 def _waiting(waiting: Mapping[str, Any]) -> str:
-    """The share of waiting, what of it was communication and what blocked, and what came of it."""
+    """Describe the share of waiting, its parts communication and blocking, and the work done."""
     total = waiting["total_seconds_mean"]
     parts = [f"waiting {_percent(waiting['waiting_ratio'])}"]
     for name in ("communication", "blocked"):
@@ -145,7 +145,7 @@ def _waiting(waiting: Mapping[str, Any]) -> str:
 
 
 def _links(links: Mapping[str, Any]) -> str:
-    """What links that follow recordings could carry, and carried; how late they were changed."""
+    """Describe configured and carried rates of links that follow recordings, and late changes."""
     parts = [
         f"{direction} {rates['asked_bits_per_second'] / 1e6:.4g} mbit/s asked, "
         f"{rates['delivered_bits_per_second'] / 1e6:.4g} delivered"
@@ -159,7 +159,7 @@ def _links(links: Mapping[str, Any]) -> str:
 
 
 def _times(summary: Mapping[str, Any]) -> str:
-    if summary["runtime"] == "simulated":  # its clock knows no real seconds
+    if summary["runtime"] == "simulated":  # a virtual clock has no real seconds
         return f"training {_number(summary['emulated_seconds'], ',.1f', ' s')} emulated"
     parts = [
         f"up {_number(summary['bring_up_seconds'], '.1f', ' s')}",
@@ -183,7 +183,7 @@ def _number(value: float | None, form: str, unit: str = "") -> str:
 
 
 def describe_ending(summary: Mapping[str, Any]) -> str:
-    """How far the run came, in a sentence that hides nothing."""
+    """Describe how far the run came, including failures."""
     reason = f": {summary['reason']}" if summary["reason"] else ""
     state = summary["state"]
     endings = {
@@ -197,7 +197,7 @@ def describe_ending(summary: Mapping[str, Any]) -> str:
 
 
 def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
-    """The algorithm's name and options."""
+    """Return the algorithm's name and options."""
     options = dict(algorithm)
     name = options.pop("name")
     if name == "custom":
@@ -209,13 +209,13 @@ def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """What there is to say of classes, of very many the first."""
+    """Join descriptions of classes, at most MOST_NAMED."""
     left = len(words) - MOST_NAMED
     return ", ".join(words[:MOST_NAMED]) + (f" and {left:,} more" if left > 0 else "")
 
 
 def describe_think(summary: Mapping[str, Any]) -> str:
-    """The law of the waits between computing and pushing, and those of classes with their own."""
+    """Describe the distribution of think times, and those of classes that set their own."""
     think, by_class = summary["think"], summary.get("think_by_class", {})
     laws = [] if think is None else [_law(think)]
     laws += [f"{name} {_law(own)}" for name, own in by_class.items()]
@@ -227,7 +227,7 @@ def _law(think: Mapping[str, Any]) -> str:
 
 
 def describe_bytes(count: float | None) -> str:
-    """Bytes in the decimal unit that suits them."""
+    """Format bytes in a suitable decimal unit."""
     if count is None:
         return NOTHING
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):

@@ -1,4 +1,4 @@
-"""Adds up a run's updates by worker, while it takes place or after."""
+"""Running totals of a run's updates by worker, for an active or an ended run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from testbed.events.rows import Rows
 
 WINDOW_SECONDS = 10.0
-"""Emulated; what is said of "now" is said of these."""
+"""Emulated; the time that current rates refer to."""
 
 TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
 
@@ -19,26 +19,26 @@ PAYLOAD = {"up": "payload_up_bytes", "down": "payload_down_bytes"}
 
 
 class Tally:
-    """Adds up updates by worker."""
+    """Running totals of updates by worker."""
 
     def __init__(self, count: int) -> None:
         self.updates, self.late, self.staleness_sum = np.zeros((3, count), np.int64)
         self.staleness = np.zeros(count, np.int64)
         self.first, self.last = np.zeros((2, count))
-        self.previous = np.full(count, -np.inf)  # the time of the update before the last
+        self.previous = np.full(count, -np.inf)  # time of the update before the last
         self.seconds = np.zeros((count, len(TIMES)))
         self.recent = np.zeros(0), np.zeros(0, np.int64)  # times and workers
         self.payload = {way: np.zeros(count, np.int64) for way in PAYLOAD}
 
     def add(self, rows: Rows) -> None:
-        """Take rows in, in their order."""
+        """Add rows, in their order."""
         rows = rows[rows["worker"] < len(self.updates)]
         worker, time = rows["worker"], rows["time_seconds"]
         fresh, at = np.unique(worker, return_index=True)
         new = self.updates[fresh] == 0
         self.first[fresh[new]] = time[at[new]]
         self._pass_on(worker, time)
-        self.last[worker] = time  # of several of one worker the last stays
+        self.last[worker] = time  # of several rows of a worker, the last is kept
         self.staleness[worker] = rows["staleness"]
         np.add.at(self.updates, worker, 1)
         np.add.at(self.staleness_sum, worker, rows["staleness"])
@@ -53,10 +53,10 @@ class Tally:
         self.recent = times[kept], workers[kept]
 
     def pace(self, time: float, workers: Sequence[int]) -> float:
-        """Updates an emulated second of some workers, over the last ten seconds.
+        """Return the current updates per emulated second of some workers.
 
-        It is counted from round to round, so that one under way does not lower it: only when the
-        next is later than any before.
+        The rate is measured between rounds, so that an unfinished round does not lower it unless
+        it is already longer than any before.
         """
         moments, counts = self._moments(workers, time - WINDOW_SECONDS)
         if len(moments) < 2:
@@ -65,7 +65,7 @@ class Tally:
         return int(counts[1:].sum()) / (float(moments[-1] - moments[0]) + late)
 
     def _pass_on(self, worker: NDArray[Any], time: NDArray[Any]) -> None:
-        """What has been a worker's last update is the one before."""
+        """Store each worker's last update as its previous one."""
         order = np.argsort(worker, kind="stable")
         of, at = worker[order], time[order]
         (ends,) = np.nonzero(np.append(of[1:] != of[:-1], True)[: len(of)])
@@ -74,9 +74,9 @@ class Tally:
         self.previous[of[ends]] = np.where(several, at[ends - 1], before)
 
     def _moments(self, members: Sequence[int], since: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """When updates of some workers were applied, and how many at each such moment.
+        """Return when updates of some workers were applied, and how many at each time.
 
-        Those after ``since``; if that is one round or less, the last two rounds.
+        Only times after ``since``; if these are one round or less, the last two rounds.
         """
         times, workers = self.recent
         found = times[(times > since) & np.isin(workers, members)]

@@ -1,4 +1,4 @@
-"""Tables as text: Markdown whose columns line up, so that it is read as it is, and CSV."""
+"""Tables as text: aligned Markdown, which is readable as plain text, and CSV."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table. No cell is ever cut; columns of numbers stand to the right."""
+    """Return a Markdown table. Cells are never truncated; numeric columns are right-aligned."""
     cells = [[_escaped(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
     right = numeric_columns(cells[1:], columns=len(headings))
@@ -27,7 +27,7 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def csv_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The text of a CSV file."""
+    """Return a table as CSV text."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(headings)
@@ -36,7 +36,7 @@ def csv_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def numeric_columns(rows: Sequence[Sequence[str]], *, columns: int) -> list[bool]:
-    """Which columns hold numbers alone, but for cells that say that there is none."""
+    """Return for each column whether all its cells are numbers or placeholders for none."""
     return [_is_numeric([row[index] for row in rows]) for index in range(columns)]
 
 

@@ -1,8 +1,8 @@
-"""Was the emulation faithful? A verdict over what was measured, with the reasons in sentences.
+"""Was the emulation faithful? A verdict on the measurements, with reasons as sentences.
 
-What decides are effects on the run: who stood still, what was late, what the links let through. A
-full host is none by itself. Every reason says what would mend it. docs/run-folder.md has the limits
-and why they are what they are.
+Only effects on the run count: which nodes stopped, what was late, what the links let through. A
+busy host alone is no reason. Every reason says how to fix it. docs/run-folder.md has the limits
+and the rationale for their values.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ LATE_FAULT_LIMIT_SECONDS = 1.0
 PRODUCER_LIMIT_RATIO = 0.05
 
 MOST_ALIKE = 3
-"""Reasons of one kind, such as lost nodes, that are told one by one."""
+"""Maximum number of reasons of one kind, such as lost nodes, to list in full."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the run may be believed."""
+    """Whether the run can be trusted."""
 
-    valid: bool  # no rule speaks against it
-    reasons: tuple[str, ...]  # what does; measured and allowed
-    unchecked: tuple[str, ...]  # rules for which nothing was measured
-    warnings: tuple[str, ...] = ()  # what does not speak against it, and is good to know
+    valid: bool  # no rule is violated
+    reasons: tuple[str, ...]  # violated rules, with the measured and the allowed value
+    unchecked: tuple[str, ...]  # rules without measurements
+    warnings: tuple[str, ...] = ()  # notes that do not invalidate the run
 
 
 def judge(measured: Measurements) -> Verdict:
-    """Apply every rule."""
+    """Apply all rules."""
     reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
     busy = () if tuple(_pressure(measured)) else _busy(measured)
     warnings = (*_uneven(measured), *busy, *_clock(measured))
@@ -56,7 +56,7 @@ def judge(measured: Measurements) -> Verdict:
 
 
 def _uneven(measured: Measurements) -> Iterator[str]:
-    """A step's time grows with its batch on a real device."""
+    """On a real device, the time of a step grows with its batch."""
     for name, (least, most) in measured.uneven_batches.items():
         yield (
             f"Batches of {name} had {least:,.0f} to {most:,.0f} samples, and steps took the same "
@@ -121,14 +121,14 @@ def _nodes(measured: Measurements) -> Iterator[str]:
 
 
 def _first(reasons: Sequence[str], others: str) -> Iterator[str]:
-    """The first reasons of a kind, and how many others there are; events.jsonl has them all."""
+    """Yield the first reasons of a kind, and the number of others, which are in events.jsonl."""
     yield from reasons[:MOST_ALIKE]
     if len(reasons) > MOST_ALIKE:
         yield others.format(len(reasons) - MOST_ALIKE)
 
 
 def _followed(measured: Measurements) -> Iterator[str]:
-    """Links were changed later than their recordings have it."""
+    """Links were changed later than in their recordings."""
     if (links := measured.links) is None or links.late_changes_ratio is None:
         return
     latest = links.latest_change_seconds or 0.0
@@ -231,7 +231,7 @@ def _lateness(measured: Measurements) -> Iterator[str]:
 
 
 def _producers(measured: Measurements) -> Iterator[str]:
-    """The streams were thinner than the scenario says."""
+    """The streams were slower than the scenario says."""
     for producer, ratio in measured.lag.items():
         if ratio > PRODUCER_LIMIT_RATIO:
             yield (
@@ -242,7 +242,7 @@ def _producers(measured: Measurements) -> Iterator[str]:
 
 
 def _slower(measured: Measurements) -> Iterator[str]:
-    """Workers went through their cycles more slowly than the scenario says."""
+    """Workers' cycles were slower than the scenario says."""
     mend = "Lower time_scale, raise {}, or take fewer workers."
     for what, pace, cure in (
         ("Computing and thinking", measured.pace, "the classes' speed or workers.think.mean"),
@@ -262,13 +262,13 @@ def _slower(measured: Measurements) -> Iterator[str]:
 
 
 def _crowded(measured: Measurements) -> bool:
-    """Whether the host was full, in a run that something else than the host is to pace."""
+    """Whether the host was full, in a run that the host should not pace."""
     share = measured.busy_share_ratio
     return measured.paced and share is not None and share > BUSY_SHARE_LIMIT_RATIO
 
 
 def _pressure(measured: Measurements) -> Iterator[str]:
-    """Steps without a speed take as long as the host lets them: nothing else says what it did."""
+    """Without a speed, the host sets the time of steps, and no other rule detects its effect."""
     waited = measured.pressure_ratio
     blind = measured.late_steps_ratio is None and measured.late_requests_ratio is None
     if blind and _crowded(measured) and waited is not None and waited > PRESSURE_LIMIT_RATIO:
@@ -302,7 +302,7 @@ _MEND_LOSSES = {
 
 
 def _cycle(measured: Measurements) -> Iterator[str]:
-    """Where the host makes the waits, the law of the staleness is not the scenario's."""
+    """If the host causes the waits, the staleness does not follow the scenario's distribution."""
     ratio = measured.unexplained_ratio
     if measured.paced and ratio is not None and ratio > UNEXPLAINED_LIMIT_RATIO:
         yield (
@@ -338,7 +338,7 @@ def _traffic(measured: Measurements) -> Iterator[str]:
 
 
 def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]:
-    """Wire bytes beyond the expected may be repetitions that arrived twice, nothing else."""
+    """Wire bytes above the expected are fine only if duplicates by retransmission explain them."""
     if not flow.wire_bytes or flow.expected_wire_bytes is None:
         return
     difference = flow.wire_bytes - flow.expected_wire_bytes
@@ -386,4 +386,4 @@ RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {
     "pressure": _pressure,
     "traffic": _traffic,
 }
-"""What can speak against a run, in the order in which it is told."""
+"""Rules of the verdict, in the order of the report."""

@@ -1,8 +1,8 @@
-"""Where the workers' time went, and when a training has converged, as the ADSP paper measures it.
+"""Workers' time by activity, and the time to convergence, as measured in the ADSP paper.
 
 H. Hu, D. Wang, C. Wu, "Distributed machine learning through heterogeneous edge systems", AAAI 2020.
-A worker's time is that up to its last push: computation, think time, communication and blocked time
-add up to it.
+A worker's time ends at its last push. It is the sum of computation, think time, communication and
+blocked time.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EVALUATIONS = 10
-"""So many evaluations say that a training has converged."""
+"""Number of evaluations that decide on convergence."""
 
 SETTLED_VARIANCE = 1e-5
 SETTLED_RATIO = 1.05
-"""A loss has settled once its variance over these is so small, at so much of the target at most."""
+"""A loss has settled below this variance over EVALUATIONS, and this multiple of the target."""
 
 
 def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
-    """A row for every worker that has updates in the model, by index.
+    """Return a row for every worker that has updates in the model, by index.
 
-    Columns: ``computation_seconds`` (training, waits that set the speed of a class included),
+    Columns: ``computation_seconds`` (training, including waits that set the speed of a class),
     ``think_seconds``, ``communication_seconds`` (pushes and pulls), ``blocked_seconds`` (held by
-    the parameter server), ``stream_wait_seconds`` (for samples, where the
+    the parameter server), ``stream_wait_seconds`` (for samples, if the
     algorithm may train on streams), ``total_seconds``,
     ``waiting_ratio`` (1 - computation / total), ``steps`` and ``commits``.
     """
@@ -51,7 +51,7 @@ def workers_times(updates: pd.DataFrame) -> pd.DataFrame:
 
 
 def waiting(updates: pd.DataFrame) -> dict[str, Any]:
-    """Means over the workers, totals, the heterogeneity of the workers, and every worker's own."""
+    """Return means over the workers, totals, the workers' heterogeneity, and values per worker."""
     table = workers_times(updates)
     times = [name for name in table.columns if name.endswith("_seconds")]
     return {
@@ -66,9 +66,9 @@ def waiting(updates: pd.DataFrame) -> dict[str, Any]:
 
 
 def heterogeneity(table: pd.DataFrame, *, communication: bool = False) -> float | None:
-    """H: the mean speed of the workers over that of the slowest, in steps a second.
+    """Return H: mean over minimum speed of the workers, in steps per second.
 
-    With ``communication``, a step also takes its share of the push and pull it is committed with.
+    With ``communication``, a step includes its share of the push and pull of its commit.
     """
     seconds = table["computation_seconds"]
     if communication:
@@ -78,9 +78,9 @@ def heterogeneity(table: pd.DataFrame, *, communication: bool = False) -> float 
 
 
 def implicit_momentum_of(updates: pd.DataFrame, *, check_period: float | None) -> float | None:
-    """The implicit momentum of commits as often as they were made, at the speeds that were had.
+    """Return the implicit momentum for the measured commit rates and speeds.
 
-    None where there is no check period, which its unit of time is.
+    None without a check period, which is its unit of time.
     """
     if check_period is None:
         return None
@@ -91,15 +91,15 @@ def implicit_momentum_of(updates: pd.DataFrame, *, check_period: float | None) -
 
 
 def convergence_time(evaluations: pd.DataFrame, *, loss: float) -> float:
-    """When the tenth evaluation during the training had a loss below ``loss``; infinite for never.
+    """Return when the tenth evaluation had a loss below ``loss``; infinity for never.
 
-    They need not be ten in a row.
+    They need not be consecutive.
     """
     return _converged(evaluations, "time_seconds", loss)
 
 
 def convergence_steps(evaluations: pd.DataFrame, *, loss: float) -> float:
-    """The training steps of all workers up to then."""
+    """Return the training steps of all workers until ``convergence_time``."""
     return _converged(evaluations, "steps", loss)
 
 
@@ -110,7 +110,7 @@ def _converged(evaluations: pd.DataFrame, column: str, loss: float) -> float:
 
 
 def settling_time(evaluations: pd.DataFrame, *, loss: float) -> float:
-    """When the loss of ten evaluations in a row had settled near ``loss``; infinite for never.
+    """Return when the loss of ten consecutive evaluations had settled near ``loss``, or infinity.
 
     Their variance is below 1e-5, and the last of them is at most 1.05 times ``loss``.
     """
@@ -122,7 +122,7 @@ def settling_time(evaluations: pd.DataFrame, *, loss: float) -> float:
 
 
 def time_to_loss(evaluations: pd.DataFrame, *, loss: float) -> float:
-    """When an evaluation during the training first had a loss below ``loss``."""
+    """Return when an evaluation during the training first had a loss below ``loss``."""
     during = evaluations[~evaluations["final"]]
     times = during.loc[during["loss"] < loss, "time_seconds"]
     return float(times.iloc[0]) if len(times) else inf

@@ -1,4 +1,4 @@
-"""Studies: a scenario, what is varied in it, and what of a paper's results comes out."""
+"""Studies: a scenario, the factors that vary, and a comparison with a paper's results."""
 
 from testbed.studies.load import is_study, load_study, read_study
 from testbed.studies.schema import study_schema_text

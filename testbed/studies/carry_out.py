@@ -1,6 +1,6 @@
-"""Carries out one run of a sweep, in a process of its own: ``python -m testbed.studies.carry_out``.
+"""Executes one run of a sweep in a separate process: ``python -m testbed.studies.carry_out``.
 
-What is to be done comes as JSON on the standard input. The process ends with the one that began it.
+The request is JSON on standard input. The process exits when its parent process does.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Errand:
-    """One run to be carried out.
+    """Request to execute one run.
 
     Attributes:
         scenario: resolved, as YAML.
-        beside: the folder that the user's own files are relative to.
+        beside: base folder for paths of the user's own files.
         runs: folder of all runs.
-        name: of the run.
+        name: name of the run.
         argv: the command line, for the record.
         home: the user's home.
-        cpus: which CPUs it may use.
-        sweep: pid of the process that began this one.
-        resumes: whether it goes on from its checkpoint.
-        gradients: folder of those that simulated runs reuse; empty for none.
-        gradient_bytes: what all these may take.
+        cpus: CPUs that it may use.
+        sweep: pid of the parent process.
+        resumes: whether it resumes from its checkpoint.
+        gradients: folder of gradients that simulated runs reuse; empty for no reuse.
+        gradient_bytes: maximum size of all these gradients.
     """
 
     scenario: str
@@ -75,7 +75,7 @@ class Errand:
         resumes: bool = False,
         reuse: Reuse | None = None,
     ) -> Errand:
-        """What has to be done for a run of a study."""
+        """Create the request for a run of a study."""
         return cls(
             scenario=dump(run.scenario),
             beside=str(run.beside.absolute()),
@@ -91,11 +91,11 @@ class Errand:
         )
 
     def text(self) -> str:
-        """As JSON."""
+        """Return the request as JSON."""
         return json.dumps(asdict(self))
 
     def request(self) -> RunRequest:
-        """As ``testbed up`` makes one."""
+        """Return the request in the form that ``testbed up`` uses."""
         from testbed.run.prepare import RunRequest
 
         return RunRequest(
@@ -110,7 +110,7 @@ class Errand:
         )
 
     def reuse(self) -> Reuse | None:
-        """As ``up_simulated`` takes it."""
+        """Return the gradients to reuse, for ``up_simulated``."""
         if not self.gradients:
             return None
         return Reuse(Path(self.gradients), self.name, self.gradient_bytes)
@@ -118,29 +118,29 @@ class Errand:
 
 @dataclass(frozen=True)
 class Quiet:
-    """Nobody watches: the sweep says how the run ended; see testbed.run.audience.Audience."""
+    """A listener that prints nothing: the sweep reports how the run ended; see Audience."""
 
     sink: Sink = field(default_factory=Sink)
 
     def phase(self, text: str) -> None:
-        """See Audience."""
+        """Ignore the start of a phase."""
 
     def say(self, text: str) -> None:
-        """See Audience."""
+        """Ignore a message."""
 
     def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
-        """See Audience."""
+        """Return whether the run can be trusted."""
         return bool(remake(folder.path).summary["verdict"]["valid"])
 
 
 def main() -> int:
-    """Do what the standard input says; returns the exit status of ``testbed up``."""
+    """Execute the request on standard input; return the exit status of ``testbed up``."""
     from testbed.run.simulated import resume, up_simulated
     from testbed.run.up import up
 
     errand = Errand(**json.load(sys.stdin))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != errand.sweep:  # it died before it could be told
+    if os.getppid() != errand.sweep:  # the sweep exited before PDEATHSIG was set
         return INTERRUPTED
     os.sched_setaffinity(0, errand.cpus)
     reuse = errand.reuse()

@@ -1,4 +1,4 @@
-"""The fields of a study's file, as ``testbed.scenario.schema`` has a scenario's."""
+"""The fields of a study file, as ``testbed.scenario.schema`` defines those of a scenario."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_LEVEL = 40
 
 
 def _level(value: Any) -> Any:
-    """A level's name; ``rate: 0.1`` names the level ``0.1``, though YAML reads a number."""
+    """Return a level's name; ``rate: 0.1`` names the level ``0.1``, though YAML reads a number."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:g}" if isinstance(value, float) else str(value)
     return value
@@ -36,7 +36,7 @@ Words = Annotated[str, AfterValidator(_one_line)]
 LevelName = Annotated[str, AfterValidator(_short)]
 Level = Annotated[str, BeforeValidator(_level), WithJsonSchema({"type": ["string", "number"]})]
 Selection = dict[str, Level | tuple[Level, ...]]
-"""Levels by factor: a case is selected if it has one of the levels of every factor here."""
+"""Levels by factor: selects the cases that have one of the given levels of every factor."""
 
 Settings = str | tuple[str, ...]
 Factor = tuple[str, ...] | dict[LevelName, Settings]

@@ -1,4 +1,4 @@
-"""The figures of a study: curves with their mean, and the least and the greatest over the seeds."""
+"""Figures of a study: curves of the mean, with a band from minimum to maximum over the seeds."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ Y = {
 
 @dataclass(frozen=True)
 class Curve:
-    """One case in a figure; arrays of one length, in the units of the figure.
+    """One case in a figure; arrays of equal length, in the units of the figure.
 
     Attributes:
-        case: which one.
-        seeds: how many seeds it has.
+        case: the case.
+        seeds: number of seeds.
         x: ascending.
         mean: over the seeds.
-        least: of the seeds.
-        greatest: of the seeds.
+        least: minimum over the seeds.
+        greatest: maximum over the seeds.
     """
 
     case: Case
@@ -66,10 +66,10 @@ class Curve:
 
 
 def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
-    """The curve of a case's valid runs, where all of them have one; None if there is none.
+    """Return the curve of a case's valid runs, over the range they all cover; None without one.
 
-    Seeds are evaluated at moments of their own: between two evaluations a run is taken to go
-    straight. The curve has a point at every evaluation of any seed.
+    Seeds have evaluations at different times: between two evaluations a run is interpolated
+    linearly. The curve has a point at every evaluation of any seed.
     """
     between = wanted.between if results.study.scale == 1 else None  # shorter runs end before it
     lines = [_line(results.run(run), wanted, between) for run in results.valid(case)]
@@ -88,7 +88,7 @@ def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
 def _line(
     run: Run | KeptRun, wanted: Curves, between: Sequence[float] | None
 ) -> tuple[Numbers, Numbers]:
-    """Horizontal and vertical positions of a run's evaluations during training."""
+    """Return x and y of a run's evaluations during training."""
     during = run.evaluations[~run.evaluations["final"]]
     x_column, x_scale, _ = X[wanted.against]
     y_column, y_scale, _ = Y[wanted.show]
@@ -102,7 +102,7 @@ def _line(
 
 
 def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -> Figure:
-    """The figure: a panel for each combination of the panels' factors, or a single one."""
+    """Draw the figure: a panel for each combination of the panels' factors, or a single panel."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -140,7 +140,7 @@ def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -
 
 
 def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
-    """The levels that tell a curve from the others, without those that its panel says."""
+    """Return the levels that distinguish a curve from the others, without those of its panel."""
     others = [dict(curve.case.levels) for curve in curves]
     words = [
         spelled(factor, level)
@@ -163,7 +163,7 @@ def _finish(axes: Axes, wanted: Curves, *, is_scaled: bool) -> None:
     scale = Y[wanted.show][1]
     if wanted.mark is not None:
         axes.axhline(scale * wanted.mark, color=SOFT, linewidth=0.8, linestyle="--")
-    if wanted.range is not None and not is_scaled:  # shorter runs may never come there
+    if wanted.range is not None and not is_scaled:  # shorter runs may not get there
         axes.set_ylim(*(scale * end for end in wanted.range))
     for axis, set_scale in (("x", axes.set_xscale), ("y", axes.set_yscale)):
         if axis in wanted.log:
@@ -183,7 +183,7 @@ def _title(name: str, curves: Sequence[Curve], results: Results) -> str:
 
 
 def curves_csv(curves: Sequence[Curve], results: Results, wanted: Curves) -> str:
-    """The points of a figure's curves, in the units of its axes."""
+    """Return the points of a figure's curves as CSV, in the units of its axes."""
     headings = [
         *results.study.factors,
         *("seeds", X[wanted.against][2], f"{Y[wanted.show][2]} mean", "least", "greatest"),

@@ -1,4 +1,4 @@
-"""Which of a study's runs are there already, and where what comes of them is written."""
+"""Finds the existing runs of a study, and the folder for its results."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ MARKER = "study.json"
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run of a study that has a folder, or of which a file was kept.
+    """A run of a study that has a folder or a file of kept numbers.
 
     Attributes:
         path: the folder, or the file.
-        condition: ``valid`` and ``invalid`` runs have come to their end; one that failed or was
-            interrupted, or whose process died, is ``broken off``.
-        reason: of an invalid one, the verdict's reasons; of another, why it ended.
+        condition: ``valid`` and ``invalid`` runs have finished; a run that failed, was
+            interrupted, or lost its process is ``broken off``.
+        reason: for an invalid run, the verdict's reasons; otherwise, why it ended.
     """
 
     path: Path
@@ -49,12 +49,12 @@ class FoundRun:
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """Name of the run."""
         return self.path.name.removesuffix(ENDING)
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is no more of it than the file."""
+        """Whether only the file of kept numbers exists."""
         return self.path.name.endswith(ENDING)
 
 
@@ -62,13 +62,13 @@ Found = Mapping[StudyRun, FoundRun]
 
 
 def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
-    """The runs of a study that are in a folder of runs, or are kept, whatever they are called.
+    """Find the runs of a study in a folder of runs or among kept files, under any name.
 
-    Where several have one identity, that which has come furthest is taken, and of two that have
-    come as far, the folder.
+    If several runs have the same identity, the one with the best condition is returned; if these
+    are equal, a folder is preferred.
 
     Raises:
-        TestbedError: what was kept beside the study is damaged.
+        TestbedError: a file kept next to the study is damaged.
     """
 
     def rank(one: FoundRun) -> tuple[int, bool]:
@@ -79,7 +79,7 @@ def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
     for path in sorted(runs.iterdir()) if runs.is_dir() else ():
         if not (path / "run.json").is_file():
             continue
-        with suppress(TestbedError, OSError):  # damaged, or another version's: no run of ours
+        with suppress(TestbedError, OSError):  # damaged, or of another version: not its run
             known_as, found = _identity_of(path), examine(path)
             before = by_identity.get(known_as)
             if before is None or rank(found) > rank(before):
@@ -90,14 +90,14 @@ def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
 
 
 def _kept_beside(study: Study) -> Iterator[tuple[str, FoundRun]]:
-    """What was kept of runs, by identity; a scenario that is none any more is no run of ours."""
+    """Yield the kept runs by identity; skip those with a scenario that is no longer valid."""
     for kept in kept_runs(study.file.parent / FOLDER):
         with suppress(ScenarioError):
             yield identity(kept.scenario, {}), _ended(kept.path, kept.content)
 
 
 def _ended(path: Path, told: Mapping[str, Any]) -> FoundRun:
-    """How a run stands that has come to its end, by its ``verdict`` and ``reason``."""
+    """Return the condition of a finished run, from its ``verdict`` and ``reason``."""
     verdict = told["verdict"]
     if verdict["valid"]:
         return FoundRun(path, "valid", told["reason"])
@@ -110,7 +110,7 @@ def _identity_of(path: Path) -> str:
 
 
 def examine(path: Path) -> FoundRun:
-    """How a run stands.
+    """Return the condition of a run.
 
     Raises:
         TestbedError: its folder is damaged.
@@ -125,25 +125,25 @@ def examine(path: Path) -> FoundRun:
 
 
 def left_off(run: StudyRun, runs: Path) -> str | None:
-    """The name of a simulation that was broken off, and can go on from its checkpoint."""
+    """Return the name of an interrupted simulation that can resume from its checkpoint, or None."""
     path = runs / run.base_name
     if run.scenario.simulated and run.scenario.checkpoint and _was_broken_off(path, run):
         from testbed.run.simulated import resumable
 
-        with suppress(TestbedError):  # it had not come to its first, or that is damaged
+        with suppress(TestbedError):  # no checkpoint yet, or it is damaged
             resumable(RunFolder(path))
             return run.base_name
     return None
 
 
 def begin_anew(run: StudyRun, runs: Path, registry: Registry) -> str:
-    """Remove what a sweep has left of a run that was broken off; returns the name for the new one.
+    """Remove what a sweep has left of an interrupted run; return the name for the new run.
 
-    What has another name was made by somebody else, and what is of another scenario is another
-    run: both are kept.
+    Folders with another name were not created by a sweep, and another scenario is another run:
+    both are kept.
 
     Raises:
-        TestbedError: its containers cannot be removed, or there is no name left.
+        TestbedError: its containers cannot be removed, or all names are in use.
     """
     for name in (run.base_name, f"{run.base_name[:51].rstrip('-')}-{run.identity[:8]}"):
         path = runs / name
@@ -175,7 +175,7 @@ def _remove(path: Path, registry: Registry) -> None:
 
 
 def _was_never_begun(path: Path) -> bool:
-    """Whether a folder is what a command leaves that is killed while it makes a run's folder."""
+    """Whether a folder is what remains if a command is killed while it creates a run folder."""
     folder = RunFolder(path)
     if not path.is_dir() or folder.run_file.exists():
         return False
@@ -184,11 +184,11 @@ def _was_never_begun(path: Path) -> bool:
 
 
 def results_folder(study: Study, runs: Path) -> Path:
-    """The folder of a study's results, made where there is none yet.
+    """Return the folder of a study's results; create it if it does not exist.
 
     Raises:
-        ScenarioError: there is another study's, or something else, under that name.
-        HostError: it cannot be made.
+        ScenarioError: another study, or something else, uses that name.
+        HostError: it cannot be created.
     """
     folder = (runs / study.name).absolute()
     mine = {"study": study.name, "file": str(study.file.resolve())}
@@ -218,10 +218,10 @@ def _of_name(study: Study, found: str, hint: str) -> Problem:
 
 @contextmanager
 def alone(runs: Path) -> Iterator[None]:
-    """Keep other sweeps from a folder of runs: two would begin the same run.
+    """Lock a folder of runs against other sweeps: two of them would start the same run.
 
     Raises:
-        TestbedError: another sweep is at work there.
+        TestbedError: another sweep is active there.
     """
     runs.mkdir(parents=True, exist_ok=True)
     with (runs / ".sweep.lock").open("a+") as lock:

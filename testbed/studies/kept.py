@@ -1,6 +1,6 @@
-"""What is kept of a run beside its study, where its folder is too large to be: a file of numbers.
+"""Kept runs: the numbers of a run in a file next to its study, where its folder is too large.
 
-A study in a repository can so be reported, and gone on with, by whoever does not have its runs.
+With them, a study in a repository can be reported and continued without its run folders.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 ENDING = ".run.json"
 FOLDER = "results"
-"""Beside the file of the study."""
+"""Next to the study file."""
 
 FORMAT = 1
 CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "top1", "top5", "final")
-"""Columns of the evaluations that are kept."""
+"""Columns of the evaluations to keep."""
 
 
 @dataclass(frozen=True)
 class KeptRun:
-    """What is kept of a run.
+    """The kept numbers of a run.
 
     Attributes:
         path: its file.
-        content: what stands in it.
+        content: content of the file.
     """
 
     path: Path
@@ -49,10 +49,10 @@ class KeptRun:
 
     @classmethod
     def open(cls, path: Path) -> KeptRun:
-        """Read a file.
+        """Read a file of kept numbers.
 
         Raises:
-            TestbedError: it is no such file, or a newer testbed's.
+            TestbedError: not such a file, or written by a newer version of testbed.
         """
         content = read_json(path) or {}
         wanted = {
@@ -78,11 +78,11 @@ class KeptRun:
 
     @property
     def duration_seconds(self) -> float:
-        """How long the run took, see ``duration_seconds``."""
+        """Duration of the run, see ``duration_seconds``."""
         return float(self.content["duration_seconds"])
 
     def value(self, measure: Measure) -> float:
-        """A measure; NaN if it was not kept, and the evaluations do not tell it."""
+        """Return a measure; NaN if it was neither kept nor can be computed from the evaluations."""
         value = self.content["measures"].get(str(measure))
         if value is None:
             return measure.of_evaluations(self.evaluations)
@@ -90,14 +90,14 @@ class KeptRun:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """A row for every evaluation, with the columns of ``CURVES``; NaN if one was not kept."""
+        """A row per evaluation, with the columns of ``CURVES``; NaN for those not kept."""
         import pandas as pd
 
         return pd.DataFrame(self.content["evaluations"]).reindex(columns=list(CURVES))
 
 
 def kept_runs(folder: Path) -> list[KeptRun]:
-    """All that is kept in a folder, by name.
+    """Return all kept runs of a folder, sorted by name.
 
     Raises:
         TestbedError: a file is damaged.
@@ -106,10 +106,10 @@ def kept_runs(folder: Path) -> list[KeptRun]:
 
 
 def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
-    """Keep a run that has ended; what was kept of it already stays. Returns the file.
+    """Keep the numbers of an ended run, in addition to those already kept. Return the file.
 
     Raises:
-        TestbedError: there is another run's file of that name, or one that is damaged.
+        TestbedError: the existing file of that name is of another run, or damaged.
     """
     path = folder / f"{run.name}{ENDING}"
     text = dump(run.scenario)
@@ -138,7 +138,7 @@ def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
 
 
 def _text(content: Mapping[str, Any]) -> str:
-    """A line for every field; of fields with fields of their own, each has one as well."""
+    """Return JSON with a line per field, and a line per field of nested mappings."""
     lines = []
     for name, value in content.items():
         if isinstance(value, dict):
@@ -154,6 +154,6 @@ def _plain(value: float) -> float | str | None:
 
 
 def duration_seconds(run: Run) -> float:
-    """Real seconds from the making of its folder to its last event, pauses included."""
+    """Return real seconds from the creation of the run folder to its last event, with pauses."""
     created = datetime.fromisoformat(run.state.created)
     return run.folder.events.stat().st_mtime - created.timestamp()

@@ -1,4 +1,4 @@
-"""Reads a study: checks it as a whole, works its cases out, and resolves the scenario of each."""
+"""Loads a study: validates it as a whole, derives its cases, and resolves their scenarios."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from testbed.values.units import Duration
 
 MOST_RUNS = 10_000
 LEAST_IMAGES = 100
-"""So many a scaled study evaluates at least, where the study itself does."""
+"""Minimum number of images of an evaluation in a scaled study, unless the study has fewer."""
 
 OF_THE_STUDY = {"name": "the study names its runs", "seed": "seeds are listed under `seeds`"}
-"""What no setting may set, and why."""
+"""Fields that no setting may set, with the reason."""
 
 OWN_TABLES = ("expectations", "runs")
 """Tables that every study has."""
@@ -39,7 +39,7 @@ Levels = dict[str, dict[str, tuple[Override, ...]]]
 
 
 def is_study(path: Path | str) -> bool:
-    """Whether a file is meant as a study: its mapping has a scenario, or varies something.
+    """Whether a file is a study: its mapping has a scenario, or varies something.
 
     Raises:
         ScenarioError: it cannot be read.
@@ -57,13 +57,13 @@ def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None
 
     Args:
         path: its file.
-        scale: what the length of every run (``stop.updates``, ``steps`` and ``time``) and the
-            distance of its evaluations (``evaluate.every``) are multiplied by; a shorter one has
-            fewer images in each, so that they take no larger share of its time.
-        has_cuda: asked where runs are to compute on a GPU, before they do; else nobody asks.
+        scale: factor for the length of every run (``stop.updates``, ``steps`` and ``time``) and
+            for its evaluation interval (``evaluate.every``); below 1, evaluations also use
+            fewer images, so that their share of the time does not grow.
+        has_cuda: checks the host for a GPU if runs need one; None skips the check.
 
     Raises:
-        ScenarioError: holds every problem found, each with its line.
+        ScenarioError: lists all problems found, each with its line.
     """
     path = Path(path)
     document = parse_document(read_text(path), display_name(path))
@@ -73,10 +73,10 @@ def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None
 def read_study(
     document: Document, path: Path, *, scale: float = 1.0, has_cuda: HasCuda | None = None
 ) -> Study:
-    """Check a study that is data already, as if it stood in the file ``path``; see ``load_study``.
+    """Check a study that is already parsed, as if read from the file ``path``; see ``load_study``.
 
     Raises:
-        ScenarioError: holds every problem found, each with its line.
+        ScenarioError: lists all problems found, each with its line.
     """
     if not _says_study(document):
         origin = document.origin(())
@@ -89,13 +89,13 @@ def read_study(
 
 @dataclass
 class _Reading:
-    """A study's document while it is checked.
+    """The state of checking a study's document.
 
     Attributes:
-        document: the text as data with the place of each value.
+        document: the text as data, with the position of each value.
         path: its file.
-        has_cuda: see ``load_study``; asked once.
-        problems: what was found wrong with it so far.
+        has_cuda: see ``load_study``; called at most once.
+        problems: problems found so far.
     """
 
     document: Document
@@ -104,10 +104,10 @@ class _Reading:
     problems: list[Problem] = field(default_factory=list)
 
     def study(self, scale: float) -> Study:
-        """The study.
+        """Return the study.
 
         Raises:
-            ScenarioError: something is wrong with it.
+            ScenarioError: it has problems.
         """
         self.problems += self.document.problems
         model = self._model()
@@ -146,7 +146,7 @@ class _Reading:
     # ---- factors and cases ------------------------------------------------------------------
 
     def _levels(self, name: str, factor: Factor) -> dict[str, tuple[Override, ...]]:
-        """The levels of a factor; those of a list are named like the value that they set."""
+        """Return the levels of a factor; in a list of settings, a level is named like its value."""
         path: Keys = ("vary", name)
         if not factor:
             self._problem(path, "no level", "settings, like [algorithm.learning_rate=0.1]")
@@ -195,7 +195,7 @@ class _Reading:
             if seed in (model.seeds or ())[:index]:
                 self._problem(("seeds", index), f"{seed} again", "each seed once")
 
-    # ---- what refers to cases ---------------------------------------------------------------
+    # ---- references to cases ----------------------------------------------------------------
 
     def _check_selection(
         self, selection: Selection, path: Keys, levels: dict[str, list[str]]
@@ -216,7 +216,7 @@ class _Reading:
     def _check_references(
         self, model: StudyDocument, cases: Sequence[Case], levels: dict[str, list[str]]
     ) -> None:
-        """Every selection names levels that there are, and as many cases as it must."""
+        """Check that every selection names existing levels, and the required number of cases."""
         for name in {*OWN_TABLES, *model.report.figures} & set(model.report.tables):
             self._problem(("report", "tables", name), name, "another name: a file of it is there")
         for kind in ("figures", "tables"):
@@ -312,9 +312,9 @@ class _Reading:
 
 
 def scaled(scenario: Scenario, scale: float) -> Scenario:
-    """The scenario with runs of another length; workers, laws and links stay as they are.
+    """Return the scenario with a scaled length; workers, distributions and links are unchanged.
 
-    Evaluations are as many as before. Those of shorter runs are of fewer images in proportion.
+    The number of evaluations stays the same. In shorter runs they use proportionally fewer images.
     """
     if scale == 1:
         return scenario

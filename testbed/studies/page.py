@@ -1,4 +1,4 @@
-"""The report of a study as a page: what came out beside what the paper has."""
+"""The report of a study as a page: its results next to the paper's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.studies.tables import StudyTable, study_notes
 
 
 def page_of_study(report: StudyReport) -> Page:
-    """The page of a study, of what is there of its runs."""
+    """Return the page of a study, from its existing runs."""
     results = report.results
     study = results.study
     *shown, runs = report.tables
@@ -33,12 +33,12 @@ def page_of_study(report: StudyReport) -> Page:
 
 
 def _plain(notes: Sequence[str]) -> list[str]:
-    """Notes without Markdown's marks."""
+    """Return notes without Markdown markup."""
     return [note.replace("**", "") for note in notes]
 
 
 def charts_of_study(report: StudyReport) -> tuple[Chart, ...]:
-    """The figures of a study; one with panels is a chart a panel."""
+    """Return the figures of a study; a figure with panels becomes one chart per panel."""
     results = report.results
     figures = {
         name: wanted
@@ -71,7 +71,7 @@ def _charts(name: str, wanted: Curves, results: Results, most: int) -> Iterator[
 
 
 def _series(curve: Curve, label: str, most: int) -> Series:
-    """The mean over the seeds, and the band from the least to the greatest."""
+    """Return the mean over the seeds, with the band from minimum to maximum."""
     kept = thin(curve.mean, most)
     x, mean, least, greatest = (
         tuple(values[kept].tolist())
@@ -83,7 +83,7 @@ def _series(curve: Curve, label: str, most: int) -> Series:
 
 
 def _paper(results: Results) -> Iterator[Section]:
-    """Every number of the paper, with ours of every case that it is about."""
+    """Yield every number of the paper, next to ours for all its cases."""
     paper = results.study.document.paper
     if paper is None or not paper.numbers:
         return

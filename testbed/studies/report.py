@@ -1,4 +1,4 @@
-"""Everything that is made of a study's runs: tables, figures, verdicts, printed and written."""
+"""The results of a study's runs: tables, figures and verdicts, to print and to write."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StudyReport:
-    """What there is to show of a study.
+    """The report of a study.
 
     Attributes:
-        results: what it was made of.
+        results: the underlying results.
         judged: every expectation with its verdict.
-        tables: as asked for.
-        folder: where everything was written.
+        tables: all tables of the report.
+        folder: the folder where all files were written.
         text: the report as Markdown.
-        files: what was written, without the report itself.
+        files: the files that were written, except the report itself.
     """
 
     results: Results
@@ -51,7 +51,7 @@ class StudyReport:
     files: tuple[Path, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the report as data for JSON."""
         study = self.results.study
         tables = {}
         for table in self.tables:
@@ -66,20 +66,20 @@ class StudyReport:
 
 
 def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyReport:
-    """Make the report of a study from what is there of its runs, and write it down.
+    """Create the report of a study from its existing runs, and write it to the results folder.
 
     Args:
         study: the whole study.
         runs: the folder of runs.
-        part: a figure, a table or a level, for what concerns that alone.
+        part: a figure, table or level, to restrict the report to.
 
     Raises:
-        ScenarioError: the results' folder is another study's, or there is no such part.
+        ScenarioError: the results folder is another study's, or there is no such part.
     """
     whole, study = study, study.only(part) if part else study
     results = Results(study, whole, find_runs(whole, runs))
     folder = results_folder(study, runs)
-    if part:  # so that nothing of the whole report is replaced
+    if part:  # so that no file of the whole report is replaced
         folder /= f"only-{slug(part)}"
         folder.mkdir(exist_ok=True)
     judged = tuple(judge(results))
@@ -105,20 +105,20 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
 
 
 def verdicts_of(study: Study, *, runs: Path) -> str:
-    """What was expected of a study, what came out, and whether that is the same, as Markdown."""
+    """Return the expectations of a study, its results and the verdicts, as Markdown."""
     results = Results(study, study, find_runs(study, runs))
     table = verdict_table(judge(results), study)
     return replace(table, name=study.name).markdown()
 
 
 def keep_runs(study: Study, *, runs: Path) -> list[Path]:
-    """Keep the numbers of a study's runs that have ended, beside its file; returns the files.
+    """Keep the numbers of a study's ended runs next to its file; return the files.
 
-    Whatever the study asks of a run is kept, and what runs are compared by; not of a run with files
-    of the user's own, as these belong to what it is known by.
+    The measures that the study uses, and those for comparisons, are kept. Runs with the user's own
+    files are skipped, as these files are part of a run's identity.
 
     Raises:
-        TestbedError: a file is there already that is another run's, or damaged.
+        TestbedError: an existing file is of another run, or damaged.
     """
     kept = []
     for found in find_runs(study, runs).values():
@@ -130,7 +130,7 @@ def keep_runs(study: Study, *, runs: Path) -> list[Path]:
 
 
 def belongs(name: str, study: Study) -> bool:
-    """Whether a figure or table is wanted, where only a part of the study is."""
+    """Whether a figure or table belongs to the selected part of the study."""
     report = study.document.report
     whole = study.part not in (*report.figures, *report.tables)
     return whole or name == study.part
@@ -143,7 +143,7 @@ def _text(study: Study, tables: list[str], pictures: list[str]) -> str:
 
 
 def _figure(name: str, results: Results, folder: Path) -> tuple[list[Path], str]:
-    """Draw a figure; returns its files, and how the report shows it."""
+    """Draw a figure; return its files, and its Markdown for the report."""
     wanted = results.study.document.report.figures[name]
     found = [curve_of(case, wanted, results) for case in results.study.select(wanted.where)]
     curves = [curve for curve in found if curve is not None]
@@ -156,7 +156,7 @@ def _figure(name: str, results: Results, folder: Path) -> tuple[list[Path], str]
 
 
 def _saved(figure: Figure, path: Path, kind: str) -> Path:
-    """Write a figure; the same one gives the same bytes."""
+    """Write a figure; the same figure gives the same bytes."""
     from matplotlib import rc_context
 
     image = io.BytesIO()

@@ -1,8 +1,8 @@
-"""Gradients that the runs of a sweep reuse, kept while the sweep goes on.
+"""Gradients that the runs of a sweep reuse, kept while the sweep is active.
 
-Those of a run that has ended are dropped when as many others have ended as go on side by side; each
-of these has links to what it reused. So runs that train alike hand their gradients on, and what
-none has reused makes room. With n side by side, the gradients of at most 2 n runs are there.
+The gradients of an ended run are dropped when as many others have ended as run in parallel; each of
+these has links to what it reused. Thus runs with the same training pass gradients on, and unused
+gradients are removed. With n runs in parallel, the gradients of at most 2 n runs exist.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ FOLDER = ".gradients"
 
 @dataclass
 class ReusedGradients:
-    """Where a sweep's runs write gradients.
+    """Storage for the gradients of a sweep's runs.
 
     Attributes:
-        folder: has a folder of each run.
-        most_bytes: what all may take together.
-        side_by_side: how many runs go on at once, at most.
+        folder: contains a folder per run.
+        most_bytes: maximum size of all folders together.
+        side_by_side: maximum number of parallel runs.
     """
 
     folder: Path
@@ -38,15 +38,15 @@ class ReusedGradients:
     _ended: deque[str] = field(default_factory=deque)
 
     def of(self, run: str) -> Reuse:
-        """Where a run that begins finds gradients and writes its own."""
+        """Return where a new run finds gradients and writes its own."""
         return Reuse(self.folder, run, self.most_bytes // (2 * self.side_by_side))
 
     def refused(self, run: str) -> list[str]:
-        """What was wrong with entries that a run has found, and computed again."""
+        """Return the problems of entries that a run has found and recomputed."""
         return refused(self.folder / run)
 
     def end(self, run: str) -> int:
-        """Drop those of a run before, as this one has ended; returns how many it reused."""
+        """Drop gradients of an earlier run as this one has ended; return how many it reused."""
         self._ended.append(run)
         if len(self._ended) > self.side_by_side:
             shutil.rmtree(self.folder / self._ended.popleft(), ignore_errors=True)
@@ -57,10 +57,10 @@ class ReusedGradients:
 def reused_gradients(
     runs: Path, most_bytes: int, *, side_by_side: int
 ) -> Iterator[ReusedGradients | None]:
-    """A folder for gradients in that of the runs; what a killed sweep has left there is removed.
+    """Create a folder for gradients in the folder of runs; remove that of a killed sweep.
 
     Raises:
-        HostError: the disk has less room than that.
+        HostError: the disk has less free space than ``most_bytes``.
     """
     folder = runs / FOLDER
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The JSON schema of a study, with that of a scenario in it for one that stands in place."""
+"""The JSON schema of a study; it contains the scenario's schema for inline scenarios."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.studies.document import StudyDocument
 
 
 def study_schema() -> dict[str, Any]:
-    """The schema. A scenario in place may lack what the study varies."""
+    """Return the schema. An inline scenario may lack the fields that the study varies."""
     scenario = json_schema()
     parts = scenario.pop("$defs")
     for key in ("$schema", "$id", "if", "then"):
@@ -24,5 +24,5 @@ def study_schema() -> dict[str, Any]:
 
 
 def study_schema_text() -> str:
-    """The schema as the text of a file."""
+    """Return the schema as the text of a file."""
     return json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""A study worked out: its cases, and the resolved scenario of every run."""
+"""A loaded study: its cases, and the resolved scenario of every run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testbed.scenario.traces import Locate
 from testbed.studies.document import Selection, StudyDocument
 
 LONGEST_NAME = 60
-"""Of a run, as the command line takes it."""
+"""Maximum length of a run's name, as on the command line."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +36,31 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Its levels in words."""
+        """The levels as text."""
         return ", ".join(spelled(*level) for level in self.levels) or "the scenario"
 
     def fits(self, where: Selection) -> bool:
-        """Whether it has one of the levels of every factor in a selection."""
+        """Whether the case has one of the selected levels of every factor in a selection."""
         own = dict(self.levels)
         return all(own[factor] in levels_of(wanted) for factor, wanted in where.items())
 
 
 def spelled(factor: str, level: str) -> str:
-    """A level in words: one that is a number is preceded by its factor."""
+    """Return a level as text: a number is preceded by its factor."""
     return level if level[:1].isalpha() else f"{factor} {level}"
 
 
 def levels_of(wanted: str | Sequence[str]) -> tuple[str, ...]:
-    """One level or several, as several."""
+    """Return one or several levels as a tuple."""
     return (wanted,) if isinstance(wanted, str) else tuple(wanted)
 
 
 def all_cases(levels: Mapping[str, Sequence[str]], chosen: Sequence[Selection]) -> list[Case]:
-    """The cases of a study, each once.
+    """Return the cases of a study without duplicates.
 
     Args:
-        levels: of every factor.
-        chosen: products of levels; none for the product of all.
+        levels: the levels of every factor.
+        chosen: products of levels; empty for the product of all levels.
     """
     found: dict[Case, None] = {}
     for selection in chosen or [{}]:
@@ -77,11 +77,11 @@ class StudyRun:
     """A run that a study needs.
 
     Attributes:
-        case: of which case.
-        seed: with which seed.
+        case: its case.
+        seed: its seed.
         scenario: resolved.
-        beside: the folder that the user's own files are relative to.
-        base_name: the name that its folder gets where no other run has it.
+        beside: base folder for paths of the user's own files.
+        base_name: name of its folder, if no other run has it.
     """
 
     case: Case
@@ -92,12 +92,12 @@ class StudyRun:
 
     @property
     def identity(self) -> str:
-        """What it is known by; see ``identity``."""
+        """Identity of the run; see ``identity``."""
         return self.identities[0]
 
     @cached_property
     def identities(self) -> tuple[str, ...]:
-        """What it may be known by: with ``runtime: auto``, any runtime may have been taken."""
+        """All possible identities: with ``runtime: auto``, the runtime can be any."""
         own = own_digests(self.scenario, lambda name: self.beside / name)
         settled = [self.scenario]
         if isinstance(self.scenario.runtime, Auto):
@@ -112,11 +112,11 @@ class StudyRun:
 
 
 def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
-    """The SHA-256 of every file of the user's own that a scenario names, by the file's name.
+    """Return the SHA-256 of every user file that a scenario names, by file name.
 
     Args:
         scenario: resolved.
-        locate: where a file lies: beside the scenario, or as a copy in a run's folder.
+        locate: finds a file: next to the scenario, or its copy in a run folder.
 
     Raises:
         OSError: a file cannot be read.
@@ -128,7 +128,7 @@ def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
 
 
 def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
-    """What a run is known by: its resolved scenario but for the name, and the user's own files.
+    """Return the identity of a run: its resolved scenario without the name, and the user's files.
 
     Args:
         scenario: resolved.
@@ -141,14 +141,14 @@ def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """A study, ready to be run.
+    """A study, ready to run.
 
     Attributes:
-        document: what its file says.
-        file: its file.
-        scale: of its runs' length; 1 for as long as the document says.
-        runs: what it needs, in the order of the cases, the seeds of a case one after the other.
-        part: the figure, table or level that it was reduced to; empty for the whole study.
+        document: content of its file.
+        file: path of its file.
+        scale: factor for the length of its runs; 1 keeps the length in the document.
+        runs: required runs, in the order of the cases and then of the seeds.
+        part: the figure, table or level that it is restricted to; empty for the whole study.
     """
 
     document: StudyDocument
@@ -159,35 +159,35 @@ class Study:
 
     @property
     def name(self) -> str:
-        """The study's name."""
+        """Name of the study."""
         return self.document.name
 
     @property
     def cases(self) -> list[Case]:
-        """Its cases, each once, in their order."""
+        """Its cases without duplicates, in order."""
         return list(dict.fromkeys(run.case for run in self.runs))
 
     @property
     def factors(self) -> list[str]:
-        """The names of what is varied."""
+        """Names of the factors."""
         return list(self.document.vary)
 
     @property
     def measures(self) -> list[Measure]:
-        """What its tables and expectations ask of a run, each once."""
+        """Measures that its tables and expectations use, without duplicates."""
         tables = self.document.report.tables.values()
         asked = [measure for table in tables for measure in table.measures]
         return list(dict.fromkeys(asked + [one.measure for one in self.document.expects.values()]))
 
     def select(self, where: Selection) -> list[Case]:
-        """The cases that a selection fits."""
+        """Return the cases that match a selection."""
         return [case for case in self.cases if case.fits(where)]
 
     def only(self, part: str) -> Study:
-        """What a figure, a table or a level needs of it.
+        """Return the part of the study that a figure, a table or a level needs.
 
         Raises:
-            ScenarioError: there is nothing of that name in it.
+            ScenarioError: the study has nothing of that name.
         """
         report = self.document.report
         wanted = report.figures.get(part) or report.tables.get(part)
@@ -209,16 +209,16 @@ class Study:
 
 
 def slug(words: str) -> str:
-    """Words as a part of a file's name: small letters, digits and hyphens."""
+    """Convert text to a part of a file name: lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 def run_base_name(
     study: str, case: Case, seed: int, *, scale: float, taken: Collection[str] = ()
 ) -> str:
-    """A name for a run's folder that says what it is, as far as there is room.
+    """Return a descriptive name for a run's folder, up to the maximum length.
 
-    It is none of those that are ``taken``, by cases that are spelled alike, as S1 and S1' are.
+    It avoids the names in ``taken``, which cases with the same slug have, such as S1 and S1'.
     """
     scaled = [] if scale == 1 else [f"x{scale:g}"]
     words = [study, *(level for _, level in case.levels), *scaled, f"s{seed}"]
@@ -229,6 +229,6 @@ def run_base_name(
 
 
 def _marked(name: str, words: str) -> str:
-    """A name with a digest of words at its end, no longer than a name may be."""
+    """Return a name with a digest of ``words`` appended, at most as long as a name may be."""
     digest = hashlib.sha256(words.encode()).hexdigest()[:8]
     return f"{name[: LONGEST_NAME - len(digest) - 1].rstrip('-')}-{digest}"

@@ -1,4 +1,4 @@
-"""Runs what a study needs and is not there yet: simulated runs side by side, live ones alone."""
+"""Executes the missing runs of a study: simulated runs in parallel, live runs one at a time."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run has not come to its end.
+    """Why a run did not finish.
 
     Attributes:
-        message: what its process said, or how that ended.
+        message: error message of its process, or how the process ended.
         exit_code: of the process, as that of ``testbed up``.
     """
 
@@ -58,8 +58,8 @@ class Swept:
     Attributes:
         study: the study, or a part of it.
         runs: the folder of runs.
-        found: its runs that have come to their end.
-        failed: why the others have not, run by run.
+        found: its finished runs.
+        failed: why the others did not finish, by run.
     """
 
     study: Study
@@ -74,11 +74,11 @@ class Swept:
 
     @property
     def invalid(self) -> list[FoundRun]:
-        """Runs that came to their end, but whose measurements cannot be trusted."""
+        """Runs that finished, but with measurements that cannot be trusted."""
         return [one for one in self.found.values() if one.condition == "invalid"]
 
     def report(self, part: str | None = None) -> StudyReport:
-        """Make and write down its tables, figures and verdicts; see ``report_study``."""
+        """Create and write its tables, figures and verdicts; see ``report_study``."""
         from testbed.studies.report import report_study
 
         return report_study(self.study, runs=self.runs, part=part)
@@ -95,30 +95,30 @@ def sweep(
     argv: Sequence[str] = ("testbed", "sweep"),
     tell: Tell = lambda text: None,
 ) -> Swept:
-    """Run what a study needs and is not there yet.
+    """Execute the missing runs of a study.
 
-    A run is known by its resolved scenario. One that has come to its end is not repeated, be it
-    valid or not; one that was broken off, or failed, goes on from its checkpoint or begins anew.
+    A run is identified by its resolved scenario. A finished run is not repeated, whether it is
+    valid or not; an interrupted or failed run resumes from its checkpoint or starts from scratch.
 
     Args:
         study: see ``load_study``; ``study.only(name)`` for a part of it.
-        runs: folder of all runs; the results' folder is made there as well.
+        runs: folder of all runs; the results folder is created there as well.
         environment: of this process.
         home: the user's home.
-        jobs: how many simulated runs go on side by side, at most one a CPU; default one a CPU.
-        reuse_bytes: how much of the runs' gradients is kept meanwhile, for runs that train as one
-            before them did; 0 for nothing.
+        jobs: maximum number of parallel simulated runs, at most one per CPU, which is the default.
+        reuse_bytes: maximum size of gradients kept during the sweep, for runs with the same
+            training as an earlier run; 0 disables this.
         argv: the command line, for the record.
-        tell: is told of every run that begins or ends, in a line.
+        tell: receives a line for every run that starts or ends.
 
     Returns:
-        What is there now. A run that fails does not keep the others from being run.
+        The resulting runs. A run that fails does not stop the others.
 
     Raises:
-        ScenarioError: the results' folder is another study's.
-        TestbedError: another sweep is at work in ``runs``.
-        HostError: the disk has less room than ``reuse_bytes``.
-        KeyboardInterrupt: what was going on was ended first.
+        ScenarioError: the results folder is another study's.
+        TestbedError: another sweep is active in ``runs``.
+        HostError: the disk has less free space than ``reuse_bytes``.
+        KeyboardInterrupt: active runs were ended first.
     """
     count = len(os.sched_getaffinity(0))
     jobs = max(1, min(jobs or count, count))
@@ -140,7 +140,7 @@ def _has_ended(found: FoundRun) -> bool:
 
 
 def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:
-    """What is there once the runs have ended that somebody else began."""
+    """Wait for runs that another process started; return what was found afterwards."""
     result = dict(found)
     for run, one in found.items():
         if one.condition == "goes on":
@@ -152,15 +152,15 @@ def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:
 
 @dataclass
 class Job:
-    """A run that goes on.
+    """An active run.
 
     Attributes:
-        run: which one.
-        name: of its folder.
-        process: carries it out.
-        log: what the process prints.
+        run: the run.
+        name: name of its folder.
+        process: executes it.
+        log: output of the process.
         ended: a pidfd, readable when the process has ended.
-        slot: the CPUs it has.
+        slot: the slot of CPUs it uses.
     """
 
     run: StudyRun
@@ -173,17 +173,17 @@ class Job:
 
 @dataclass
 class Crew:
-    """Processes that each carry out one run.
+    """Processes that execute one run each.
 
     Attributes:
         runs: the folder of runs.
         environment: of this process.
         home: the user's home.
         argv: for the record of each run.
-        tell: is told of every beginning and end.
-        gradients: those that runs reuse; None for none.
-        total: how many runs there are to do.
-        failed: why runs have not come to their end.
+        tell: receives a line for every start and end.
+        gradients: gradients for reuse, or None.
+        total: number of runs to execute.
+        failed: why runs did not finish.
     """
 
     runs: Path
@@ -197,7 +197,7 @@ class Crew:
     _begun: int = 0
 
     def carry_out(self, runs: Sequence[StudyRun], *, jobs: int) -> None:
-        """Carry runs out, so many at once; each has CPUs of its own."""
+        """Execute runs, up to ``jobs`` in parallel; each has its own CPUs."""
         cpus = sorted(os.sched_getaffinity(0))
         side_by_side = max(1, min(jobs, len(runs)))
         slots = [cpus[index::side_by_side] for index in range(side_by_side)]
@@ -245,7 +245,7 @@ class Crew:
         )
         going.append(Job(run, name, process, log, os.pidfd_open(process.pid), slot))
         assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as pipe:  # it says itself why it has ended
+        with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
             pipe.write(errand.text().encode())
 
     def _conclude(self, job: Job) -> None:
@@ -269,7 +269,7 @@ class Crew:
             self._fail(job.run, job.name, Failure(said or ended, code))
 
     def _gradients_reused(self, job: Job) -> str:
-        """What is told of them of a run that has ended."""
+        """Return a note on the gradients that an ended run reused."""
         if self.gradients is None:
             return ""
         refused, count = self.gradients.refused(job.name), self.gradients.end(job.name)
@@ -285,7 +285,7 @@ class Crew:
 
 @contextmanager
 def _ended_together(going: list[Job]) -> Iterator[None]:
-    """End what still goes on when the sweep is broken off, and wait until it has ended."""
+    """End the active runs if the sweep is interrupted, and wait until they have ended."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""The tables of a study: as Markdown for people, as CSV for programs."""
+"""Tables of a study: Markdown for people, CSV for programs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class StudyTable:
     """One table.
 
     Attributes:
-        name: of it, and of its file.
-        notes: what has to be said with it, in sentences.
-        shown: headings and rows as people read them.
-        data: headings and rows as programs read them.
+        name: name of the table and of its file.
+        notes: sentences to print with it.
+        shown: headings and rows for people.
+        data: headings and rows for programs.
     """
 
     name: str
@@ -36,17 +36,17 @@ class StudyTable:
     data: tuple[Sequence[str], Sequence[Sequence[object]]]
 
     def markdown(self) -> str:
-        """Heading, table and notes."""
+        """Return heading, table and notes as Markdown."""
         notes = "".join(f"{note}\n" for note in self.notes)
         return f"### {self.name}\n\n{markdown(*self.shown)}" + (f"\n{notes}" if notes else "")
 
     def csv(self) -> str:
-        """As CSV."""
+        """Return the table as CSV."""
         return csv_text(*self.data)
 
 
 def study_notes(study: Study) -> tuple[str, ...]:
-    """What every table says of a study that is scaled, or has substitutes."""
+    """Return the notes for every table of a study that is scaled, or uses substitutes."""
     told = [one for run in study.runs for one in substitutes(run.scenario)]
     labels = [f"**SUBSTITUTE**: {one}." for one in dict.fromkeys(told)]
     if study.scale != 1:
@@ -58,7 +58,7 @@ def study_notes(study: Study) -> tuple[str, ...]:
 
 
 def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
-    """A row for every case: its levels, its measures over the seeds, and the paper's numbers."""
+    """Return a row per case: its levels, its measures over the seeds, and the paper's numbers."""
     study = results.study
     cases = study.select(wanted.where)
     paper = study.document.paper
@@ -113,7 +113,7 @@ def _published(numbers: Sequence[PaperNumber], measure: Measure, case: Case) -> 
 
 
 def _seeds(case: Case, results: Results) -> str:
-    """How many seeds the numbers are of, and of how many."""
+    """Return how many of the seeds the numbers are based on."""
     conditions = [results.condition(run) for run in results.by_case[case]]
     mark = INVALID_MARK if "invalid" in conditions else ""
     valid = conditions.count("valid")
@@ -135,7 +135,7 @@ def _data(
 
 
 def plain_number(value: float | None) -> object:
-    """A number as CSV has it: empty for what was not measured, ``inf`` for never."""
+    """Return a number for CSV: empty if not measured, ``inf`` for never."""
     if value is None or not (isfinite(value) or isinf(value)):
         return ""
     return int(value) if isfinite(value) and value == int(value) else value
@@ -166,7 +166,7 @@ def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
 
 
 def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
-    """What was expected, what came out, and whether that is the same."""
+    """Return the expectations, the results and the verdicts."""
     headings = ["expectation", "verdict", "basis", "expected", "found", "seeds", "source"]
     rows = [
         [
@@ -182,7 +182,7 @@ def verdict_table(judged: Sequence[Judged], study: Study) -> StudyTable:
 
 
 def run_table(results: Results) -> StudyTable:
-    """A row for every run: where it is, how it stands, and all that the tables ask of it."""
+    """Return a row per run: its folder, its condition, and all measures of the tables."""
     study = results.study
     asked = study.measures
     headings = [*study.factors, "seed", "run", "condition", "reason", "scale", *map(str, asked)]

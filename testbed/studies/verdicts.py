@@ -1,4 +1,4 @@
-"""What was expected of a study, beside what came out: reproduced, not reproduced or undecided."""
+"""Compares expectations with results: reproduced, not reproduced or not resolved."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from testbed.studies.study import Case
 Verdict = Literal["reproduced", "not reproduced", "not resolved", "not run"]
 
 LEAST_DIFFERENCE_RATIO = 0.02
-"""Two measures that differ by less, as a share of the greater, are not told apart."""
+"""Minimum relative difference between two measures to distinguish them, over the greater one."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """An expectation and what became of it.
+    """An expectation and its verdict.
 
     Attributes:
         name: of the expectation.
-        expected: in words.
-        found: in words.
+        expected: as text.
+        found: as text.
         verdict: see ``judge``.
-        seeds: how many seeds the verdict rests on.
-        source: who expected it.
+        seeds: number of seeds behind the verdict.
+        source: source of the expectation.
         basis: see ``Expectation``.
     """
 
@@ -43,21 +43,21 @@ class Judged:
 
 
 def judge(results: Results) -> list[Judged]:
-    """Judge every expectation, each by the seeds that all its cases have a valid run of.
+    """Judge every expectation, by the seeds for which all its cases have a valid run.
 
-    Of a part of a study, those that are about its cases alone.
+    For a part of a study, only expectations whose cases are all in the part.
 
-    A value, ratio or difference is reproduced if it is within the tolerance with every seed, and
-    not if the least and the greatest of the seeds lie on one side of it. An ordering is reproduced
-    if it holds with every seed, and not if two neighbours are the other way round with every seed.
-    Equal neighbours are in order where there is a tolerance; where all are equal with every
-    seed no order is to be seen, and it is not resolved.
-    Whatever else the seeds show is not resolved: they cannot tell.
+    A value, ratio or difference is reproduced if it is within the tolerance for every seed, and
+    not reproduced if it is outside on the same side for all seeds. An order is reproduced if it
+    holds for every seed, and not reproduced if two neighbours are reversed for every seed.
+    With a tolerance, equal neighbours are in order; if all are equal for every seed, there is
+    no order to check, and it is not resolved.
+    Everything else is not resolved: the seeds disagree.
 
-    What a training gave is not resolved either if it rests on one seed of runs that take less than
-    an hour, or if two measures that are to differ do so by less than can be told: the standard
-    error of the test images for accuracies, 2 % for all else. A ratio on the other side of 1 than
-    the one expected is not reproduced, however wide its tolerance.
+    The result of a training is also not resolved if it is based on one seed of runs shorter than
+    an hour, or if two measures that must differ are too close: within the standard error of the
+    test images for accuracies, within 2 % for all else. A ratio on the other side of 1 than
+    expected is not reproduced, regardless of its tolerance.
     """
     part = set(results.study.cases)
     found = []
@@ -96,7 +96,7 @@ def _tells(
     columns: Sequence[Sequence[float]],
     results: Results,
 ) -> bool:
-    """Whether there are seeds enough, and what is to differ differs by enough."""
+    """Whether there are enough seeds, and sufficient differences where they matter."""
     if len(columns[0]) < 2 and not any(map(results.takes_long, cases)):
         return False
     means = [fmean(column) for column in columns]
@@ -111,7 +111,7 @@ def _tells(
 
 
 def _differ(one: tuple[float, int | None], other: tuple[float, int | None]) -> bool:
-    """Whether two measures, with the test images that they are shares of, can be told apart."""
+    """Whether two measures differ significantly, given the test images they are shares of."""
     (first, first_images), (second, second_images) = one, other
     if not (isfinite(first) and isfinite(second)):
         return first != second
@@ -124,7 +124,7 @@ def _differ(one: tuple[float, int | None], other: tuple[float, int | None]) -> b
 
 
 def _side(expectation: Expectation) -> float:
-    """Positive if the first case of a ratio is to be ahead, negative if the second is, else 0."""
+    """Return > 0 if the first case of a ratio must be ahead, < 0 if the second must be, else 0."""
     if expectation.ratio is None or not isinstance(expectation.value, float):
         return 0.0
     ahead = expectation.value - 1
@@ -132,7 +132,7 @@ def _side(expectation: Expectation) -> float:
 
 
 def _meant(expectation: Expectation, columns: Sequence[Sequence[float]]) -> Sequence[float]:
-    """What the expectation is about, seed by seed."""
+    """Return the expected quantity, seed by seed."""
     if expectation.ratio is not None:
         return [_over(one, other) for one, other in zip(*columns, strict=True)]
     if expectation.difference is not None:
@@ -141,7 +141,7 @@ def _meant(expectation: Expectation, columns: Sequence[Sequence[float]]) -> Sequ
 
 
 def _bounds(expectation: Expectation) -> tuple[float, float]:
-    """The least and the greatest that is as expected."""
+    """Return the minimum and the maximum that match the expectation."""
     if expectation.at_most is not None:
         return -inf, expectation.at_most
     if expectation.value == "never":
@@ -152,7 +152,7 @@ def _bounds(expectation: Expectation) -> tuple[float, float]:
 
 
 def _case(results: Results, where: Selection) -> Case:
-    (case,) = results.whole.select(where)  # as loading has checked
+    (case,) = results.whole.select(where)  # checked on loading
     return case
 
 
@@ -166,7 +166,7 @@ def _within(values: Sequence[float], low: float, high: float) -> Verdict:
 
 
 def _order(columns: Sequence[Sequence[float]], tolerance: float | None) -> Verdict:
-    """From the greatest to the least: neighbours are compared seed by seed."""
+    """Compare neighbours from the greatest to the least, seed by seed."""
     if tolerance is not None and all(list(one) == list(other) for one, other in pairwise(columns)):
         return "not resolved"
     verdicts = set(_ahead(columns, tolerance))
@@ -185,7 +185,7 @@ def _ahead(columns: Sequence[Sequence[float]], tolerance: float | None) -> Itera
 
 
 def _in_order(one: float, other: float, tolerance: float | None) -> bool:
-    """Whether one value may stand before the other; a share of infinity is none."""
+    """Whether one value may precede the other; the tolerance does not apply to infinity."""
     if tolerance is None:
         return one > other
     return one >= (other if isinf(other) else other - tolerance * abs(other))
@@ -208,7 +208,7 @@ def _expected(expectation: Expectation, cases: Sequence[Case], results: Results)
         most = "" if expectation.at_most is None else "at most "
         return f"{measure.title} of {names[0]}: {most}{said}{within}"
     if expectation.ratio is not None and measure.is_encoded:
-        names = [  # bytes are comparable only where it is said which
+        names = [  # bytes are comparable only with their encoding
             f"{name} ({results.by_case[case][0].scenario.encoding})"
             for name, case in zip(names, cases, strict=True)
         ]
@@ -218,7 +218,7 @@ def _expected(expectation: Expectation, cases: Sequence[Case], results: Results)
 
 
 def _shown(expectation: Expectation, value: float) -> str:
-    """A value, a ratio without a unit, or a difference in points where it is one of shares."""
+    """Format a value, a ratio without a unit, or a difference of shares in points."""
     if expectation.ratio is not None:
         return f"{value:.4g}"
     if expectation.difference is not None and expectation.measure.is_share:

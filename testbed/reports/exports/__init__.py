@@ -1,4 +1,4 @@
-"""Runs in the formats of other tools, one a module; each is written by that tool's own library."""
+"""Exports of runs to the formats of other tools, one module each; each uses the tool's library."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def open_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in some folders, whose names are to tell them apart.
+    """Open the runs in some folders; their names must be unique.
 
     Raises:
-        ScenarioError: two have one name.
-        TestbedError: one is damaged, or a newer testbed wrote it.
+        ScenarioError: two runs have the same name.
+        TestbedError: a run is damaged, or written by a newer version of testbed.
     """
     from testbed.reports.frames import Run
 
@@ -34,9 +34,9 @@ def open_runs(folders: Sequence[Path]) -> list[Run]:
 
 @contextmanager
 def folder_a_run(out: Path, runs: Sequence[Run]) -> Iterator[Path]:
-    """Put a folder for every run into ``out``, all of them or, if the writing fails, none.
+    """Create a folder per run in ``out``: all of them or, if the export fails, none.
 
-    Yields where to write them, each under its run's name. What ``out`` holds beside stays.
+    Yields the folder to write them to, each under its run's name. Other content of ``out`` stays.
     """
     made = not out.exists()
     out.mkdir(exist_ok=True)
@@ -55,7 +55,7 @@ def folder_a_run(out: Path, runs: Sequence[Run]) -> Iterator[Path]:
 
 
 def lacks(library: str, extra: str) -> HostError:
-    """What to say where a tool's library is not installed."""
+    """Return the error for a library that is not installed."""
     return HostError(
         f"The Python package {library} is not installed.",
         hint=f"Try: pip install 'edge-testbed[{extra}]'",

@@ -1,4 +1,4 @@
-"""Runs in a database of MLflow's: an experiment a scenario, which has its runs."""
+"""Export to an MLflow database: one experiment per scenario, with its runs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 DATABASE = "mlflow.db"
 FILES = "mlflow-files"
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
-"""What MLflow takes in one call."""
+"""MLflow's limits per call."""
 
 STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
 def write_mlflow(runs: Sequence[Run], out: Path, *, force: bool = False) -> None:
-    """Add runs to ``out/mlflow.db``, all of them or, if the writing fails, none.
+    """Add runs to ``out/mlflow.db``: all of them or, if the export fails, none.
 
-    A run's params are its scenario's values; its metrics the same curves as TensorBoard's, and the
-    numbers of its summary; its artifacts both files. Earlier runs of the same names are
-    deleted as MLflow deletes: they can be restored.
+    A run's params are its scenario's values; its metrics are the same curves as TensorBoard's, and
+    the numbers of its summary; its artifacts are both files. Earlier runs with the same names are
+    deleted as by MLflow: they can be restored.
 
     Raises:
         HostError: MLflow's library is not installed.
-        ScenarioError: runs of these names are there already, and not to be replaced.
-        DataError: what is there is no database of this version of MLflow.
+        ScenarioError: runs with these names exist, and ``force`` is not set.
+        DataError: the existing file is not a database of this version of MLflow.
         TestbedError: a file of a run is damaged; then nothing is written.
     """
     metrics = [[*scalars(run), *_numbers(run)] for run in runs]
@@ -64,8 +64,8 @@ def write_mlflow(runs: Sequence[Run], out: Path, *, force: bool = False) -> None
 
 @contextmanager
 def _database(out: Path) -> Iterator[MlflowClient]:
-    """The one in a folder; what did not exist before does not if the writing fails."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an export tells nobody of it
+    """Open the database of a folder; if the export fails, remove what did not exist before."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an export must not be reported
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     try:
         import alembic  # noqa: F401 - MlflowClient asks for it later, with a traceback
@@ -91,13 +91,13 @@ def _database(out: Path) -> Iterator[MlflowClient]:
         if fresh:
             path.unlink(missing_ok=True)
             shutil.rmtree(out / FILES, ignore_errors=True)
-            with suppress(OSError):  # it holds something else
+            with suppress(OSError):  # it contains other files
                 out.rmdir()
         raise
 
 
 def _named(client: MlflowClient, run: Run) -> list[str]:
-    """The ids of what has this run's name already."""
+    """Return the ids of existing runs with this run's name."""
     experiment = client.get_experiment_by_name(run.state.scenario)
     if experiment is None:
         return []
@@ -135,7 +135,7 @@ def _write(client: MlflowClient, identity: str, run: Run, metrics: Sequence[Scal
 
 
 def _numbers(run: Run) -> Iterator[Scalar]:
-    """The numbers of the summary, as they are at the last update."""
+    """Yield the numbers of the summary, at the step of the last update."""
     state = run.state
     moment = _milliseconds(state.ended or state.started or state.created) / 1000
     for path, value in leaves(run.summary):

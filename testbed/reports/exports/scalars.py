@@ -1,4 +1,4 @@
-"""What tools that follow trainings want of a run: named numbers, each at a step and a moment."""
+"""Scalars for experiment trackers: named numbers, each at a step and a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from testbed.reports.frames import Run
 
 MOST = 10_000
-"""Values of one name; of more the extremes are kept, as in a report's curves."""
+"""Maximum number of values per name; thinning keeps the extremes, as in a report's curves."""
 
 EVALUATED = {"top1": "accuracy/top1", "top5": "accuracy/top5", "loss": "loss"}
 UPDATED = {"staleness": "staleness", "step_scale": "step_scale"}
@@ -29,7 +29,7 @@ READ = {
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: its name, step (updates; of traffic emulated seconds) and seconds since 1970."""
+    """A number: its name, step (updates; for traffic emulated seconds) and seconds since 1970."""
 
     name: str
     step: int
@@ -38,7 +38,7 @@ class Scalar:
 
 
 def scalars(run: Run) -> Iterator[Scalar]:
-    """Accuracy and loss by version, staleness by class and update, traffic by second."""
+    """Yield accuracy and loss by version, staleness by class and update, traffic by second."""
     start = _start(run)
     for _, row in run.evaluations.iterrows():
         ending = "_all_images" if row["final"] else ""
@@ -62,5 +62,5 @@ def scalars(run: Run) -> Iterator[Scalar]:
 
 
 def _start(run: Run) -> float:
-    """When the training began, seconds since 1970; the run's creation where it did not."""
+    """Return when the training started, seconds since 1970; the run's creation if it never did."""
     return datetime.fromisoformat(run.state.started or run.state.created).timestamp()

@@ -1,4 +1,4 @@
-"""Runs as CSV, for whatever reads tables: a folder a run, a file a table, written by pandas."""
+"""Export to CSV, written by pandas: one folder per run, one file per table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES = ("updates", "evaluations", "traffic", "links", "events")
 
 
 def write_tables(runs: Sequence[Run], out: Path) -> None:
-    """Write every table of the runs, and ``summary.csv`` with a row for each of its values.
+    """Write all tables of the runs, and ``summary.csv`` with a row per value.
 
     Raises:
         TestbedError: a file of a run is damaged; then nothing is written.

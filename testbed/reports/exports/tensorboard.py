@@ -1,4 +1,4 @@
-"""Runs as TensorBoard reads them: a folder a run, with its scalars, scenario and summary."""
+"""Export to TensorBoard: one folder per run, with its scalars, scenario and summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_tensorboard(runs: Sequence[Run], out: Path) -> None:
-    """Write a log folder: ``tensorboard --logdir OUT`` shows the runs over one another.
+    """Write a log folder: ``tensorboard --logdir OUT`` shows the runs overlaid.
 
     Raises:
         HostError: TensorBoard's library is not installed.
