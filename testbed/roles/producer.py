@@ -186,7 +186,7 @@ class Production:
 
 @dataclass
 class Attendant:
-    """Speaks with the parameter server, in a thread beside that of the records."""
+    """Talks to the parameter server, in a separate thread from the records."""
 
     production: Production
     connection: Connection

@@ -17,7 +17,7 @@ REMEMBERED = 16  # snapshots on which a report may still arrive
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """The training as it stands.
+    """The current state of the training.
 
     Attributes:
         version: updates applied.
@@ -77,7 +77,7 @@ class Snapshots:
 
     @property
     def waiting(self) -> bool:
-        """Whether somebody waits for a snapshot."""
+        """Whether a poll is waiting."""
         return bool(self._polls)
 
     def ask(self, least_version: int, least_time: float) -> asyncio.Future[bytes]:

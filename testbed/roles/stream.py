@@ -28,7 +28,7 @@ MANY = 1_000_000
 
 @dataclass
 class DeviceStream:
-    """The samples of one device, from their coming to the step that they are used in.
+    """The samples of one device, from their arrival to the step that uses them.
 
     receiver: receives records.
     reception: checks, counts and keeps them.

@@ -77,7 +77,7 @@ class Training:
         self._calls = WaitingCalls()
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
         self._orders = OrderStreams(self.server)
-        self._stopped: dict[int, float] = {}  # workers with a stopped process, and since when, steady
+        self._stopped: dict[int, float] = {}  # workers with a stopped process, and since when
         self._standing: dict[int, float] = {}  # the same, including those that count as silent
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
@@ -271,7 +271,7 @@ class Training:
                 self.tick()
 
     def tick(self) -> None:
-        """Handle all that is due: the algorithm's tick, the end, silent workers, timed snapshots."""
+        """Handle all that is due: the algorithm's tick, the end, silent workers, due snapshots."""
         since = self.clock.steady() - SILENT_SECONDS
         for worker in [one for one, began in self._stopped.items() if began <= since]:
             del self._stopped[worker]

@@ -82,7 +82,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
 def device_stream(
     experiment: Experiment, arguments: Arguments, *, worker: Worker, clock: EmulatedClock
 ) -> DeviceStream | None:
-    """The stream that a worker takes its samples from; None without streams."""
+    """Create the stream of a worker's samples; None without streams."""
     scenario, index = experiment.scenario, arguments.index
     if scenario.streams is None:
         return None
