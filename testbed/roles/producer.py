@@ -147,9 +147,9 @@ class Feed:
 class Production:
     """All streams of one producer.
 
-    begun: set when the training has started, together with the clock.
-    ended: set when the training has ended.
-        ended: set when it has ended.
+    Attributes:
+        begun: set when the training has started, together with the clock.
+        ended: set when the training has ended.
     """
 
     feeds: Sequence[Feed]

@@ -30,13 +30,13 @@ MANY = 1_000_000
 class DeviceStream:
     """The samples of one device, from their arrival to the step that uses them.
 
-    receiver: receives records.
-    reception: checks, counts and keeps them.
-    data: the device's training data; only its format and transform are used.
-    batch_size: batch size of the scenario.
-    own: number of training samples that the stream draws from.
-    patience: emulated seconds without a sample after which a step stops waiting.
-        patience: emulated seconds without a sample after which a step waits no longer.
+    Attributes:
+        receiver: receives records.
+        reception: checks, counts and keeps them.
+        data: the device's training data; only its format and transform are used.
+        batch_size: batch size of the scenario.
+        own: number of training samples that the stream draws from.
+        patience: emulated seconds without a sample after which a step stops waiting.
     """
 
     receiver: Receiver
