@@ -200,7 +200,7 @@ class Device:
         return Passed(self.clock.now, left)
 
     def _work(self, ends: float) -> float:
-        """Continue a step that ends at ``ends``, until its end or until the half is to be woken.
+        """Continue a step that ends at ``ends``, until its end or until the half must be woken.
 
         Orders received during this time are seen afterwards.
 

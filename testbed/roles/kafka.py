@@ -21,7 +21,7 @@ from testbed.errors import NodeError
 from testbed.streams import Receiver, Sender
 
 RELEASE = 4
-"""The supported release of brokers: an older one may not report what it does not know."""
+"""The supported major release: an older broker does not report what it lacks."""
 
 ROOM_BYTES = 64_000_000
 """Maximum size of records that the broker has not acknowledged."""

@@ -1,6 +1,6 @@
 """Work that the template does once before the first fork, so no node has to repeat it.
 
-PyTorch picks kernels, packs weights and grows its buffers on first use; whatever is done before
+PyTorch picks kernels, packs weights and grows its buffers on first use; work that is done before
 the fork is shared by all nodes and does not count as their memory. Python specializes code after
 eight runs: a worker that does this itself gets its own copy of those pages.
 """

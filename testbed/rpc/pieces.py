@@ -85,4 +85,4 @@ class Assembly:
             raise OversizedError(f"a message of {total} bytes, expected at most {self.longest}")
         if total <= PIECE_BYTES:
             return bytearray(total)
-        return mmap.mmap(-1, total)  # allocates pages on write, and is returned at once
+        return mmap.mmap(-1, total)  # allocates pages on write, and frees them at once

@@ -38,8 +38,8 @@ from testbed.values.family import full_form
 from testbed.values.units import Duration
 
 MOST_WORKERS = 1022
-SIMULATED_HAVE_MORE = "A simulation has no switch: `runtime: simulated`"
 """A Linux bridge has 1,023 ports, one of which is for the parameter server."""
+SIMULATED_HAVE_MORE = "A simulation has no switch: `runtime: simulated`"
 
 PARAMETER_BYTES = 4
 

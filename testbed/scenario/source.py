@@ -72,7 +72,7 @@ _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-
 
 
 def display_name(path: Path) -> str:
-    """Return the path in printable form, whatever bytes its name has."""
+    """Return the path in printable form, even if its name is not valid text."""
     name = os.fsencode(path).decode("utf-8", "replace")
     return name if name.isprintable() else name.encode("unicode_escape").decode()
 

@@ -56,7 +56,7 @@ def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
 def spooled_rows(folder: RunFolder, *, after: int = 0, over: bool) -> Iterator[Rows]:
     """Yield the updates in the parameter server's spool after the first ``after``, in chunks.
 
-    None if there is no readable spool. ``over``: see ``SpoolReader``.
+    Nothing if there is no readable spool. ``over``: see ``SpoolReader``.
 
     Raises:
         SpoiledError: the file in the parameter server's folder is not its record.

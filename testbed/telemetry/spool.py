@@ -22,7 +22,7 @@ from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 
 WRITER = "ps"
 CHUNK_ROWS = 2**16
-"""Of some 150 bytes each: limits each read, whatever the file's size."""
+"""Rows of some 150 bytes: the limit of each read, regardless of the file's size."""
 
 MOST = 2**62
 """Maximum in any column; a larger value is infinity, or invalid."""
