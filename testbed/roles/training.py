@@ -192,7 +192,7 @@ class Training:
             return await answer
 
     def follow_orders(self, worker: int, after: int) -> AsyncIterator[bytes]:
-        """Yield a worker's orders whenever they are newer than number ``after``.
+        """Return the stream of a worker's orders newer than number ``after``.
 
         Raises:
             RejectedError: the worker has not joined.
