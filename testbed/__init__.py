@@ -19,7 +19,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """``testbed.Run`` and its like, imported when first asked for: they bring pandas along."""
+    """Import the attributes of ``_HOMES`` on first access, since they import pandas."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,10 +1,10 @@
-"""What `import testbed` offers: the verbs of the command line as functions.
+"""The public Python API: the commands of the command line as functions.
 
     run = testbed.simulate("first.yaml", settings={"workers.count": 16})
     run.evaluations.plot("time_seconds", "top1")
 
-They take the path of a scenario or a mapping, return what the run has left, show how it goes if
-standard output is a terminal, and raise the errors of ``testbed.errors``.
+They take the path of a scenario or a mapping, return the finished run, show progress if standard
+output is a terminal, and raise the errors of ``testbed.errors``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from testbed.telemetry.wall import WALL
 from testbed.values.units import Size
 
 FILE, STUDY = "scenario", "study"
-"""What a scenario and a study that are no files are called in messages."""
+"""The file names that messages show for a scenario or study given as a mapping."""
 
 
 def up(
@@ -63,25 +63,25 @@ def up(
     runs: str | Path = "runs",
     keep: bool = False,
 ) -> Run:
-    """Run a scenario: bring its containers up, train, measure, tear down.
+    """Run a scenario: start its containers, train, measure, tear down.
 
     Args:
-        scenario: path of the file, or what would stand in it; then the user's own files are
-            relative to the current folder.
+        scenario: path of the file, or its content as a mapping; paths of the user's own files are
+            then relative to the current folder.
         settings: values that replace the scenario's, by their paths, such as
             ``{"workers.count": 16}``.
-        runtime: short for the setting of that name.
-        name: the run's; by default made from the scenario's.
-        runs: where the run's folder is made.
-        keep: whether the containers stay until ``testbed down``.
+        runtime: shorthand for the ``runtime`` setting.
+        name: name of the run; by default derived from the scenario's.
+        runs: the folder in which to create the run's folder.
+        keep: whether to keep the containers until ``testbed down``.
 
     Returns:
-        The run, which has ended; ``run.verdict`` says whether its measurements can be trusted.
+        The finished run; ``run.verdict`` says whether its measurements can be trusted.
 
     Raises:
-        ScenarioError: the scenario, a setting or the name is wrong; nothing was made.
-        TestbedError: it could not be begun, or failed; then its folder says so too.
-        KeyboardInterrupt: it was interrupted, and torn down.
+        ScenarioError: the scenario, a setting or the name is invalid; nothing was created.
+        TestbedError: the run could not start, or failed; a failure is recorded in its folder.
+        KeyboardInterrupt: the run was interrupted and torn down.
     """
     require_linux("up")
     asked = dict(settings or {}) | ({} if runtime is None else {"runtime": runtime})
@@ -116,27 +116,27 @@ def sweep(
     jobs: int | None = None,
     reuse: str = "0B",
 ) -> Swept:
-    """Run what a study needs and is not there yet.
+    """Run the missing runs of a study.
 
     Args:
-        study: path of its file, or what would stand in it; then the scenario's file is relative to
-            the current folder.
-        only: a figure, a table or a level, for what that needs alone.
-        scale: makes runs so many times as long.
+        study: path of its file, or its content as a mapping; the scenario's path is then relative
+            to the current folder.
+        only: a figure, a table or a level; run only what it needs.
+        scale: the factor by which to multiply the length of runs.
         runs: the folder of runs.
-        jobs: how many simulated runs go on side by side; by default one a CPU.
-        reuse: how much of the gradients is kept on disk meanwhile, like ``20GB``, for simulated
-            runs that train as another did.
+        jobs: how many simulated runs to execute in parallel; by default one per CPU.
+        reuse: how much disk to use for cached gradients during the sweep, such as ``20GB``, for
+            simulated runs that repeat the training of another run.
 
     Returns:
-        The study and what is there of it; ``report()`` makes its tables and figures.
+        The study and its available runs; ``report()`` builds its tables and figures.
 
     Raises:
-        ScenarioError: the study is wrong, or the folder holds another's results.
-        TestbedError: another sweep is at work there.
-        HostError: the disk has less room than ``reuse``.
-        ValueError: ``reuse`` is no size.
-        KeyboardInterrupt: it was interrupted; what went on was ended first.
+        ScenarioError: the study is invalid, or the folder holds the results of another study.
+        TestbedError: another sweep is running in that folder.
+        HostError: less disk space is free than ``reuse`` asks for.
+        ValueError: ``reuse`` is not a size.
+        KeyboardInterrupt: the sweep was interrupted; its active runs were stopped first.
     """
     require_linux("sweep")
     whole = _loaded_study(study, scale)
@@ -159,15 +159,15 @@ def compare(
 
     Args:
         first: a run, its name, or the path of its folder.
-        second: likewise.
-        accuracy: also compare what it took to reach this top-1 accuracy, such as 0.9.
+        second: as ``first``.
+        accuracy: also compare the cost of reaching this top-1 accuracy, such as 0.9.
 
     Returns:
-        What differs between their scenarios, and a table of measures.
+        The differences between their scenarios, and a table of measures.
 
     Raises:
-        RunNotFound: there is no such run.
-        NodeError: one has not applied any update.
+        RunNotFound: a run does not exist.
+        NodeError: a run has not applied any update.
     """
     return compared(_run(first), _run(second), accuracy=accuracy)
 
@@ -181,16 +181,16 @@ def export(
     """Write runs in the format of another tool.
 
     Args:
-        format: which one.
+        format: the name of the format.
         runs: runs, their names, or the paths of their folders.
-        out: the folder to write into; of ``prometheus`` the file.
-        force: whether what is there of these runs is written over.
+        out: the folder to write to; for ``prometheus`` the file.
+        force: whether to overwrite existing output of these runs.
 
     Raises:
-        RunNotFound: there is no such run.
-        ScenarioError: ``out`` cannot be made, or holds one of these runs.
+        RunNotFound: a run does not exist.
+        ScenarioError: ``out`` cannot be created, or holds one of these runs.
         HostError: the tool's library is not installed.
-        ValueError: there is no such format, or no run.
+        ValueError: the format is unknown, or no run was given.
     """
     folders = list(dict.fromkeys(_run(one).folder.path for one in runs))
     if format not in FORMATS or not folders:
@@ -203,7 +203,7 @@ def export(
         "tensorboard": write_tensorboard,
         "mlflow": partial(write_mlflow, force=force),
     }
-    folders_of_runs = format != "mlflow"  # which is one database
+    folders_of_runs = format != "mlflow"  # mlflow writes a single database
     write_runs(folders, Path(out), writers[format], force=force, folders=folders_of_runs)
 
 
@@ -212,7 +212,7 @@ def _run(run: Run | str | Path) -> Run:
 
 
 def _tell() -> Callable[[str], None]:
-    """Who is told how a sweep gets on: a terminal, a notebook, or nobody."""
+    """Return the progress printer of a sweep: for a terminal, for a notebook, or silent."""
     console = Console()
     if console.is_jupyter:
         return Lines().tell
@@ -220,14 +220,14 @@ def _tell() -> Callable[[str], None]:
 
 
 def runs(folder: str | Path = "runs") -> list[Run]:
-    """The runs in a folder and those made anywhere else, by name: what `testbed ps --all` lists."""
+    """List the runs in a folder and those created elsewhere, by name, as `testbed ps --all`."""
     registry = Registry.of_user(os.environ, Path.home())
     return [Run(path) for path in list_runs(Path(folder), registry)]
 
 
 @dataclass(frozen=True)
 class _Caller:
-    """Whoever has called; see testbed.run.audience.Audience."""
+    """The caller of the API as the audience of a run; see testbed.run.audience.Audience."""
 
     display: LiveDisplay | None
     folders: list[RunFolder]
@@ -302,7 +302,7 @@ def _overrides(settings: Mapping[str, Any]) -> list[Override]:
 def _placed(
     scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]
 ) -> AbstractContextManager[None]:
-    """Where a problem stands that shows when the scenario is at work, if it stands in a file."""
+    """Add file and line to problems that show during the run, if the scenario is a file."""
     if isinstance(scenario, Mapping):
         return nullcontext()
     return placed(scenario, _overrides(settings))
@@ -318,7 +318,7 @@ def _loaded_study(study: str | Path | Mapping[str, Any], scale: float) -> Study:
 
 @contextmanager
 def _without_lines(file: str) -> Iterator[None]:
-    """Problems inside name no lines of a text that nobody has seen."""
+    """Drop line numbers from problems in this block: the user never saw the generated text."""
     try:
         yield
     except ScenarioError as error:
@@ -328,7 +328,7 @@ def _without_lines(file: str) -> Iterator[None]:
 
 @contextmanager
 def _threads_restored() -> Iterator[None]:
-    """A simulation sets torch to one thread; its caller may go on computing."""
+    """Restore torch's thread count on exit, which a simulation sets to one."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,17 +1,17 @@
-"""Every error a user can meet, and the exit code of each class.
+"""All errors shown to users, and the exit code of each class.
 
-    TestbedError               1   something this package did not foresee naming better
-    ├── ScenarioError          2   the scenario or the command line is wrong
+    TestbedError               1   an error without a more specific class
+    ├── ScenarioError          2   the scenario or the command line is invalid
     ├── HostError              3   the host lacks something: a capability, a kernel option, memory
     ├── DataError              4   a data set, or a file of a run, is missing or damaged
     ├── NodeError              5   a node or the bring-up failed
-    ├── RunNotFound            7   no such run
-    ├── RejectedError          8   a peer sent something that was refused (roles)
-    ├── AlgorithmError        10   an algorithm did what its contract forbids
-    └── UserCodeError         11   code of the user's own failed (UserFileError: before it trained)
+    ├── RunNotFound            7   the run does not exist
+    ├── RejectedError          8   a message from a peer was refused (roles)
+    ├── AlgorithmError        10   an algorithm violated its contract
+    └── UserCodeError         11   the user's own code failed (UserFileError: before training)
 
-Exit codes 6 and 9 are no errors: a run reached its end, but its verdict is not valid; two runs that
-were compared differ by more than the tolerance. 130 is Ctrl-C.
+Exit codes 6 and 9 are not errors: a run finished without a valid verdict; two compared runs differ
+by more than the tolerance. 130 is Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def escaped(text: str) -> str:
-    r"""Text as a terminal may show it: control characters but tabs and line ends as ``\x1b``."""
+    r"""Escape control characters other than tabs and line ends as ``\x1b``, for terminals."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is raised
-    """A value that does not fit, raised where it is parsed; whoever knows the place adds it.
+    """An invalid value, raised by its parser; the caller adds file and line.
 
-    ``found`` is empty where the value itself says enough; ``expected`` has an example.
+    ``found`` is empty where the value speaks for itself; ``expected`` includes an example.
     """
 
     def __init__(self, found: str, expected: str) -> None:
@@ -44,8 +44,8 @@ class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is rai
 class TestbedError(Exception):
     """Base of all errors that are shown as one message, without a traceback.
 
-    The message says where it is, what was found and what was expected; the hint what to do next.
-    Both may quote what the user's own code has printed: control characters in them are escaped.
+    The message says where the problem is, what was found and what was expected; the hint says what
+    to do next. Both may quote output of the user's own code, so control characters are escaped.
     """
 
     __test__ = False  # the name starts with "Test"; pytest must not collect it
@@ -60,7 +60,7 @@ class TestbedError(Exception):
 
 
 UNPLACED = "scenario"
-"""Stands for the file of a problem until somebody knows it."""
+"""Placeholder for a problem's file until it is known."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Problem:
     file: str  # the file as the user named it
     line: int  # 1-based line, or 0 where no line applies (a ``--set`` option, an unreadable file)
     path: str  # dotted path of the value inside the file, such as ``workers.classes.slow.link.up``
-    found: str  # what stood there, shortened for display; may be empty
-    expected: str  # what would have been right; empty where ``hint`` says it all
-    hint: str = ""  # what to type next (the nearest valid key, an example); may be empty
+    found: str  # the value found, shortened for display; may be empty
+    expected: str  # what would be valid; empty where ``hint`` is enough
+    hint: str = ""  # what to try next (the nearest valid key, an example); may be empty
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
@@ -84,7 +84,7 @@ class Problem:
 
 
 class ScenarioError(TestbedError):
-    """The scenario or an option on the command line is wrong; holds every problem found."""
+    """The scenario or a command-line option is invalid; holds all problems found."""
 
     exit_code = 2
 
@@ -94,19 +94,19 @@ class ScenarioError(TestbedError):
 
     @classmethod
     def at(cls, path: str, found: str, expected: str) -> ScenarioError:
-        """A value that does not fit, refused where nobody knows which file it came from.
+        """Return the error for an invalid value whose file is not known here.
 
-        Whoever read the scenario from a file adds its line: see ``testbed.scenario.load.placed``.
+        The caller that read the file adds the line: see ``testbed.scenario.load.placed``.
         """
         return cls([Problem(UNPLACED, 0, path, found, expected)])
 
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
-        """It travels between processes with its problems, not with its text."""
+        """Pickle the problems, not the text, to pass the error between processes."""
         return type(self), (self.problems,)
 
 
 class UserFileError(ScenarioError):
-    """Code in a file of the user's own failed before it trained: a problem with a file and a line.
+    """The user's own code failed before training; holds a problem with file and line.
 
     Its exit code is that of UserCodeError.
     """
@@ -115,37 +115,37 @@ class UserFileError(ScenarioError):
 
 
 class HostError(TestbedError):
-    """This host cannot do what the scenario asks for."""
+    """This host does not meet the scenario's requirements."""
 
     exit_code = 3
 
 
 class DataError(TestbedError):
-    """A data set, or a file of a run, is missing or damaged; says which and what to do."""
+    """A data set or a file of a run is missing or damaged; says which, and what to do."""
 
     exit_code = 4
 
 
 class NodeError(TestbedError):
-    """A node failed, or the run could not be brought up or carried to its end."""
+    """A node failed, or the run could not start or finish."""
 
     exit_code = 5
 
 
 class AlgorithmError(TestbedError):
-    """An algorithm's half did what its contract forbids; names it, and what it did."""
+    """One side of an algorithm violated its contract; names it and the violation."""
 
     exit_code = 10
 
 
 class UserCodeError(TestbedError):
-    """Code of the user's own failed while it trained; names the file and the line.
+    """The user's own code failed during training; names file and line.
 
     Args:
         message: see TestbedError.
-        hint: likewise.
-        node: whose code it was, such as ``w3``.
-        trace: the whole traceback.
+        hint: see TestbedError.
+        node: the node that ran the code, such as ``w3``.
+        trace: the full traceback.
     """
 
     exit_code = 11
@@ -157,12 +157,12 @@ class UserCodeError(TestbedError):
 
 
 class RunNotFound(TestbedError):  # noqa: N818 - a noun of the user's, not of the implementation
-    """No run of that name is known."""
+    """No run of this name exists."""
 
     exit_code = 7
 
 
 class RejectedError(TestbedError):
-    """What a peer sent was refused: nothing of it was applied."""
+    """A message from a peer was refused; none of it was applied."""
 
     exit_code = 8

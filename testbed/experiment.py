@@ -1,6 +1,6 @@
-"""A scenario made concrete: its data, its network, the frame's halves built from its seed.
+"""A scenario made concrete: its data, its network, and server and workers built from its seed.
 
-The same in every role and in a simulation: nothing here depends on who drives it.
+Roles and simulations share it: nothing here depends on the driver.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class Experiment:
     """A scenario with its data and its network."""
 
     scenario: Scenario
-    algorithm: AlgorithmConfig  # makes the halves; in the scenario, or in the user's own file
+    algorithm: AlgorithmConfig  # creates both halves; built in, or from the user's own file
     data: Prepared  # the prepared data set, mapped into memory
     network: Network  # the model, without values
-    folder: Path  # the run's
+    folder: Path  # the run's folder
 
     @classmethod
     def open(cls, folder: Path, *, data: Path | None = None) -> Experiment:
-        """Read what the controller has put into a run's folder. Sets torch to one thread.
+        """Read the files that the controller put into a run's folder. Sets torch to one thread.
 
-        The prepared data set is ``data`` in the folder, as nodes see it, unless it is given.
+        ``data`` is the prepared data set; by default the folder's ``data``, as nodes see it.
 
         Raises:
-            TestbedError: something is missing or wrong there.
+            TestbedError: a file is missing or invalid.
         """
         import torch
 
@@ -74,30 +74,30 @@ class Experiment:
         return cls(scenario, algorithm, prepared, network, folder)
 
     def moved(self, folder: Path) -> Experiment:
-        """The same experiment for a process that sees the run's folder at another path."""
+        """Return the same experiment for a process that sees the run's folder at another path."""
         moved = copy(self)
         object.__setattr__(moved, "folder", folder)
         return moved
 
     @property
     def own_files(self) -> str:
-        """The names of the user's own files whose code it runs; empty for none."""
+        """The names of the user's own code files; empty if there are none."""
         return own_files(self.scenario)
 
     @property
     def evaluation_seed(self) -> int | None:
-        """Of the global generators in every evaluation; None where nothing may draw from them."""
+        """Seed of the global generators in every evaluation; None if nothing may draw from them."""
         draws = stream(self.scenario.seed, "evaluator", "globals")
         return _number(draws) if self.own_files else None
 
     def model_writer(self, folder: Path) -> ModelWriter:
-        """What saves the best and the final model, into ``model`` in a run's folder."""
+        """Return the writer of the best and final models, into ``model`` in a run's folder."""
         into = folder / "model"
         into.mkdir(exist_ok=True)
         return ModelWriter(into, self.network.layout, self.data.image_shape, self.data.classes)
 
     def server(self) -> Server:
-        """The parameter server's loop, with the initial model."""
+        """Build the parameter server's loop, with the initial model."""
         scenario = self.scenario
         if self.own_files:
             seed_globals(_number(stream(scenario.seed, "ps", "globals")))
@@ -121,26 +121,26 @@ class Experiment:
         )
 
     def timeline(self) -> Timeline:
-        """The faults that are to come."""
+        """Build the timeline of faults."""
         return timeline_of(self.scenario, self.folder)
 
     def schedule(self) -> Schedule:
-        """When the model is evaluated during training."""
+        """Return the evaluation schedule during training."""
         every = self.scenario.evaluate.every
         assert every is not None, "the scenario has filled it in"
         return _schedule(every)
 
     def checkpoints(self) -> Schedule | None:
-        """When all that the training is at is saved; None for never."""
+        """Return the checkpoint schedule, or None for no checkpoints."""
         checkpoint = self.scenario.checkpoint
         return None if checkpoint is None else _schedule(checkpoint.every)
 
     def service_queue(self) -> ServiceQueue:
-        """The queue at the parameter server, empty."""
+        """Build the parameter server's queue, empty."""
         return ServiceQueue(float(self.scenario.ps.service or 0.0))
 
     def worker(self, index: int) -> Worker:
-        """The loop of a worker."""
+        """Build the loop of a worker."""
         scenario, name = self.scenario, f"w{index}"
         half = self.algorithm.worker(
             self.network.layout,
@@ -161,25 +161,25 @@ class Experiment:
         )
 
     def order(self, index: int, own: Samples) -> Shard:
-        """Worker ``index``'s own training samples, in the order in which it gets them."""
+        """Return worker ``index``'s own training samples, in the order of their use."""
         return Shard(own, stream(self.scenario.seed, f"w{index}", "order"))
 
     def arrivals(self) -> Sequence[Arrivals] | None:
-        """When the samples of each worker's stream come, by index; None without streams."""
+        """Return the arrivals of each worker's stream, by index; None without streams."""
         return arrivals(self.scenario, partial(own_copy, self.folder))
 
     @property
     def records(self) -> RecordFormat:
-        """How samples travel."""
+        """The record format of samples in streams."""
         return record_format(self.scenario, self.data)
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of a training sample, its label not counted."""
+        """Bytes of a training sample without its label."""
         return self.data.train_images[:1].nbytes
 
     def think(self, index: int) -> Callable[[], float]:
-        """Draws the emulated seconds that worker ``index`` waits between computing and pushing."""
+        """Return a sampler of worker ``index``'s emulated waits between computing and pushing."""
         think = self.scenario.workers.think_of(self._class_name(index))
         if think is None:
             return Constant(0.0)
@@ -187,9 +187,9 @@ class Experiment:
         return Durations(think.law, think.mean, draws)
 
     def step(self, index: int) -> Callable[[], float] | None:
-        """Draws the emulated seconds of worker ``index``'s steps; None for as fast as it goes.
+        """Return a sampler of worker ``index``'s emulated step times; None for full speed.
 
-        What they take for each sample of their batch is not in it.
+        The time per sample of the batch is not included.
         """
         match self.device_class(index).speed:
             case None:
@@ -203,7 +203,7 @@ class Experiment:
                 return Constant(seconds)
 
     def device_class(self, index: int) -> DeviceClass:
-        """The class of worker ``index``."""
+        """Return the class of worker ``index``."""
         return self.scenario.workers.classes[self._class_name(index)]
 
     def _class_name(self, index: int) -> str:
@@ -219,7 +219,7 @@ class Experiment:
         return deal(self.scenario, self.data)
 
     def test_samples(self) -> Samples:
-        """The test images looked at during training, by index; the same with the same seed."""
+        """Draw the indices of the test images used during training; the same for the same seed."""
         images = len(self.data.test_labels)
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
@@ -227,7 +227,7 @@ class Experiment:
 
 
 def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
-    """What is to become of the nodes of a run, in whose folder the recordings are."""
+    """Build the fault timeline of a run; ``folder`` holds its recordings."""
     return Timeline.of(
         scenario.faults,
         scenario.workers.dealt(),
@@ -239,7 +239,7 @@ def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
 
 
 def _number(draws: np.random.Generator) -> int:
-    """One that generators can be seeded with."""
+    """Draw a seed for other generators."""
     return int(draws.integers(2**63))
 
 
@@ -251,7 +251,7 @@ def _schedule(every: int | Duration) -> Schedule:
 
 @dataclass(frozen=True)
 class Constant:
-    """The same duration each time, in emulated seconds; a class, for checkpoints hold no lambda."""
+    """A constant duration in emulated seconds; a class, as checkpoints cannot hold a lambda."""
 
     seconds: float
 
@@ -261,7 +261,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Durations:
-    """Draws durations of a law and a mean, in emulated seconds."""
+    """Draws durations in emulated seconds from a law with a mean."""
 
     law: Law
     mean: float
@@ -272,10 +272,10 @@ class Durations:
 
 
 def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
-    """The training samples of each worker, by index.
+    """Return the training samples of each worker, by index.
 
     Raises:
-        ScenarioError: some worker would have none, or a batch would be more than all samples.
+        ScenarioError: a worker would get none, or a batch would exceed all samples.
     """
     samples, batch = len(data.train_labels), scenario.workers.batch_size
     if batch > samples:
@@ -292,7 +292,7 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
 
 
 def require_batch(scenario: Scenario, least_samples: int) -> None:
-    """See that batches are large enough for the model.
+    """Check that batches are large enough for the model.
 
     Raises:
         ScenarioError: they are not.
@@ -305,10 +305,10 @@ def require_batch(scenario: Scenario, least_samples: int) -> None:
 
 
 def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:
-    """How the samples of streams travel.
+    """Return the record format of streamed samples.
 
     Raises:
-        ScenarioError: a broker would not take its records.
+        ScenarioError: a broker would refuse the records.
     """
     streams = scenario.streams
     samples = 1 if streams is None else streams.samples_per_record
@@ -321,15 +321,15 @@ def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:
 
 
 def load_model(folder: Path, which: Which = "best") -> LoadedModel:
-    """A run's trained model in its network; needs no data set.
+    """Load a run's trained model into its network; needs no data set.
 
     Args:
         folder: the run's folder.
-        which: ``best``, of all evaluations during the training, or ``final``.
+        which: ``best`` of all evaluations during training, or ``final``.
 
     Raises:
-        TestbedError: there is no such model, or it is damaged.
-        ScenarioError: the user's own model file in the run's folder is wrong.
+        TestbedError: the model does not exist or is damaged.
+        ScenarioError: the user's own model file in the run's folder is invalid.
     """
     saved = SavedModel.open(folder / "model", which)
     scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")

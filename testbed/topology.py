@@ -1,7 +1,7 @@
-"""What a runtime, the agent and the network understand: nodes, links and the plan. Frozen data.
+"""The data model of runtimes, agent and network: nodes, links and the plan. Frozen dataclasses.
 
-Everything here is in real units: rates and durations have been scaled by the scenario's
-``time_scale`` already. Nothing here knows algorithms, models or scenarios.
+All values are in real units: rates and durations are already scaled by the scenario's
+``time_scale``. Nothing here depends on algorithms, models or scenarios.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Duration, Rate, Size
 
 Part = Literal["server", "client", "aside"]
-"""What a node is to the training: all the others talk to the server; what clients send it, and get,
-is the run's traffic; whatever else there is stands aside."""
+"""A node's part in the training: all other nodes talk to the server; what clients send and receive
+is the run's traffic; ``aside`` is any other node."""
 
 End = Literal["fatal", "noticed", "expected"]
-"""What a node's end before that of the training means: the run's end too; a notice, and the others
-go on; or nothing, if it has gone well."""
+"""What it means if a node exits before training ends: the run fails; a notice, and the others
+continue; or nothing, if the node exited successfully."""
 
 Ending = End | Literal["restarted"]
-"""And of one that is started again where it was killed."""
+"""Like ``End``; ``restarted``: a killed node is started again."""
 
 Image = Literal["nodes", "kafka"]
-"""What an engine makes a node's container from: the image of this package, or Kafka's."""
+"""The image of a node's container: this package's, or Kafka's."""
 
 LaunchMode = Literal["warm", "cold"]
 Missing = Literal["fail", "warn"]
@@ -35,11 +35,11 @@ Distribution = Literal["normal", "uniform", "pareto", "paretonormal"]
 THIS_HOST = "localhost"
 
 SCRATCH = Size(16 * 2**20)
-"""Of a node whose scenario does not say how much it may write."""
+"""The limit for nodes whose scenario does not set one."""
 
 
 def inodes(scratch: int) -> int:
-    """How many files a node may make in so many bytes of memory: one for every KiB."""
+    """Return how many files a node may create in this much memory (bytes): one per KiB."""
     return scratch // 1024
 
 
@@ -55,80 +55,80 @@ class Shape:
     queue: Duration | None = None
     distribution: Distribution = "normal"  # law of the jitter
     loss_correlation: float | None = None  # between a packet's loss and the next one's, in [0, 1)
-    message: Size | None = None  # the largest that passes here; the default queue holds it
+    message: Size | None = None  # the largest message on this link; the default queue holds it
 
     @property
     def needs_netem(self) -> bool:
-        """Whether this direction can only be had with the kernel's netem."""
+        """Whether this direction requires the kernel's netem."""
         return bool(self.delay) or bool(self.jitter) or bool(self.loss)
 
 
 @dataclass(frozen=True)
 class LinkSpec:
-    """A node's one link to the switch."""
+    """A node's link to the switch."""
 
     address: str  # IPv4 address of the node's ``eth0``
     mac: str  # 02:00 followed by the address's four bytes
     up: Shape = field(default_factory=Shape)  # from the node, shaped at the node's end
     down: Shape = field(default_factory=Shape)  # to the node, shaped at the switch's end
-    seed: int = 0  # the kernel draws jitter and losses from it, where it can be given one
+    seed: int = 0  # of the kernel's jitter and losses, where the kernel accepts one
 
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One container."""
+    """A container."""
 
     name: str  # unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``
-    role: str  # what kind of node it is, by the name that testbed.nodes has for it
+    role: str  # its kind of node, as named in testbed.nodes
     index: int  # number of a worker, 0 for the others
     device_class: str  # the worker's class; empty for the others
     link: LinkSpec | None  # None for a node without ``eth0``
-    cpu: float | None  # CPUs it may use, or None for no limit
-    memory: Size | None  # memory it may use, or None for no limit
-    cpu_weight: int  # share of a busy CPU relative to the other nodes (a worker has 1)
+    cpu: float | None  # CPU limit, or None for no limit
+    memory: Size | None  # memory limit, or None for no limit
+    cpu_weight: int  # share of a busy CPU relative to other nodes (a worker has 1)
     uid: int  # the unprivileged uid and gid the role runs under
     cpuset: CpuSet | None = None  # the CPUs it may use, or None for all
-    gpus: int = 0  # how many of the host's GPUs it has to itself
-    host: str = THIS_HOST  # name of the host that it runs on
+    gpus: int = 0  # how many of the host's GPUs it has exclusively
+    host: str = THIS_HOST  # name of its host
     part: Part = "aside"
     end: Ending = "fatal"
-    command: tuple[str, ...] = ()  # what it executes, where its role has no entry point of ours
+    command: tuple[str, ...] = ()  # its command, for a role without an entry point of ours
     image: Image = "nodes"
-    scratch: Size = SCRATCH  # what fits into its /tmp, and as much again into its /dev/shm
-    folders: tuple[str, ...] = ()  # of the host, that it sees read-only at their own paths
-    takes: Size | None = None  # memory it will need, where its role alone cannot tell
+    scratch: Size = SCRATCH  # the size of its /tmp, and of its /dev/shm
+    folders: tuple[str, ...] = ()  # of the host, mounted read-only at the same paths
+    takes: Size | None = None  # estimated memory, where the role alone does not determine it
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """The switch that all links of a host meet in."""
+    """The switch that connects all links of a host."""
 
     prefix: int = 16  # length of the subnet's prefix
-    missing: Missing = "fail"  # what to do where the kernel lacks netem and a link needs it
+    missing: Missing = "fail"  # what to do if a link needs netem and the kernel lacks it
     offload: Offload = "auto"  # segmentation offloads; ``auto``: off where a link has loss
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a runtime needs to bring a run up, and nothing it has to compute itself."""
+    """Everything a runtime needs to start a run; it computes nothing itself."""
 
     run: str  # the run's name, unique among the user's runs
-    nodes: tuple[NodeSpec, ...]  # in the order of their start: the PS first, the workers by index
+    nodes: tuple[NodeSpec, ...]  # in start order: the PS first, the workers by index
     network: NetworkSpec
     launch: LaunchMode  # how roles start: forked from a warm template, or as cold processes
-    labels: Mapping[str, str]  # shown by and searched in every runtime (``run``, ``scenario``)
+    labels: Mapping[str, str]  # shown by and searchable in every runtime (``run``, ``scenario``)
     runtime: Mapping[str, str] = field(default_factory=dict)  # its name and options
-    time_scale: float = 1.0  # emulated seconds per real second, by which everything here was scaled
+    time_scale: float = 1.0  # emulated seconds per real second; already applied to all values here
 
     def named(self, run: str) -> Plan:
-        """The same plan for a run of another name."""
+        """Return the same plan under another run name."""
         return replace(self, run=run, labels={**self.labels, "run": run})
 
     def node(self, name: str) -> NodeSpec:
-        """The node of that name.
+        """Return the node of this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: it does not exist.
         """
         return {node.name: node for node in self.nodes}[name]
 

@@ -1,7 +1,7 @@
-"""Code of the user's own: how a scenario names it, how it is loaded, how its faults are told.
+"""The user's own code: how a scenario names it, how it is loaded, how its failures are reported.
 
-A file is executed from its path alone: it may import installed packages, but no other file beside
-it. Nothing is written next to it.
+A file is executed on its own: it may import installed packages, but no file next to it. Nothing is
+written next to it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, 
 Result = TypeVar("Result")
 
 MODULE = "testbed_user_code_"
-"""How the name of every module begins that was made of a file of the user's."""
+"""Prefix of the names of all modules created from the user's files."""
 
 
 class Signalled(BaseException):
-    """Raised by a signal's handler in whatever code it interrupts: no failure of that code."""
+    """Raised by a signal handler in the code it interrupts; not a failure of that code."""
 
 
 class OwnCode(BaseModel):
@@ -59,34 +59,34 @@ class OwnCode(BaseModel):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What the user's class is given, by name: plain data."""
+        """The options passed to the user's class, by name: plain data."""
         return self.model_extra or {}
 
     @model_serializer(mode="wrap")
     def _with_options(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """An option that is null is not left out: it need not be its default."""
+        """Keep options that are null: null need not be their default."""
         return {**write(self), **self.options}
 
     def copied(self, folder: Path, path_in_scenario: str) -> UserCode:
-        """The copy of the code in a run's folder."""
+        """Return the copy of the code in a run's folder."""
         path = folder / "custom" / Path(self.file).name
         return UserCode(path, self.class_name, path_in_scenario)
 
 
 @dataclass(frozen=True)
 class UserCode:
-    """Something a scenario names in a file of the user's."""
+    """A class or function in a user's file that a scenario names."""
 
-    path: Path  # where the file lies
+    path: Path  # path of the file
     name: str
-    path_in_scenario: str  # the scenario's path of the member, such as ``model``; for errors
+    path_in_scenario: str  # the scenario's path of this member, such as ``model``; for errors
 
     def load(self, expected: str) -> Any:
-        """Execute the file and return the object called ``name``, which should be what is expected.
+        """Execute the file and return the object ``name``; ``expected`` describes it in errors.
 
         Raises:
-            ScenarioError: no such file, not Python, or there is no such name in it.
-            UserFileError: it failed.
+            ScenarioError: the file does not exist, is not Python, or does not define the name.
+            UserFileError: the file failed.
         """
         module = self.execute()
         if not hasattr(module, self.name):
@@ -101,9 +101,9 @@ class UserCode:
         return getattr(module, self.name)
 
     def call(self, action: Callable[[], Result], *, doing: str, expected: str) -> Result:
-        """Do something that runs the user's code, and turn whatever it raises into an error.
+        """Run an action that calls the user's code, and convert its exceptions.
 
-        The error says what it was ``doing``, such as ``Net((1, 28, 28), 10)``, and what was
+        The error says what was being done, such as ``Net((1, 28, 28), 10)``, and what was
         expected instead.
 
         Raises:
@@ -120,29 +120,29 @@ class UserCode:
             raise self.raised(error, doing=doing, expected=expected) from error
 
     def raised(self, error: BaseException, *, doing: str, expected: str) -> UserFileError:
-        """What to say of an exception that came out of the user's code; see ``call``."""
+        """Return the error for an exception raised by the user's code; see ``call``."""
         found = f"{doing} raised {_shown(error)}"
         return UserFileError([self._problem(found, expected, self._line(error))])
 
     def error(self, found: str, expected: str, *, line: int = 0) -> ScenarioError:
-        """What is wrong with the file, ready to be raised."""
+        """Return the error for an invalid file."""
         return ScenarioError([self._problem(found, expected, line)])
 
     def changed(self, found: str, expected: str) -> UserFileError:
-        """What the code has made otherwise than before, ready to be raised."""
+        """Return the error for code that now builds something different."""
         return UserFileError([self._problem(found, expected, self.line())])
 
     def _problem(self, found: str, expected: str, line: int) -> Problem:
         return Problem(str(self.path), line, self.path_in_scenario, found, expected)
 
     def keywords(self, given: int) -> frozenset[str] | None:
-        """The options that the class or function takes, told without executing the file.
+        """Find the options of the class or function, without executing the file.
 
         Args:
-            given: how many positional arguments it gets.
+            given: how many positional arguments it receives.
 
         Returns:
-            Their names; None where any may be meant, or the file does not tell.
+            Their names; None if it accepts any, or they cannot be determined.
         """
         found = self._definition()
         function = found
@@ -156,7 +156,7 @@ class UserCode:
         return frozenset(one.arg for one in (*arguments.args[given:], *arguments.kwonlyargs))
 
     def line(self) -> int:
-        """Where the class or function begins; 0 where the file does not tell."""
+        """Return the line of the class or function; 0 if unknown."""
         found = self._definition()
         return found.lineno if found else 0
 
@@ -164,16 +164,16 @@ class UserCode:
         try:
             tree = self.parsed()
         except ScenarioError:
-            return None  # who executes the file says what is wrong with it
+            return None  # execute() reports what is wrong with the file
         named = [one for one in tree.body if isinstance(one, ast.ClassDef | ast.FunctionDef)]
         return next((one for one in reversed(named) if one.name == self.name), None)
 
     def execute(self) -> ModuleType:
-        """The module that the file makes.
+        """Execute the file and return its module.
 
         Raises:
-            ScenarioError: no such file, or not Python.
-            UserFileError: it failed.
+            ScenarioError: the file does not exist, or is not Python.
+            UserFileError: the file failed.
         """
         code = self.compiled()
         module = ModuleType(f"{MODULE}{self.path.stem}")
@@ -183,20 +183,20 @@ class UserCode:
         return module
 
     def parsed(self) -> ast.Module:
-        """The file's syntax tree.
+        """Return the file's syntax tree.
 
         Raises:
-            ScenarioError: no such file, or not Python.
+            ScenarioError: the file does not exist, or is not Python.
         """
         tree = self.compiled(ast.PyCF_ONLY_AST)
         assert isinstance(tree, ast.Module), "of a file"
         return tree
 
     def compiled(self, flags: int = 0) -> Any:
-        """What Python's compiler makes of the file.
+        """Compile the file.
 
         Raises:
-            ScenarioError: no such file, or not Python.
+            ScenarioError: the file does not exist, or is not Python.
         """
         try:
             source = self.path.read_bytes()
@@ -210,7 +210,7 @@ class UserCode:
             raise self.error(_shown(error), "valid Python", line=line) from error
 
     def _line(self, error: BaseException) -> int:
-        """The innermost line of the user's file in the error's traceback; 0 for none."""
+        """Return the innermost line of the user's file in the traceback; 0 if there is none."""
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno or 0 for frame in frames if frame.filename == str(self.path)]
         return lines[-1] if lines else 0
@@ -218,9 +218,9 @@ class UserCode:
 
 @contextmanager
 def one_process() -> Iterator[None]:
-    """Inside runs the user's code, which may fork: a copy of this process ends with it.
+    """Run the user's code, which may fork: a fork that leaves this block exits.
 
-    A copy that came out of here would do all again that this process does, in the same files.
+    Otherwise the fork would repeat everything this process does, on the same files.
     """
     process = os.getpid()
     try:
@@ -232,10 +232,10 @@ def one_process() -> Iterator[None]:
 
 @contextmanager
 def own_failures(node: str) -> Iterator[None]:
-    """Inside, whatever comes out of the user's own code is a UserCodeError.
+    """Convert exceptions of the user's own code in this block to UserCodeError.
 
     Args:
-        node: in which that is, or for which node of a simulation.
+        node: the node that runs the code, or the simulated node that it runs for.
 
     Raises:
         UserCodeError: names the user's file and line, and has the traceback.
@@ -244,7 +244,7 @@ def own_failures(node: str) -> Iterator[None]:
         yield
     except TestbedError:
         raise
-    except BaseException as error:  # neither sys.exit() nor BaseException in there is ours
+    except BaseException as error:  # sys.exit() or a BaseException in user code must not end us
         place = own_place(traceback.walk_tb(error.__traceback__))
         if not place or is_asked_for(error):
             raise
@@ -253,9 +253,9 @@ def own_failures(node: str) -> Iterator[None]:
 
 
 class OwnDescriptor:
-    """A descriptor that nobody else has any business with: whether it is open tells of others.
+    """A descriptor that no other code uses: if it was closed, others may have been closed too.
 
-    Code that closes more than it has opened leaves a process that can neither go on nor say why.
+    Code that closes descriptors of others leaves a process that can neither continue nor say why.
     """
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ class OwnDescriptor:
         self._opened = os.fstat(self._number)
 
     def is_open(self) -> bool:
-        """Whether it still is what it was."""
+        """Whether the descriptor is still open and unchanged."""
         try:
             return os.path.samestat(os.fstat(self._number), self._opened)
         except OSError:
@@ -275,7 +275,7 @@ class OwnDescriptor:
 
 
 def closed_descriptors(whose: str) -> UserCodeError:
-    """What to say of code in these files that has closed descriptors of others."""
+    """Return the error for code in these files that closed descriptors of others."""
     return UserCodeError(
         f"{whose}: this code has closed descriptors that are not its own.",
         hint="Close only what it has opened itself.",
@@ -283,20 +283,20 @@ def closed_descriptors(whose: str) -> UserCodeError:
 
 
 def own_place(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """The last of some frames that is the user's own code, as ``net.py:7``; empty if none is."""
+    """Return the last frame in the user's own code, as ``net.py:7``; empty if there is none."""
     own = [(frame, line) for frame, line in frames if is_own(frame)]
     return f"{Path(own[-1][0].f_code.co_filename).name}:{own[-1][1]}" if own else ""
 
 
 def is_own(frame: FrameType) -> bool:
-    """Whether a frame is one of the user's own code."""
+    """Whether a frame runs the user's own code."""
     return str(frame.f_globals.get("__name__", "")).startswith(MODULE)
 
 
 def is_asked_for(error: BaseException) -> bool:
-    """Whether a signal has raised it, and not the code that it came out of.
+    """Whether a signal raised the error, not the code it interrupted.
 
-    Where Python's own handler is not in place, Ctrl-C raises no KeyboardInterrupt.
+    If Python's own handler is not installed, Ctrl-C raises no KeyboardInterrupt.
     """
     if type(error) is KeyboardInterrupt:
         return signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -304,7 +304,7 @@ def is_asked_for(error: BaseException) -> bool:
 
 
 def own_trace(error: TestbedError) -> str:
-    """The traceback of the user's own code that is behind an error; empty if none is."""
+    """Return the traceback of the user's own code behind an error; empty if there is none."""
     if isinstance(error, UserCodeError):
         return error.trace
     if isinstance(error, ScenarioError) and error.__cause__ is not None:

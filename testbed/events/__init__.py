@@ -1,6 +1,6 @@
-"""What happens in a run and what is counted there, each declared once.
+"""The events and table columns of a run, each declared once.
 
-``kinds`` has the events, ``names`` what they are called in the file, and ``rows`` the columns of
-the tables; docs/run-folder.md is checked against all. ``entry`` is an event as it is written down,
-``sink`` whoever is told of it.
+``kinds`` declares the events, ``names`` their names in the file, and ``rows`` the columns of the
+tables; docs/run-folder.md is checked against all of them. ``entry`` is an event as it is stored,
+``sink`` the interface of its recipients.
 """

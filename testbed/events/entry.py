@@ -1,4 +1,4 @@
-"""An event as it is written down: one JSON object a line."""
+"""Stored events: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from testbed.events.names import EVENTS, PS
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"
 STAMP = ("time", "elapsed_seconds", "event", "source")
-LARGEST_NUMBER = 2**63 - 1  # what tables have room for
+LARGEST_NUMBER = 2**63 - 1  # the maximum in tables
 LATEST = 253_402_300_799.0  # the last second of the year 9999
 _UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""What no text for a terminal or a file has in it: control characters, and halves of characters."""
+"""Invalid in text for a terminal or a file: control characters and lone surrogates."""
 
 Kind = TypeVar("Kind", bound=Event)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An event and when it happened."""
+    """An event and its time."""
 
     time: float  # seconds since 1970
     elapsed_seconds: float | None  # real seconds since the training started, or None before
     event: Event  # what happened
-    source: str | None = None  # ``ps``, of an event of its in the controller's record
-    # fields of the event that only another version of testbed knows; they are kept
+    source: str | None = None  # ``ps`` for the parameter server's events in the controller's record
+    # fields of the event that only another version of testbed knows; they are preserved
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -44,7 +44,7 @@ class Entry:
         return self.event.name if isinstance(self.event, Unknown) else NAMES[type(self.event)]
 
     def as_dict(self) -> dict[str, Any]:
-        """What the line holds, as JSON has it."""
+        """Return the content of the line, as JSON types."""
         event = self.event
         stamp = {"time": self.time, "elapsed_seconds": self.elapsed_seconds, "event": self.name}
         own = dict(event.fields if isinstance(event, Unknown) else vars(event))
@@ -53,15 +53,15 @@ class Entry:
         return made
 
     def line(self) -> str:
-        """The line; numbers that JSON has no word for (NaN, infinity) become null."""
+        """Return the line; numbers that JSON lacks (NaN, infinity) become null."""
         return json.dumps(self.as_dict(), allow_nan=False) + "\n"
 
     @classmethod
     def parse(cls, line: bytes) -> Entry:
-        """The entry in a line.
+        """Parse a line.
 
         Raises:
-            ValueError: it is none; says why.
+            ValueError: it is not an entry; says why.
         """
         try:
             content = json.loads(line)
@@ -82,12 +82,12 @@ class Entry:
 
 
 def only(entries: Iterable[Entry], kind: type[Kind]) -> list[Kind]:
-    """The events of one kind, in order."""
+    """Return the events of one kind, in order."""
     return [entry.event for entry in entries if type(entry.event) is kind]
 
 
 def check_from_ps(entry: Entry) -> None:
-    """Refuse what the parameter server cannot have meant: any code of its node can write there.
+    """Refuse an event that the parameter server cannot have written; other code in its node can.
 
     Raises:
         ValueError: the event is the controller's, or a field is out of range; says which.
@@ -120,7 +120,7 @@ def _is_sound(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: numpy's scalars as numbers, NaN and infinities as null."""
+    """Convert a value to JSON types: numpy scalars to numbers, NaN and infinities to null."""
     match value:
         case Mapping():
             return {str(key): plain(inner) for key, inner in value.items()}
@@ -135,7 +135,7 @@ def plain(value: Any) -> Any:
 
 
 def _checked(name: str, content: Mapping[str, Any]) -> Any:
-    """An event of that name, or (without one) an entry, from its fields."""
+    """Build the event of that name, or an entry if there is none, from its fields."""
     try:
         return _adapter(name).validate_python(content)
     except ValidationError as error:

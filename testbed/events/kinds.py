@@ -1,7 +1,7 @@
-"""Every event of a run. Its fields are what its line in ``events.jsonl`` holds.
+"""All events of a run. Their fields are the content of a line in ``events.jsonl``.
 
-The first line of a docstring and the text beside a field stand in docs/run-folder.md too. A field
-that is added needs a default: the lines that were written before do not have it.
+The first line of a docstring and the text of a field are also in docs/run-folder.md. A new field
+needs a default: existing lines do not have it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Unknown(Event):
     fields: Mapping[str, Any]  # everything else in its line but time and source
 
 
-# What the controller sees and does.
+# Events of the controller.
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class LinksCarried(Event):
     up_bytes: Annotated[Mapping[str, int], "by node that still runs, in Ethernet bytes"]
 
 
-# What the parameter server (PS) sees.
+# Events of the parameter server (PS).
 
 
 @dataclass(frozen=True)

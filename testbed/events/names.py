@@ -1,4 +1,4 @@
-"""The names that events have in ``events.jsonl``, the controller's and the parameter server's."""
+"""The names of events in ``events.jsonl``, for the controller and the parameter server."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CONTROLLER: Mapping[str, type[Event]] = {
     "memory": MemoryRead,
     "carried": LinksCarried,
 }
-"""The controller's events, by the names that they have in the file."""
+"""The controller's events, by name in the file."""
 
 PS: Mapping[str, type[Event]] = {
     "listening": Listening,
@@ -88,6 +88,6 @@ PS: Mapping[str, type[Event]] = {
     "restored": Restored,
     "done": Done,
 }
-"""The parameter server's."""
+"""The parameter server's events, by name in the file."""
 
 EVENTS: Mapping[str, type[Event]] = {**CONTROLLER, **PS}

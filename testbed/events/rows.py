@@ -1,11 +1,11 @@
-"""The columns of a run's tables: what is counted, declared once.
+"""The columns of a run's tables, each declared once.
 
-A row of updates or of traffic is a NamedTuple: it is built by name and lies in memory in the order
-of its table. The layout of spool and parts, the headers of the CSV files, the types of the pandas
-tables and the tables in docs/run-folder.md are made from these declarations.
+A row of updates or of traffic is a NamedTuple: it is built by name and stored in the order of its
+table. The layout of spool and parts, the headers of the CSV files, the types of the pandas tables
+and the tables in docs/run-folder.md are generated from these declarations.
 
-A column that is added goes to the end and needs a default: folders that were written before it
-existed are read as if they had it.
+Add new columns at the end, with a default: it is used for folders that were written without the
+column.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SWITCH = "the node's port of the switch"
 
 @dataclass(frozen=True)
 class Column:
-    """What is to be known of a column."""
+    """The properties of a column."""
 
     type: str  # numpy's, or pandas' ``Int64`` for whole numbers that may be missing
-    meaning: str  # in a few words
-    source: str  # where it is read
-    unit: str = ""  # its unit, where its name does not say it
-    default: Any = REQUIRED  # what folders have that were written before there was such a column
+    meaning: str  # a short description
+    source: str  # where it is measured
+    unit: str = ""  # its unit, if its name does not include it
+    default: Any = REQUIRED  # the value for folders that were written without the column
 
 
 class UpdateRow(NamedTuple):
@@ -147,7 +147,7 @@ class UpdateRow(NamedTuple):
 
 
 class StreamColumns(NamedTuple):
-    """What stands behind an update's row where the algorithm may train on streams."""
+    """Additional columns of an update if the algorithm can train on streams."""
 
     stream_wait_seconds: Annotated[
         float, Column("<f4", "waiting for samples since its last update", STREAM)
@@ -193,7 +193,7 @@ class StreamColumns(NamedTuple):
 
 
 class TrafficRow(NamedTuple):
-    """One reading of the kernel's counters and of the host; None for what was not measured."""
+    """One reading of the kernel's counters and of the host; None for missing measurements."""
 
     time_seconds: Annotated[
         float | None, Column("float64", "when, emulated; empty before the training", CLOCK)
@@ -239,7 +239,7 @@ Rows = NDArray[np.void]
 
 
 class LinkRow(NamedTuple):
-    """What a link that follows a recording could carry, and carried, since the row before."""
+    """Capacity and traffic of a link that follows a recording, since the previous row."""
 
     time_seconds: Annotated[float, Column("float64", "until when, emulated", CLOCK)]
     wall_seconds: Annotated[float, Column("float64", "the same, real", CLOCK)]
@@ -265,14 +265,14 @@ def _columns(
 
 
 def _evaluation_columns() -> Mapping[str, Column]:
-    """The fields of the event, and the real time beside the emulated."""
+    """Return the fields of the event, with real time next to emulated time."""
     kinds = {float: "float64", float | None: "float64", int: "int64", bool: "bool"}
     units = {"version": "updates", "top1": "ratio", "top5": "ratio", "images": "images"}
     made = {}
     for name, hint in get_type_hints(Evaluated, include_extras=True).items():
         source = SNAPSHOT if name in ("time_seconds", "version", "payload_up_bytes") else EVALUATOR
         kind, meaning = kinds[hint.__origin__], hint.__metadata__[0]
-        default = getattr(Evaluated, name, REQUIRED)  # a field's default stands in its class
+        default = getattr(Evaluated, name, REQUIRED)  # a dataclass keeps defaults in the class
         made[name] = Column(kind, meaning, source, units.get(name, ""), default)
         if name == "time_seconds":
             made["wall_seconds"] = Column("float64", "the same, real", SNAPSHOT)
@@ -283,26 +283,26 @@ UPDATES = _columns(UpdateRow)
 """The columns of the record of updates, by name and in order."""
 
 STREAMS = _columns(StreamColumns)
-"""Those that it has beside them where the algorithm may train on streams."""
+"""The additional columns if the algorithm can train on streams."""
 
 EVALUATIONS = _evaluation_columns()
-"""Those of ``evaluations.csv``."""
+"""The columns of ``evaluations.csv``."""
 
 TRAFFIC = _columns(TrafficRow)
-"""Those of ``traffic.csv``."""
+"""The columns of ``traffic.csv``."""
 
 LINKS = _columns(LinkRow)
-"""Those of ``links.csv``."""
+"""The columns of ``links.csv``."""
 
 UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])
 """The layout of an update's row, in the spool and in memory."""
 
 STREAMED = np.dtype([(name, column.type) for name, column in (*UPDATES.items(), *STREAMS.items())])
-"""The same with the columns of streams behind it."""
+"""The same, followed by the columns of streams."""
 
 
 def joined(blocks: Iterable[Rows]) -> Rows:
-    """Rows of one run in one array, as they follow one another; ``UPDATE`` if there are none."""
+    """Concatenate rows of one run, in order; ``UPDATE`` if there are none."""
     found = [block for block in blocks if len(block)]
     return np.concatenate(found) if found else np.empty(0, UPDATE)
 
@@ -310,12 +310,12 @@ def joined(blocks: Iterable[Rows]) -> Rows:
 def conform(
     stored: Mapping[str, NDArray[Any]], count: int, columns: Mapping[str, Column] | None = None
 ) -> Rows:
-    """Columns of another version's record of updates as rows of today's layout.
+    """Convert another version's record of updates to rows of the current layout.
 
-    That has the columns of streams if any of them is stored; ``columns`` are others instead.
+    Includes the columns of streams if any of them is stored; ``columns`` overrides the layout.
 
-    A column that only that version knows is left out; one that was added since gets its default.
-    Those that are stored have the shape (count,).
+    An unknown stored column is left out; a missing column gets its default. The stored columns
+    have the shape (count,).
 
     Raises:
         KeyError: a column without a default is missing.

@@ -1,4 +1,4 @@
-"""Whoever is told of a run while it goes on: its folder, the console, an exporter."""
+"""The recipients of a run's events and measurements: its folder, the console, an exporter."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from testbed.events.usage import Usage
 
 
 class Sink:
-    """Is told everything, and overrides what it cares for. It must return quickly."""
+    """Receives everything; subclasses override what they need. Methods must return quickly."""
 
     def event(self, entry: Entry) -> None:
-        """Something has happened."""
+        """Handle an event."""
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """New rows of the record of updates, in their order, at ``now`` steady seconds.
+        """Handle new rows of the record of updates, in order, at ``now`` steady seconds.
 
-        None of them lets time pass.
+        Without rows, only time passes.
         """
 
     def traffic(self, row: TrafficRow) -> None:
-        """The kernel's counters and the host were read."""
+        """Handle a reading of the kernel's counters and the host."""
 
     def links(self, rows: Sequence[LinkRow]) -> None:
-        """What links carried that follow recordings, over the last second."""
+        """Handle the last second's traffic of links that follow recordings."""
 
     def usage(self, usage: Usage) -> None:
-        """Queues and containers were read, of a run whose metrics somebody wants."""
+        """Handle a reading of queues and containers, in a run that exports metrics."""
 
     def time_passed(self, emulated: float) -> None:
-        """So many emulated seconds of the training are over: a moment to show how it goes."""
+        """Show progress, at this many emulated seconds since the start of the training."""
 
     def show_on(self, file: TextIO) -> None:
-        """Standard output becomes a log: what is shown of the run goes to ``file`` from now on."""
+        """Show output on ``file`` from now on: standard output becomes a log."""
 
     def commit(self) -> None:
-        """Put in its place what was told so far: a checkpoint is made of this moment."""
+        """Complete the files with everything received so far, before a checkpoint."""
 
     def close(self) -> None:
-        """Nothing more will come. Doing it twice is harmless."""
+        """Close the sink. Idempotent."""

@@ -1,4 +1,4 @@
-"""What the links' queues hold and the containers use at a moment: read for metrics alone."""
+"""Usage of the links' queues and the containers at one time, read only for metrics."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Queue(NamedTuple):
-    """A qdisc: packets that it has dropped since it was made, and bytes that wait in it now."""
+    """A qdisc: packets dropped since its creation, and bytes that it holds now."""
 
     dropped_packets: int
     backlog_bytes: int
 
 
 class ContainerUse(NamedTuple):
-    """What a container has used; None for what no control group tells."""
+    """Resource usage of a container; None without a control group."""
 
     cpu_seconds: float | None
     memory_bytes: int | None
@@ -23,13 +23,13 @@ class ContainerUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Usage:
-    """A reading, everything by the node's name.
+    """A reading, by node name.
 
     Attributes:
         round_trips: TCP's smoothed round trips at the parameter server's sockets, real seconds.
         down: queues of the switch's ends, towards the nodes.
-        up: queues of the nodes' own ends; the parameter server's alone is read.
-        containers: of the nodes that run.
+        up: queues of the nodes' own ends; only the parameter server's is read.
+        containers: usage of the running nodes.
     """
 
     round_trips: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a step computes on: the same for every driver of the frame."""
+"""The batch of a training step, the same for every driver of the frame."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from testbed.seeds import seed_globals
 
 
 class Source(Protocol):
-    """Has images and targets by their samples."""
+    """Provides images and targets by sample index."""
 
     def batch(self, samples: Samples, draw: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Ready images (b, channels, height, width) and targets (b,)."""
+        """Return prepared images (b, channels, height, width) and targets (b,)."""
 
 
 def batch_of(step: Step, source: Source) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The images and targets of a step; its gradient is to be computed next.
+    """Return the images and targets of a step; compute its gradient next.
 
-    A step with a draw seeds the global generators. What a model, a loss or a transform draws from
-    them then depends on nothing but the worker and the step, in whichever process that is.
+    A step with a draw seeds the global generators. The random numbers of a model, loss or
+    transform then depend only on the worker and the step, not on the process.
     """
     if step.draw:
         seed_globals(step.draw)

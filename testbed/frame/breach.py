@@ -1,4 +1,4 @@
-"""How a half that breaks its contract is told of: by its class, and by file and line if it can."""
+"""Errors for an algorithm that violates its contract, with class and, if known, file and line."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from testbed.user_code import MODULE
 
 
 def breach(half: WorkerHalf[Any] | ServerHalf[Any], method: str, what: str) -> AlgorithmError:
-    """The error for a half that did what it must not.
+    """Return the error for a violation of the contract.
 
     Args:
-        half: a worker half or a server half.
-        method: of it, the one to look at.
-        what: the half did.
+        half: the algorithm's worker or server half.
+        method: the method of the half to report.
+        what: what the half did.
     """
     side = "worker" if isinstance(half, WorkerHalf) else "server"
     return AlgorithmError(
@@ -28,9 +28,9 @@ def breach(half: WorkerHalf[Any] | ServerHalf[Any], method: str, what: str) -> A
 
 
 def place(half: object, method: str) -> str:
-    """Where a method of a half stands: ``mine.py:33``, or the module of one of this package.
+    """Return a method's location: ``mine.py:33``, or the module for algorithms of this package.
 
-    One that it inherits stands in another file; the line is left out then.
+    The line is left out for an inherited method, as it is defined in another file.
     """
     module = type(half).__module__
     if not module.startswith(MODULE):

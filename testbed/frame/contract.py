@@ -1,7 +1,7 @@
-"""What every algorithm promises, as checks that try one: its own halves, in the frame, on noise.
+"""The contract of every algorithm, as checks that run both halves in the frame, on noise.
 
-The gradients are drawn, the clock is virtual, and the model has two tensors, so a check takes
-milliseconds. `testbed check` and the tests of this package run the same ones.
+The gradients are random, the clock is virtual, and the model has two tensors, so a check takes
+milliseconds. `testbed check` and the tests of this package run the same checks.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from testbed.user_code import own_failures
 from testbed.values.state import PlainState
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What our own code may raise over something that a half returned."""
+"""Exceptions that our own code may raise on invalid return values of a half."""
 
 
 SAVED_AFTER, LOST = range(6, 12), (1, 4)
-"""Pushes before a checkpoint, and after it until the server dies: at any point of a round of three
-workers, and within one round or beyond it."""
+"""Pushes before a checkpoint, and from there until the server dies: at every position in a round of
+three workers, and within one round or beyond it."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check came to.
+    """The result of a check.
 
     Attributes:
         promise: what was checked.
-        problem: what was wrong, with file and line; empty if nothing was.
-        trace: the traceback, where the algorithm's own code failed.
+        problem: what was wrong, with file and line; empty if the check passed.
+        trace: the traceback, if the algorithm's own code failed.
     """
 
     promise: str
@@ -60,12 +60,12 @@ Subject = TypeVar("Subject")
 
 
 def examine(config: AlgorithmConfig) -> Iterator[Outcome]:
-    """Check everything that an algorithm promises, under these options."""
+    """Check the whole contract of an algorithm with these options."""
     return outcomes(CHECKS, config)
 
 
 def outcomes(checks: Iterable[Callable[[Subject], None]], subject: Subject) -> Iterator[Outcome]:
-    """What the checks come to, each of which raises what is wrong."""
+    """Yield the results of the checks, each of which raises an error if it fails."""
     for check in checks:
         promise = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         try:
@@ -179,7 +179,7 @@ def check_waits(config: AlgorithmConfig) -> None:
 
 
 def _check_waiting(server: ServerHalf[Any]) -> None:
-    """Whoever waits does so for somebody or something."""
+    """Check that every waiting worker waits for another worker, a tick or a measurement."""
     for index in range(WORKERS):
         if not (server.ready(index) or _hopes(server) or server.awaited()):
             raise breach(server, "awaited", f"w{index} is not ready, and waits for nobody")
@@ -237,7 +237,7 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
 
 
 def _once(deed: Callable[[Trial], None], *, updates: int) -> Callable[[Trial], None]:
-    """Call it after the turn with which so many updates are in the model."""
+    """Call ``deed`` after the turn that brings the model to this many updates."""
     done = False
 
     def after_turn(trial: Trial) -> None:
@@ -251,7 +251,7 @@ def _once(deed: Callable[[Trial], None], *, updates: int) -> Callable[[Trial], N
 
 @dataclass
 class _Death:
-    """A checkpoint after some pushes, and the server's death after some more, which are lost."""
+    """Saves a checkpoint after some pushes; the server dies after some more, which are lost."""
 
     saved: int
     lost: int
@@ -267,18 +267,18 @@ class _Death:
 
 
 def _first_update(config: AlgorithmConfig, index: int) -> Update:
-    """What a worker that is alone pushes first."""
+    """Return the first push of a worker that trains alone."""
     server, half, index = pulled(config, index)
     return next_update(half, seed=4, server=server, index=index)
 
 
 def _hopes(server: ServerHalf[Any]) -> bool:
-    """Whether time or a measurement may end a wait."""
+    """Whether a tick or a measurement may end a wait."""
     return server.next_tick(0.0) < inf or server.wants_loss()
 
 
 def _models(trial: Trial) -> list[NDArray[Any]]:
-    """Everybody's."""
+    """Return the models of the server and all workers."""
     return [trial.server.half.parameters, *(one.half.parameters for one in trial.workers)]
 
 

@@ -1,4 +1,4 @@
-"""What comes of a call to the server, for its driver to carry out."""
+"""The effects of a call to the server, for its driver to apply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.algorithms.base import NO_ORDERS, Applied, Orders, Reply
 
 @dataclass(frozen=True)
 class StandingOrders:
-    """The orders in force for one worker; of two, the ones with the larger number count."""
+    """The current orders of one worker; the larger number is the newer."""
 
     number: int = 0
     orders: Orders = NO_ORDERS
@@ -21,7 +21,7 @@ NO_STANDING = StandingOrders()
 
 @dataclass(frozen=True)
 class Release:
-    """A reply that may go out now; None tells the worker that training has ended."""
+    """A reply to send now; None tells the worker that training has ended."""
 
     worker: int
     reply: Reply | None
@@ -30,17 +30,17 @@ class Release:
 
 @dataclass(frozen=True)
 class Effects:
-    """What came of a call.
+    """The effects of a call.
 
     Attributes:
-        accepted: whether a push was taken: it came for the first time, and before the end.
-        crashed: whether it was its worker's last.
-        lost: how many of its worker's pushes, with this one, the model has not, as the server that
-            took them, or the model that this one builds on, has died.
-        applied: the updates that are in the model because of it.
-        removed: workers that have left, as nothing was heard of them for too long.
-        orders: what must reach workers at once.
-        measure: whether the loss of the model as it is now is wanted.
+        accepted: whether the push was accepted: it was new, and training had not ended.
+        crashed: whether its worker crashes with this push.
+        lost: how many of its worker's pushes, including this one, are missing from the model, since
+            the server that accepted them, or the model that this one builds on, was lost.
+        applied: the updates that this call applied to the model.
+        removed: workers removed because nothing was received from them for too long.
+        orders: orders to send to workers immediately.
+        measure: whether to measure the loss of the current model.
     """
 
     accepted: bool = False

@@ -1,4 +1,4 @@
-"""When the model is evaluated while it is trained."""
+"""The schedule of evaluations during training."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from math import floor
 
 ROUNDING = 1e-9
-"""Of an interval: a time so little before a multiple is that multiple, rounded down."""
+"""Tolerance, relative to an interval: a time this close below a multiple counts as reached."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Every so many updates, or every so many emulated seconds; the other is None."""
+    """A period in updates or in emulated seconds; the other is None."""
 
     updates: int | None
     seconds: float | None
 
     def after(self, version: int, time: float) -> Due:
-        """The next multiple behind an evaluation; what was missed is not made up."""
+        """Return the next multiple after an evaluation; missed evaluations are skipped."""
         if self.seconds is not None:
             passed = floor(time / self.seconds + ROUNDING)
             return Due(time=(passed + 1) * self.seconds)
@@ -27,7 +27,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Due:
-    """When the next evaluation is wanted: once both this version and this time are reached."""
+    """When to evaluate next: once both this version and this time are reached."""
 
     version: int = 0
     time: float = 0.0

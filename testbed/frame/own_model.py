@@ -1,4 +1,4 @@
-"""What a model of the user's own promises, as checks that try it on images, real or of noise."""
+"""The contract of a user's own model, as checks on real images or noise."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from testbed.payloads import Vector
 IMAGES = 6
 STEP = 1e-2
 TOLERANCE = 0.1
-"""Of a slope that is measured in float32, relative to it."""
+"""Relative tolerance of a slope measured in float32."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A model, and what it is tried on.
+    """A model and the data to check it on.
 
     Attributes:
-        name: of the class and its file.
-        build: makes the network, anew at every call.
+        name: name of the class and its file.
+        build: builds the network from scratch on each call.
         data: images and targets.
     """
 
@@ -37,19 +37,19 @@ class Tried:
     data: Prepared
 
     def bound(self) -> tuple[Bound, Vector]:
-        """The network at values it may start from, and these."""
+        """Build the network and its initial values; return both."""
         network = self.build()
         at = network.initial(np.random.default_rng(0))
         return network.bind(at), at
 
     def batch(self, draw: int = 1) -> tuple[Images, Targets]:
-        """Images of the training set from its beginning to its end, as a step has them."""
+        """Return images spread over the whole training set, as a training step gets them."""
         samples = np.linspace(0, len(self.data.train_labels) - 1, IMAGES).astype(np.int64)
         return batch_of(Step(samples, draw), self.data)
 
 
 def noise(image_shape: ImageShape, classes: int) -> Prepared:
-    """Images and targets drawn at random, where there are no data at hand."""
+    """Draw random images and targets, for use without a data set."""
     rng = np.random.default_rng(0)
     images = rng.standard_normal((IMAGES, *image_shape)).astype(np.float32)
     numbers = rng.standard_normal(IMAGES).astype(np.float32)
@@ -58,7 +58,7 @@ def noise(image_shape: ImageShape, classes: int) -> Prepared:
 
 
 def examine_model(tried: Tried) -> Iterator[Outcome]:
-    """Check everything that a model promises."""
+    """Check the whole contract of a model."""
     return outcomes((check_alike, check_repeats, check_slope, check_evaluation), tried)
 
 

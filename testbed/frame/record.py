@@ -1,4 +1,4 @@
-"""The record of the updates that are in the model: a row each, written when it is applied."""
+"""The record of applied updates: one row each, written when the update enters the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.events.rows import StreamColumns, UpdateRow
 
 
 class Timing(NamedTuple):
-    """A worker's cycle that ends with a push, in emulated seconds; see UpdateRow."""
+    """The durations of a worker's cycle up to a push, in emulated seconds; see UpdateRow."""
 
     compute_seconds: float = 0.0
     late_seconds: float = 0.0
@@ -23,7 +23,7 @@ class Timing(NamedTuple):
 
 
 class Intake(NamedTuple):
-    """What became of a worker's stream until its last step took samples; see StreamColumns."""
+    """The state of a worker's stream when its last step took samples; see StreamColumns."""
 
     stream_wait_seconds: float = 0.0
     stream_lag_seconds: float = 0.0
@@ -39,19 +39,19 @@ class Intake(NamedTuple):
 
 
 NOTED = {"injected": 2**31 - 1, "compressed": 1, "rho": 1e30, "rho_mean": 1e30}
-"""What of an update's note has a column of its own, and the most that it may be."""
+"""The entries of an update's note that have a column, and their maximum values."""
 
 
 def shared_bytes(shared: Samples | None, sample_bytes: int) -> int:
-    """Bytes of the samples that go with a message, at so many each."""
+    """Bytes of the samples in a message, at ``sample_bytes`` each."""
     return 0 if shared is None else len(shared) * sample_bytes
 
 
 @dataclass
 class WorkerTraffic:
-    """What a worker has sent since its last update, and the payload of that and of the replies.
+    """A worker's traffic since its last update: messages and payload bytes in both directions.
 
-    The last reply, which the next update builds on, is ``reply_bytes``; repeated, it counts once.
+    ``reply_bytes`` is the last reply, which the next update builds on; repeats count once.
     """
 
     messages: int = 0
@@ -64,13 +64,13 @@ class WorkerTraffic:
 
 @dataclass
 class UpdateRecord:
-    """Keeps what is known of every update until it is in the model, and then writes its row.
+    """Keeps the columns of each update until it is applied, and then writes its row.
 
     Attributes:
-        append: takes the rows, in the order in which the updates entered the model.
+        append: receives the rows, in the order in which the updates entered the model.
         streamed: whether rows have the columns of streams.
-        applied: how many did.
-        applied_bytes: their payload, with that of the messages that led to them.
+        applied: number of applied updates.
+        applied_bytes: their payload, including the messages that led to them.
     """
 
     append: Callable[[tuple[Any, ...]], None]
@@ -85,16 +85,16 @@ class UpdateRecord:
     )  # columns of UpdateRow, by worker
     _streams: defaultdict[int, deque[tuple[Any, ...]]] = field(
         default_factory=lambda: defaultdict(deque)
-    )  # StreamColumns that stand behind them
+    )  # StreamColumns, which follow those
 
     @property
     def pending(self) -> int:
-        """Updates that were accepted and are in no model yet."""
+        """Accepted updates that are not yet applied."""
         return sum(len(queue) for queue in self._pending.values())
 
     @property
     def pending_bytes(self) -> int:
-        """Their payload."""
+        """Payload of the pending updates."""
         return sum(one["payload_up_bytes"] for queue in self._pending.values() for one in queue)
 
     def reply_bytes(self, worker: int) -> int:
@@ -102,7 +102,7 @@ class UpdateRecord:
         return self._traffic[worker].reply_bytes
 
     def replied(self, worker: int, payload_bytes: int) -> None:
-        """A worker got a reply of so many bytes."""
+        """Record a reply of this size to a worker."""
         self._traffic[worker].reply_bytes = payload_bytes
 
     def accepted(
@@ -116,7 +116,7 @@ class UpdateRecord:
         saturated: int = 0,
         intake: Intake | None = None,
     ) -> None:
-        """A push was accepted, as the server said; ``intake`` is that of a worker with a stream."""
+        """Record an accepted push; ``intake`` is None without a stream."""
         traffic, pickle9_bytes = self._traffic[worker], update.payload.pickle9_bytes
         if not update.steps:
             traffic.messages += 1
@@ -149,7 +149,7 @@ class UpdateRecord:
             self._traffic[worker] = WorkerTraffic(reply_bytes=traffic.reply_bytes)
 
     def enter(self, applied: Applied, *, now: float, elapsed: float) -> None:
-        """An update is in the model, at emulated time ``now``, real seconds after the start."""
+        """Record an applied update, at emulated time ``now`` and ``elapsed`` real seconds."""
         accepted = self._pending[applied.worker].popleft()
         self.applied += 1
         self.applied_bytes += accepted["payload_up_bytes"]
@@ -167,7 +167,7 @@ class UpdateRecord:
 
 
 def _noted(note: Mapping[str, float]) -> dict[str, float]:
-    """What a note says that has a column; a worker may have sent anything, and that is left out."""
+    """Return the note's entries that have a column; skip invalid values a worker may have sent."""
     told = {name: note[name] for name in NOTED if name in note}
     kinds = {name: type(StreamColumns._field_defaults[name]) for name in told}
     return {name: kinds[name](value) for name, value in told.items() if 0 <= value <= NOTED[name]}

@@ -1,4 +1,4 @@
-"""What a server half returns, checked before anything comes of it; each raises AlgorithmError."""
+"""Checks of a server half's return values before they are used; each raises AlgorithmError."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Half = ServerHalf[Any]
 
 
 def checked_applied(half: Half, applied: Any) -> Sequence[Applied]:
-    """What ``push`` returned, if it is a sequence."""
+    """Return the result of ``push`` if it is a sequence."""
     if not isinstance(applied, Sequence):
         raise breach(half, "push", f"push returned {applied!r}, expected a sequence of Applied")
     return applied
 
 
 def checked_reply(half: Half, reply: Any) -> Reply:
-    """What ``pull`` returned, if it fits the model, as a push has to."""
+    """Return the result of ``pull`` if it fits the model, as a push must."""
     if not isinstance(reply, Reply):
         raise breach(half, "pull", f"pull returned {reply!r}, expected a Reply")
     if not isinstance(reply.model, Payload):
@@ -34,7 +34,7 @@ def checked_reply(half: Half, reply: Any) -> Reply:
 
 
 def checked_orders(half: Half, orders: Orders) -> Orders:
-    """Orders for a worker, if its half obeys them."""
+    """Return orders for a worker if its half obeys them."""
     if unknown := orders.given - half.config.OBEYS:
         names = ", ".join(sorted(unknown))
         raise breach(half, "tick", f"ordered {names}, which no worker half obeys")

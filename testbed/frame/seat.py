@@ -1,4 +1,4 @@
-"""What the server remembers of a worker, and what it refuses because of that."""
+"""The server's state per worker, and the checks that depend on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotFiniteError(RejectedError):
 
 @dataclass(frozen=True)
 class NoCrashes:
-    """No push is a worker's last."""
+    """Never crashes a worker."""
 
     def __call__(self, worker: int) -> bool:
         return False
@@ -26,15 +26,15 @@ class NoCrashes:
 
 @dataclass
 class Seat:
-    """What is remembered of one worker.
+    """The state kept for one worker.
 
     Attributes:
-        sequence: number of the last push that was accepted, 0 before the first.
+        sequence: number of the last accepted push, 0 before the first.
         pulled: version of the reply that its next push builds on; None before the first reply, and
-            from a push that was accepted to the reply that answers it.
-        silent: whether it is known that nothing comes of it any more, though it has not left.
-        crashed: whether that is for ever.
-        since: since when something is to come of it; infinite while it is the server's turn.
+            between an accepted push and its reply.
+        silent: whether the worker is known to send nothing, though it has not left.
+        crashed: whether it is silent for good.
+        since: when the server began to wait for it; infinite while the worker waits for the server.
     """
 
     worker: int
@@ -46,23 +46,23 @@ class Seat:
     since: float = inf
 
     def heard(self) -> None:
-        """Something has come of it: it is not silent, unless it was sent before a crash."""
+        """Mark the worker as active, unless it has crashed: the message is older than the crash."""
         self.silent = self.crashed
         self.since = self.since if self.crashed else inf
 
     def lost(self, sequence: int) -> None:
-        """Its pushes up to this one were lost with the server that took them."""
+        """Forget its pushes up to this one, which were lost with the previous server."""
         self.sequence, self.pulled, self.silent = sequence, None, False
 
     def order(self, new: Orders) -> StandingOrders:
-        """The orders in force, once something new was ordered."""
+        """Merge new orders; return the current orders."""
         orders = self.standing.orders.replaced_by(new)
         if orders != self.standing.orders:
             self.standing = StandingOrders(self.standing.number + 1, orders)
         return self.standing
 
     def check_order(self, sequence: int, update: Update, *, version: int) -> None:
-        """Refuse a push that is out of order, the model being at ``version``.
+        """Refuse a push that is out of order, with the model at ``version``.
 
         Raises:
             RejectedError: a version from the future, a push without a pull, a sequence number out
@@ -78,7 +78,7 @@ class Seat:
                 f"{name}: push {sequence} is out of order, expected {self.sequence + 1}"
             )
         if sequence == self.sequence:
-            return  # a repeat: it was checked and accepted when it first came
+            return  # a repeat: already checked and accepted
         if self.pulled is None or update.version != self.pulled:
             raise RejectedError(
                 f"{name}: the push builds on version {update.version}, the worker's last pull "
@@ -91,8 +91,8 @@ class Seat:
         """Refuse a payload that does not fit a model of ``size`` entries.
 
         Raises:
-            RejectedError: it does not.
-            NotFiniteError: it does, but holds NaN or infinities.
+            RejectedError: it does not fit.
+            NotFiniteError: it fits, but holds NaN or infinities.
         """
         if flaw := update.payload.flaw(size):
             raise RejectedError(f"w{self.worker}: {flaw}")

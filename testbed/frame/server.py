@@ -1,11 +1,11 @@
 """The server's loop: joins, pushes, releases and the stop rule, around an algorithm's server half.
 
-One thread calls it. Nothing blocks: a call returns what came of it (Effects), and a worker that
-must wait simply is not among those that are released.
+Single-threaded and non-blocking: a call returns its Effects, and a worker that must wait is not
+among the releases.
 
-A training that has diverged never recovers, so it ends too: when the evaluator finds a loss that is
-not finite, or when more than half of the workers have pushed values that are not. And it ends when
-nobody is left who could push: every worker has left, is silent, or waits for such a one.
+Training that diverges never recovers, so it ends: when the evaluator finds a loss that is not
+finite, or when more than half of the workers have pushed values that are not. It also ends when no
+worker can push any more: all have left, are silent, or wait for such a worker.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from testbed.frame.stop import DIVERGED, StopRule, stall
 from testbed.values.state import PlainState, pack, put_back, unpack
 
 SUCCESSION = 2**20
-"""More orders than a server sends one worker between two checkpoints."""
+"""More than the number of orders to one worker between two checkpoints."""
 
 _NONE = {"no standing": NO_STANDING}
-"""Is told apart from other orders by being this very object."""
+"""Restored as the same object, since orders are compared by identity."""
 
 
 @dataclass
 class Server:
-    """Keeps the order of pushes and hands each to the algorithm exactly once.
+    """Keeps the order of pushes and passes each to the algorithm exactly once.
 
     Attributes:
-        crashes: draws, once for every push that is accepted, whether its worker crashes with it:
-            the push counts, its reply is never released, and the algorithm is not told.
-        dead_after: so long after something was to come of a worker it is removed; see Seat.since.
-        to_come: workers that are still to join, once for every time, by the faults planned.
-        returning: workers that join again whenever they have left, as their recording has it.
-        finished: why it ended, or empty while it goes on.
-        stalled: whether it ended because nobody could push any more.
-        steps: training steps that are in the model.
+        crashes: decides for every accepted push whether its worker crashes with it: the push
+            counts, its reply is never released, and the algorithm is not notified.
+        dead_after: seconds without a message until a worker is removed; see Seat.since.
+        to_come: workers that planned faults will make join, one entry for each time.
+        returning: workers that rejoin whenever they have left, by their recording.
+        finished: why training ended; empty while it is running.
+        stalled: whether it ended because no worker could push any more.
+        steps: training steps in the model.
     """
 
     half: ServerHalf[Any]
@@ -68,91 +68,91 @@ class Server:
     _seats: dict[int, Seat] = field(default_factory=dict, init=False)
     _waiting: dict[int, None] = field(default_factory=dict, init=False)  # in order of asking
     _pending: dict[int, list[int]] = field(default_factory=dict, init=False)  # see _account
-    _named: float = field(default=inf, init=False)  # the tick that the half wanted last
-    _measuring: float | None = field(default=None, init=False)  # the moment whose loss is wanted
-    _diverged: set[int] = field(default_factory=set, init=False)  # pushed what is not finite
-    _unheard: set[int] = field(default_factory=set, init=False)  # since a server before this died
+    _named: float = field(default=inf, init=False)  # the half's last requested tick
+    _measuring: float | None = field(default=None, init=False)  # when a loss was requested
+    _diverged: set[int] = field(default_factory=set, init=False)  # workers with non-finite pushes
+    _unheard: set[int] = field(default_factory=set, init=False)  # since the last server died
 
     @property
     def sends_orders(self) -> bool:
-        """Whether workers may be sent orders between replies."""
+        """Whether orders may be sent to workers between replies."""
         return bool(self.half.config.SENDS_ORDERS)
 
     @property
     def version(self) -> int:
-        """Updates in the model."""
+        """Number of updates in the model."""
         return self.half.version
 
     def state(self) -> PlainState:
-        """All of it: the half, seats, who waits; raises as ``pack_half`` does."""
+        """Pack the half, the seats and the waiting workers; raises as ``pack_half`` does."""
         own = {name: getattr(self, name) for name in _OWN}  # all that changes
         return pack({"half": pack_half(self.half), "own": own}, _NONE)
 
     def restore(self, packed: PlainState) -> None:
-        """Go on where another server of the same scenario was.
+        """Continue from the state of another server of the same scenario.
 
         Raises:
-            DataError: this is another scenario's state.
+            DataError: the state belongs to another scenario.
         """
         whole = unpack(packed, _NONE)
         restore_half(self.half, whole["half"])
         put_back(self, whole["own"], _OWN)
 
     def succeed(self) -> None:
-        """The server whose state was restored has died; what it did since is lost.
+        """Take over from the server that saved the restored state; its later work is lost.
 
-        Workers may have pushed to it, and pulled models that this one never had. Their orders are
-        numbered anew, far above all that they may have heard.
+        Workers may have pushed to it, and pulled models that this server never had. Their orders
+        are numbered far above all numbers that they may have received.
         """
         self._unheard = set(self._seats)
-        self._measuring = None  # whoever was asked has nobody to answer to
+        self._measuring = None  # a pending measurement answers the old server
         for seat in self._seats.values():
             number = seat.standing.number + SUCCESSION
             seat.standing = StandingOrders(number, seat.standing.orders)
 
     def begin(self, now: float) -> None:
-        """The training begins: all workers have joined."""
+        """Begin training, once all workers have joined."""
         self._begun = True
         self._check_tick(now)
 
     def join(self, worker: int) -> None:
-        """A worker takes part; one that joins again keeps its place."""
+        """Add a worker; one that rejoins keeps its seat."""
         if self._begun and worker not in self._seats and worker in self.to_come:
             self.to_come.remove(worker)
         self._seats.setdefault(worker, Seat(worker))
         self.half.join(worker)
 
     def leave(self, worker: int, now: float) -> Effects:
-        """A worker is gone. What it has pushed is in the model, or will be unless training ends."""
+        """Remove a worker. Its pushes are in the model, or will be unless training ends."""
         self._watch_clock(now)
         there = worker in self._seats
         return self._effects(now, applied=self._drop(worker, now)) if there else Effects()
 
     def silence(self, worker: int, now: float) -> Effects:
-        """Nothing comes of a worker any more, and the algorithm is not told: it may be frozen.
+        """Mark a worker as silent without notifying the algorithm: it may be frozen.
 
-        It gets no reply, and nobody waits for it at the end.
+        It gets no reply, and the end of training does not wait for it.
         """
         if worker in self._seats:
             self._seats[worker].silent = True
         return self._effects(now)
 
     def wake(self, worker: int, now: float) -> Effects:
-        """A worker that was silent goes on."""
+        """Mark a silent worker as active again."""
         if worker in self._seats:
             self._seats[worker].heard()
         return self._effects(now)
 
     def standing(self, worker: int) -> StandingOrders:
-        """A worker's orders in force."""
+        """Return a worker's current orders."""
         return self._seats[worker].standing if worker in self._seats else NO_STANDING
 
     def is_silent(self, worker: int) -> bool:
-        """Whether a worker was silenced and has not gone on."""
+        """Whether a worker is silent."""
         return worker in self._seats and self._seats[worker].silent
 
     def pull(self, worker: int, now: float) -> Effects:
-        """A worker asks for the model without pushing."""
+        """Handle a worker's request for the model without a push."""
         self._seat(worker).heard()
         self._watch_clock(now)
         self._waiting[worker] = None
@@ -162,8 +162,8 @@ class Server:
         """Refuse an update that must not be applied. Changes nothing.
 
         Raises:
-            RejectedError: an unknown worker, or see Seat. Once training has ended, payloads are not
-                looked at, as nothing is applied any more.
+            RejectedError: the worker is unknown, or see Seat. After training has ended, payloads
+                are not checked, as nothing is applied any more.
         """
         seat = self._seat(worker)
         seat.check_order(sequence, update, version=self.version)
@@ -171,9 +171,9 @@ class Server:
             seat.check_payload(update, size=self.half.parameters.size)
 
     def push(self, worker: int, sequence: int, *, update: Update, now: float) -> Effects:
-        """Take an update and say what came of it.
+        """Handle an update and return the effects.
 
-        A repeat of the last sequence number, and any push after the end, is not accepted.
+        A repeated sequence number, or any push after the end, is not accepted.
 
         Raises:
             RejectedError: see ``check``; nothing was accepted.
@@ -181,7 +181,7 @@ class Server:
         """
         if lost := self._lost(worker, sequence, update):
             self._seat(worker).lost(sequence)
-            self.half.join(worker)  # what it has is not what this half has sent
+            self.half.join(worker)  # its model is not one that this half sent
             self._watch_clock(now)
             self._waiting[worker] = None
             return self._effects(now, lost=lost)
@@ -210,10 +210,10 @@ class Server:
         return self._effects(now, applied=applied, accepted=accepted, crashed=crashed)
 
     def _lost(self, worker: int, sequence: int, update: Update) -> int:
-        """How many pushes were lost that a worker made to the server before this one.
+        """Return how many pushes of a worker were lost with the previous server.
 
-        The first push that comes here is one of them, unless it builds on a model of before the
-        checkpoint, as the worker's only one since.
+        The worker's first push here is lost too, unless it is its only one since the checkpoint and
+        builds on a model from before it.
         """
         if worker not in self._unheard:
             return 0
@@ -223,7 +223,7 @@ class Server:
         return 0 if goes_on else max(0, sequence - seat.sequence)
 
     def next_tick(self, now: float) -> float:
-        """When ``tick`` is to be called; infinite for never."""
+        """Return when to call ``tick``; infinite for never."""
         if self.finished or not self._begun:
             return inf
         end = inf if self.stop.time is None else self.stop.time
@@ -231,7 +231,7 @@ class Server:
         return min(self.half.next_tick(now), end, min(heard, default=inf) + self.dead_after)
 
     def tick(self, now: float) -> Effects:
-        """The time that ``next_tick`` named has come."""
+        """Handle the time that ``next_tick`` returned."""
         self._watch_clock(now)
         ticked = Ticked()
         if not self.finished and self.half.next_tick(now) <= now:
@@ -250,22 +250,22 @@ class Server:
         return self._effects(now, applied=applied, orders=orders, removed=removed)
 
     def _dead(self, now: float) -> tuple[int, ...]:
-        """Of whom nothing came for too long."""
+        """Return the workers that sent nothing for too long."""
         if self.finished or self.dead_after == inf:
             return ()
         return tuple(w for w, seat in self._seats.items() if seat.since + self.dead_after <= now)
 
     def _drop(self, worker: int, now: float) -> Sequence[Applied]:
-        """A worker takes no part any more; returns what is in the model because of it.
+        """Remove a worker; return the updates that this applies.
 
-        The half is not told after the end, or it would apply the round that waited for the worker.
+        After the end the half is not notified, or it would apply a round that waits for the worker.
         """
         del self._seats[worker]
         self._waiting.pop(worker, None)
         return () if self.finished else self.half.leave(worker, now)
 
     def measured(self, measured: Measured, *, accuracy: float | None, now: float) -> Effects:
-        """The evaluator has measured the model of a moment; None where it has no accuracy."""
+        """Handle the evaluator's result for a model; ``accuracy`` is None without one."""
         self._watch_clock(now)
         self.finished = self.finished or self.stop.by_evaluation(measured, accuracy)
         if not self.finished:
@@ -285,7 +285,7 @@ class Server:
         orders: Mapping[int, StandingOrders] | None = None,
         removed: Sequence[int] = (),
     ) -> Effects:
-        """What came of a call, once the stop rule and the progress have been looked at."""
+        """Apply the stop rule, check progress and return the effects of a call."""
         if applied:
             self._account(applied)
         if not self.finished:
@@ -310,14 +310,14 @@ class Server:
         )
 
     def _measures(self, now: float) -> bool:
-        """Whether the algorithm wants the loss of this moment's model, and has not asked before."""
+        """Whether the algorithm requests the loss of the current model, with no request pending."""
         if self.finished or self._measuring is not None or not self.half.wants_loss():
             return False
         self._measuring = now
         return True
 
     def _account(self, applied: Sequence[Applied]) -> None:
-        """Every update enters the model once: the oldest of its worker's that had not."""
+        """Check that every update is applied once, the oldest pending of its worker first."""
         for place, one in enumerate(applied):
             pending = self._pending.get(one.worker)
             if not pending:
@@ -330,7 +330,7 @@ class Server:
                 raise breach(self.half, "push", other)
 
     def _check_tick(self, now: float) -> None:
-        """A tick that was named in time may be late; one that is named too late is a mistake."""
+        """Check the half's next tick: it may be late, but must not be requested for the past."""
         at = self.half.next_tick(now)
         if not at >= now and at != self._named:
             past = f"wants its next tick at {at}, and it is {now} already"
@@ -338,10 +338,10 @@ class Server:
         self._named = at
 
     def _is_stalled(self, now: float) -> bool:
-        """Whether nothing that could happen lets anybody push again."""
+        """Whether no possible event lets a worker push again."""
         if not self._begun or self.to_come or not self.returning <= self._seats.keys():
             return False
-        seats = self._seats.items()  # the first of which is not waiting, nearly always
+        seats = self._seats.items()  # usually the first is not waiting
         if any(not seat.silent and worker not in self._waiting for worker, seat in seats):
             return False
         removals = self.dead_after < inf and any(one.since < inf for one in self._seats.values())
@@ -349,7 +349,7 @@ class Server:
         return not (hopes and any(not seat.silent for _, seat in seats))
 
     def _order(self, worker: int, new: Orders) -> StandingOrders:
-        """A worker's orders in force, once it was ordered something new."""
+        """Merge new orders for a worker; return its current orders."""
         if new is NO_ORDERS:
             return self._seats[worker].standing
         if worker not in self._seats:
@@ -360,7 +360,7 @@ class Server:
         self.finished = self.finished or self.stop.by_time(now)
 
     def _watch_divergence(self, worker: int) -> None:
-        """A worker's gradients are not finite: its data may be to blame, most workers' is not."""
+        """Count workers with non-finite gradients: one may have bad data, but not the majority."""
         self._diverged.add(worker)
         refused, workers = len(self._diverged), len(self._diverged | self._seats.keys())
         if 2 * refused > workers and not self.finished:
@@ -376,7 +376,7 @@ class Server:
             raise RejectedError(f"worker {worker} is unknown: it has not joined") from None
 
     def _releases(self, now: float) -> list[Release]:
-        """All replies that may go out now, made before any further push is taken."""
+        """Return all replies that may be sent now, built before any further push is handled."""
         heard = [worker for worker in self._waiting if not self._seats[worker].silent]
         if self.finished:
             released = [Release(worker, None) for worker in heard]

@@ -1,4 +1,4 @@
-"""Why a training ends."""
+"""The reasons for which training ends."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from testbed.algorithms.base import Measured
 DIVERGED = "diverged"
 NOBODY_LEFT = "nobody is left who could push"
 NAMED = 3
-"""So many workers are named one by one in a sentence."""
+"""The largest number of workers that a sentence lists by name."""
 
 
 @dataclass(frozen=True)
 class StopRule:
-    """When training ends; what is None does not end it.
+    """When training ends; a criterion that is None is not used.
 
     Attributes:
-        steps: at least so many training steps are in the model.
+        steps: minimum number of training steps in the model.
         time: emulated seconds since the start.
-        accuracy: top-1 share of a measured evaluation, in [0, 1].
-        loss: a measured evaluation's loss is at most that.
+        accuracy: minimum top-1 accuracy of an evaluation, in [0, 1].
+        loss: maximum loss of an evaluation.
     """
 
     updates: int | None = None
@@ -32,7 +32,7 @@ class StopRule:
     loss: float | None = None
 
     def by_progress(self, updates: int, steps: int) -> str:
-        """Why so many updates and steps are enough; empty if they are not."""
+        """Return why these updates and steps are enough; empty if they are not."""
         if self.updates is not None and updates >= self.updates:
             return f"{updates} updates applied"
         if self.steps is not None and steps >= self.steps:
@@ -40,15 +40,15 @@ class StopRule:
         return ""
 
     def by_time(self, now: float) -> str:
-        """Why it has lasted long enough; empty if it has not."""
+        """Return why training has run long enough; empty if it has not."""
         if self.time is not None and now >= self.time:
             return f"{self.time:g} s of emulated time passed"
         return ""
 
     def by_evaluation(self, measured: Measured, accuracy: float | None) -> str:
-        """Why the model is good enough, or beyond hope; empty if it is neither.
+        """Return why the model is good enough or has diverged; empty if neither.
 
-        There is no accuracy where targets are numbers.
+        ``accuracy`` is None for numeric targets.
         """
         if not isfinite(measured.loss):
             return f"{DIVERGED}: loss is {measured.loss} at version {measured.version}"
@@ -60,7 +60,7 @@ class StopRule:
 
 
 def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
-    """Why nobody can push: so many workers wait for ``awaited``, or are silent."""
+    """Return why no worker can push: this many wait for ``awaited``, or are silent."""
     if waiting:
         verb = "worker waits" if waiting == 1 else "workers wait"
         return f"stalled: {waiting} {verb} for {_names(awaited)}"
@@ -68,12 +68,12 @@ def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
 
 
 def unheard(seconds: float) -> str:
-    """Why a worker was removed of which nothing came for so long, emulated."""
+    """Return why a worker was removed that sent nothing for this many emulated seconds."""
     return f"nothing was heard of it for {seconds:g} s"
 
 
 def _names(workers: Collection[int]) -> str:
-    """Such as ``w3``, ``w3 and w5``, ``w0, w1, w2 and 8 more``."""
+    """Join names such as ``w3``, ``w3 and w5``, ``w0, w1, w2 and 8 more``."""
     ordered = [f"w{worker}" for worker in sorted(workers)]
     if not ordered:
         return "nobody"

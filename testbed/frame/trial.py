@@ -1,4 +1,4 @@
-"""A training in small, in which an algorithm is tried: noise for gradients, a second for a step."""
+"""A small training run to check an algorithm: noise as gradients, one second per step."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ UPDATES = 60
 STREAM = Stream(batch_size=10, own=10)
 LEAST_UPDATES = 2 * WORKERS
 MOST_STEPS = 10_000
-"""Of all workers together: a training of so many that has led to LEAST_UPDATES is long enough. Or
-local steps, until one pushes."""
+"""The limit for all workers together: a run that has LEAST_UPDATES by then is long enough. Also the
+limit of local steps before a push."""
 
 
 @dataclass
 class Trial:
-    """Workers that take turns: whoever had its reply first goes on first.
+    """Workers that take turns, in the order of their replies.
 
     Attributes:
-        server: the frame's loop, around the algorithm's server half.
+        server: the frame's loop around the algorithm's server half.
         workers: the frame's loops around its worker halves.
         now: emulated seconds.
-        pushes: how many were made, messages included.
+        pushes: number of pushes, including messages.
     """
 
     server: Server
@@ -64,7 +64,7 @@ class Trial:
 
     @classmethod
     def of(cls, config: AlgorithmConfig, *, updates: int = UPDATES) -> Trial:
-        """One that ends after so many updates."""
+        """Create a trial that ends after this many updates."""
         server = Server(server_half(config), StopRule(updates=updates))
         workers = [
             Worker(
@@ -79,12 +79,12 @@ class Trial:
         return cls(server, workers, config)
 
     def run(self, after_turn: Callable[[Trial], None] = lambda trial: None) -> None:
-        """Train until the server has finished, or for very many steps.
+        """Train until the server has finished, or for MOST_STEPS steps.
 
         ``after_turn`` is called after every turn.
 
         Raises:
-            AlgorithmError: a half broke the contract, or nothing came of very many steps.
+            AlgorithmError: a half violated the contract, or too few updates came of MOST_STEPS.
         """
         loops = [worker.loop() for worker in self.workers]
         for index, loop in enumerate(loops):
@@ -100,27 +100,27 @@ class Trial:
                 action = loops[index].send(self._arrived.pop(index))
                 while isinstance(action, Step) and self._steps < MOST_STEPS:
                     action = loops[index].send(self._computed())
-                if isinstance(action, Push):  # a shard has samples at once, and nobody thinks
+                if isinstance(action, Push):  # a shard has samples at once, and no worker thinks
                     self._push(index, action)
             after_turn(self)
 
     def renew_server(self) -> None:
-        """Put a new server half in the place of the one there is, with its state."""
+        """Replace the server half by a new one with its state."""
         fresh = server_half(self.config)
         restore_half(fresh, as_written(pack_half(self.server.half)))
         self.server.half = fresh
 
     def renew_workers(self) -> None:
-        """Put new worker halves in the places of those there are, with their states."""
+        """Replace the worker halves by new ones with their states."""
         for index, worker in enumerate(self.workers):
             fresh = worker_half(self.config, index)
             restore_half(fresh, as_written(pack_half(worker.half)))
             worker.half = fresh
 
     def take_over(self, state: PlainState) -> None:
-        """Put a server with this state in the place of the one there is, which has died.
+        """Replace the server, which has died, by a new one with this state.
 
-        Workers keep the replies that they have; a call that has none yet is repeated.
+        Workers keep the replies they have received; a call without a reply is repeated.
         """
         self.server = Server(server_half(self.config), self.server.stop)
         self.server.restore(as_written(state))
@@ -134,7 +134,7 @@ class Trial:
                 self._take(self.server.pull(index, self.now))
 
     def _pass_time(self) -> None:
-        """To the next tick, if nobody could do anything before it."""
+        """Advance to the next tick if no worker can act before it."""
         at = self.server.next_tick(self.now)
         if not self._arrived and at < inf:
             self.now = max(self.now, at)
@@ -164,7 +164,7 @@ class Trial:
         self._take(effects)
 
     def _take(self, effects: Effects) -> None:
-        """Carry out what came of a call."""
+        """Apply the effects of a call."""
         half = self.server.half
         for one in effects.applied:
             if not 0 <= one.sigma_mean <= one.sigma_max <= max(one.staleness, 0):
@@ -188,30 +188,30 @@ class Trial:
 
 
 def as_written(state: PlainState) -> PlainState:
-    """A state as a checkpoint gives it back."""
+    """Return a state as restored from a checkpoint."""
     return PlainState(json.loads(json.dumps(state.tree)), state.arrays)
 
 
 def server_half(config: AlgorithmConfig) -> ServerHalf[Any]:
-    """A server half with a model drawn from a normal law."""
+    """Create a server half with a model drawn from a normal distribution."""
     rng = np.random.default_rng(0)
     parameters = rng.standard_normal(LAYOUT.size).astype(np.float32)
     return config.server(LAYOUT, WORKERS, parameters=parameters, rng=rng)
 
 
 def worker_half(config: AlgorithmConfig, index: int = 0) -> WorkerHalf[Any]:
-    """One of the worker halves."""
+    """Create the worker half of this index."""
     return config.worker(LAYOUT, WORKERS, rng=np.random.default_rng(index))
 
 
 def gradient(seed: int) -> Vector:
-    """A gradient drawn from a normal law."""
+    """Return a gradient drawn from a normal distribution."""
     return _noise(seed).copy()
 
 
 @cache
 def _noise(seed: int) -> Vector:
-    """Drawn once: every training of a contract asks for the same ones."""
+    """Cached, as all trials use the same gradients."""
     return np.random.default_rng(seed).standard_normal(LAYOUT.size).astype(np.float32)
 
 
@@ -223,13 +223,13 @@ def next_update(
     server: ServerHalf[Any] | None = None,
     index: int = 0,
 ) -> Update:
-    """Step until the half pushes; the gradient, which was only lent, is overwritten then.
+    """Step until the half pushes, then overwrite the gradient, which was only lent.
 
     Args:
-        half: has received a reply.
-        seed: of the gradients.
-        bad: stands at one place of every gradient.
-        server: answers what comes before an update with a step; without one, that is returned.
+        half: a half that has received a reply.
+        seed: seed of the gradients.
+        bad: a value to put into every gradient.
+        server: replies to messages, which have no step; without it, a message is returned.
         index: the half's worker, the only one that has joined the server.
     """
     for local_step in range(MOST_STEPS):
@@ -257,7 +257,7 @@ def next_update(
 def _answered(
     half: WorkerHalf[Any], server: ServerHalf[Any], message: Update, index: int
 ) -> Update | None:
-    """What a half has to say to the reply to its message."""
+    """Return the half's answer to the reply to its message."""
     server.push(index, message, 0.0)
     if not server.ready(index):
         raise breach(server, "ready", f"nobody but w{index} is there, and it waits for a reply")
@@ -265,10 +265,10 @@ def _answered(
 
 
 def pulled(config: AlgorithmConfig, index: int = 0) -> tuple[ServerHalf[Any], WorkerHalf[Any], int]:
-    """A server half that one worker has joined, that worker's half after its first pull, and which.
+    """Return a server half that one worker has joined, its worker half after a pull, its index.
 
-    It is ``index``, or the first that is ready where that one is not: rounds may be made with some
-    of the workers, whom the server half draws.
+    The index is ``index``, or that of the first ready worker: in some algorithms the server half
+    draws the workers of a round.
     """
     server = server_half(config)
     for each in range(WORKERS):
@@ -283,10 +283,10 @@ def pulled(config: AlgorithmConfig, index: int = 0) -> tuple[ServerHalf[Any], Wo
 
 
 def first_ready(server: ServerHalf[Any], wanted: int = 0) -> int:
-    """A worker that may have its reply: the one that is wanted, if it may.
+    """Return the index of a ready worker: ``wanted`` if it is ready.
 
     Raises:
-        AlgorithmError: there is none.
+        AlgorithmError: no worker is ready.
     """
     ready = [index for index in range(WORKERS) if server.ready(index)]
     if not ready:

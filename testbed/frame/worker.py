@@ -1,20 +1,20 @@
 """The worker's loop: pull, train, think, push, around an algorithm's worker half.
 
-It is a generator. It yields what is to be done next and is sent the outcome, so that a role can do
-it over gRPC in real seconds and a simulation on a virtual clock in modelled ones:
+It is a generator: it yields the next action and is sent the outcome. A role performs actions over
+gRPC in real seconds, a simulation on a virtual clock in modelled seconds:
 
     yields                      is sent
     Pull()                      Arrived(now, reply, standing)
-    Take(count)                 Taken(now, samples); none if nothing has come for too long
+    Take(count)                 Taken(now, samples); empty after a long wait without samples
     Step(samples, draw)         Computed(now, gradient, left)
     Work(seconds)               Passed(now, left)
     Think(seconds)              Passed(now)
     Push(sequence, update)      Arrived(now, reply, standing)
 
-A step that ``wakes`` interrupts is sent its gradient early, with the seconds that are left of it;
-``Work`` asks for these once the half has been woken.
+A step that ``wakes`` interrupts is sent its gradient early, together with the remaining seconds;
+``Work`` waits for these after the half has been woken.
 
-A reply of None ends the loop. Any other outcome than the action's own is the driver's mistake.
+A reply of None ends the loop. An outcome of the wrong type is an error of the driver.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Pull:
 
 @dataclass(frozen=True)
 class Take:
-    """Take so many samples from where they come, which may take its time."""
+    """Take this many samples from the source, which may take time."""
 
     count: int
 
@@ -53,8 +53,8 @@ class Step:
     """Compute the gradient of these samples' mean loss at the worker half's parameters.
 
     Attributes:
-        draw: a random number, from which all that is random in the step comes: the data set's
-            transform and what the user's own model draws. 0 where nothing is.
+        draw: the seed of all randomness in the step: the data set's transform and the user's own
+            model. 0 if there is none.
     """
 
     samples: Samples
@@ -63,24 +63,24 @@ class Step:
 
 @dataclass(frozen=True)
 class Work:
-    """Let pass what is left of a step that was interrupted, in emulated seconds."""
+    """Wait for the rest of an interrupted step, in emulated seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Think:
-    """Let emulated seconds pass between computing and pushing (AdaComp's added waiting time)."""
+    """Wait between computing and pushing, in emulated seconds (AdaComp's added waiting time)."""
 
     seconds: float
 
 
 @dataclass(frozen=True, eq=False)
 class Push:
-    """Send an update and wait for the reply. Pushes are numbered from 1 on.
+    """Send an update and wait for the reply. Pushes are numbered from 1.
 
     Attributes:
-        saturated: how many values the encoding has brought back into its range.
+        saturated: how many values the encoding clipped to its range.
     """
 
     sequence: int
@@ -93,7 +93,7 @@ Action = Pull | Take | Step | Work | Think | Push
 
 @dataclass(frozen=True, eq=False)
 class Arrived:
-    """A reply came, at emulated time ``now``; None means that training has ended."""
+    """A reply arrived at emulated time ``now``; None means that training has ended."""
 
     now: float
     reply: Reply | None
@@ -102,7 +102,7 @@ class Arrived:
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """The samples are there, at emulated time ``now``."""
+    """The samples are available, at emulated time ``now``."""
 
     now: float
     samples: Samples
@@ -113,7 +113,7 @@ class Computed:
     """A gradient, float32 (N,), lent until the next Step, at emulated time ``now``.
 
     Attributes:
-        left: seconds of the step that have not passed, as it is interrupted.
+        left: remaining seconds of a step that was interrupted.
     """
 
     now: float
@@ -123,7 +123,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Passed:
-    """The time asked for has passed, or all but what is ``left`` of it; it is ``now``."""
+    """The requested time has passed, except for ``left``; it is ``now``."""
 
     now: float
     left: float = 0.0
@@ -137,9 +137,9 @@ _Own = TypeVar("_Own", Arrived, Taken, Computed, Passed)
 
 @dataclass
 class Shard:
-    """A worker's own training samples, in an order that is drawn anew for every local epoch.
+    """A worker's own training samples, shuffled again for every local epoch.
 
-    What is left of an epoch and is shorter than a batch begins the first batch of the next.
+    The rest of an epoch, if shorter than a batch, begins the first batch of the next.
     """
 
     samples: Samples
@@ -152,7 +152,7 @@ class Shard:
         self._order = self.rng.permutation(self.samples)
 
     def take(self, count: int) -> Samples:
-        """The next ``count`` samples; without replacement within a local epoch."""
+        """Return the next ``count`` samples, without replacement within a local epoch."""
         while len(self._order) < count:
             self._order = np.concatenate([self._order, self.rng.permutation(self.samples)])
         taken, self._order = self._order[:count], self._order[count:]
@@ -164,14 +164,14 @@ class Worker:
     """One worker.
 
     Attributes:
-        stream: what the half is told of its samples.
-        source: where they come from; None if the driver is to be asked.
+        stream: the half's information about its samples.
+        source: the samples; None if the driver provides them.
         think: draws the emulated seconds between computing and pushing.
-        look: what its samples' stream is like at a moment, where they come as the training goes.
-        encoding: of its pushes; one that rounds has done so before anybody sees them.
-        draws: a number for every step is drawn from it; None where nothing in a step is random.
-        seeds: the global generators are seeded from it before its half is called, which is the
-            user's own and may draw from them; None for any other.
+        look: returns the state of its stream at a time, if samples arrive during training.
+        encoding: of its pushes; rounding is applied before any use of the values.
+        draws: generator of the steps' seeds; None if steps have no randomness.
+        seeds: seeds the global generators before each call of the user's own half, which may
+            draw from them; None for other halves.
     """
 
     half: WorkerHalf[Any]
@@ -186,31 +186,31 @@ class Worker:
     _sequence: int = 0
     _obeyed: int = 0
     _orders: list[tuple[float, StandingOrders]] = field(default_factory=list)
-    _demanded: int | None = None  # so many are asked for, and have not been taken
-    _samples: Samples | None = None  # taken, and no gradient of theirs was used yet
-    _draw: int = 0  # of the step with them
+    _demanded: int | None = None  # samples requested and not yet taken
+    _samples: Samples | None = None  # taken, with no gradient used yet
+    _draw: int = 0  # of the step on them
     _stepping: bool = False  # whether that gradient is being computed
     _held: Vector | None = None  # the gradient of a step that was interrupted
     _count: int = 0  # of its samples
-    _left: float = 0.0  # seconds of it
+    _left: float = 0.0  # its remaining seconds
     _woken: bool = False  # whether the half was woken for it
-    _working: bool = False  # whether they are passing
+    _working: bool = False  # whether the remaining seconds are passing
 
     def state(self) -> PlainState:
-        """Where the worker is: at a step that was not computed, or waiting for a reply.
+        """Pack the worker's position: before a step, or waiting for a reply.
 
         Raises:
-            AlgorithmError: its half holds something that no checkpoint can hold; names it.
+            AlgorithmError: its half holds something that a checkpoint cannot store; names it.
         """
         own = {name: getattr(self, name) for name in self._own()}
         whole = {"half": pack_half(self.half), "own": own, "source": self.source}
         return pack(whole, self._given())
 
     def restore(self, packed: PlainState) -> None:
-        """Be where another worker was; a new ``loop`` goes on from there.
+        """Continue from the state of another worker; a new ``loop`` starts there.
 
         Raises:
-            DataError: this is the state of a worker of another scenario.
+            DataError: the state belongs to a worker of another scenario.
         """
         whole = unpack(packed, self._given())
         with fitting():
@@ -222,7 +222,7 @@ class Worker:
             put_back(self, whole["own"], self._own())
 
     def _own(self) -> list[str]:
-        """What of it changes, beside the half and the source."""
+        """Return the names of the fields that change, other than the half and the source."""
         given = ("half", "stream", "source", "think", "look")
         return [one.name for one in fields(self) if one.name not in given]
 
@@ -230,14 +230,14 @@ class Worker:
         return {} if self.source is None else {"samples": self.source.samples}
 
     def order(self, standing: StandingOrders, at: float) -> None:
-        """Orders have come between replies, at emulated time ``at``, or will come then.
+        """Receive orders between replies, which arrive at emulated time ``at``.
 
-        The half sees them before anything else that happens to it from then on.
+        The half receives them before any later event.
         """
         self._orders.append((at, standing))
 
     def wakes(self, ends: float) -> float | None:
-        """When the half is to be woken in the step that ends then; it obeys what comes before."""
+        """Return when to wake the half in the step that ends then; earlier orders come first."""
         if not self.half.config.WAKES:
             return None
         while True:
@@ -250,10 +250,10 @@ class Worker:
             self._pass_to(max(ordered, self._now))
 
     def loop(self) -> Loop:
-        """The life of a worker; see the module's table for what it yields and is sent.
+        """Run the worker; see the module's table for what it yields and is sent.
 
-        That of a restored one begins with the step that was not computed, or the samples that were
-        not taken, or else with a Pull, and goes on with the reply that was waited for.
+        A restored worker begins with the step that was not computed, or the samples that were not
+        taken, or else with a Pull, and continues with the reply that it waited for.
         """
         amid = self._stepping or self._working or self._demanded is not None
         going_on = amid or (yield from self._exchange(Pull()))
@@ -262,7 +262,7 @@ class Worker:
             while update is None:
                 if self._held is None and not (yield from self._begin_step()):
                     return
-                if self._held is None:  # nothing has come, so there is nothing to compute
+                if self._held is None:  # no samples arrived, so there is no gradient
                     continue
                 if self._left and not (yield from self._end_step()):
                     return
@@ -274,7 +274,7 @@ class Worker:
             going_on = yield from self._send(update, "step")
 
     def _begin_step(self) -> Generator[Action, Outcome, bool]:
-        """Take samples and compute their gradient; returns whether the training goes on."""
+        """Take samples and compute their gradient; return whether training continues."""
         if self._samples is None:
             self._samples = yield from self._take()
             if self.draws is not None:
@@ -294,10 +294,10 @@ class Worker:
         return True
 
     def _end_step(self) -> Generator[Action, Outcome, bool]:
-        """Wake the half, then let the rest of its step pass; returns whether the training goes on.
+        """Wake the half, then wait for the rest of its step; return whether training continues.
 
-        What the half pushes meanwhile is without this step, which is computed already, at the
-        parameters that it began with.
+        Pushes of the half during this time exclude the step, whose gradient is already computed, at
+        the parameters from its beginning.
         """
         while self._left:
             update = None if self._woken else self.half.wake(self._now)
@@ -314,7 +314,7 @@ class Worker:
         return True
 
     def _take(self) -> Generator[Action, Outcome, Samples]:
-        """The samples of the next step."""
+        """Return the samples of the next step."""
         if self._demanded is None:
             stream, least = self.stream, self.stream.least
             if self.look is not None:
@@ -331,7 +331,7 @@ class Worker:
         return taken.samples
 
     def _send(self, update: Update, method: str) -> Generator[Action, Outcome, bool]:
-        """Push what a method of the half returned; returns whether the training goes on."""
+        """Push the return value of a half's method; return whether training continues."""
         if not isinstance(update, Update):
             raise breach(self.half, method, f"{method} returned {update!r}, expected an Update")
         if not update.steps and not self.half.config.SENDS_MESSAGES:
@@ -348,7 +348,7 @@ class Worker:
         return (yield from self._exchange(Push(self._sequence, update, saturated)))
 
     def _exchange(self, action: Pull | Push) -> Generator[Action, Outcome, bool]:
-        """Let the half have the reply; it may have something to answer, without a step."""
+        """Pass the reply to the half, which may answer with a message."""
         arrived = yield from self._ask(action, Arrived)
         if arrived.reply is None:
             return False
@@ -357,11 +357,11 @@ class Worker:
         if arrived.reply.shared is not None and self._samples is not None:
             self._samples = np.concatenate([self._samples, arrived.reply.shared])
         answer = self.half.receive(arrived.reply, arrived.now)
-        del arrived  # or the gradient would need its memory beside theirs
+        del arrived  # or the gradient would need memory in addition to theirs
         return True if answer is None else (yield from self._send(answer, "receive"))
 
     def _pass_to(self, now: float) -> None:
-        """It is ``now``: the half obeys what has come until then."""
+        """Advance the clock to ``now`` and obey the orders received until then."""
         self._now = now
         while self._orders and self._orders[0][0] <= now:
             at, standing = self._orders.pop(0)
@@ -378,10 +378,10 @@ class Worker:
             seed_globals(int(self.seeds.integers(2**63)))
 
     def _ask(self, action: Action, outcome: type[_Own]) -> Generator[Action, Outcome, _Own]:
-        """Yield an action, and return the outcome that belongs to it."""
+        """Yield an action and return its outcome."""
         sent = yield action
         if not isinstance(sent, outcome):
             found = f"{type(action).__name__} was sent {type(sent).__name__}"
             raise TypeError(f"{found}, expected {outcome.__name__}")
-        self._seed()  # others may have drawn meanwhile, in the same process
+        self._seed()  # other code in this process may have drawn in the meantime
         return sent

@@ -1,8 +1,8 @@
-"""What nodes execute: the parameter server, a worker, the evaluator.
+"""The processes of a node: the parameter server, a worker, the evaluator.
 
 Each has an entry point ``main(arguments) -> exit status``. A role knows its folder and the server's
-address; that it runs in a container, behind a shaped link, is no concern of its own.
+address; it does not depend on containers or shaped links.
 
-SIGTERM ends a role with status 0. What a user must read goes to the standard error, and the status
-is that of the error's class.
+SIGTERM ends a role with status 0. Errors for the user go to standard error, and the status is that
+of the error's class.
 """

@@ -1,4 +1,4 @@
-"""What a role is told when it is launched, and how it reaches the parameter server."""
+"""A role's launch arguments, and its connection to the parameter server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import LEAST_RATE, places
 
 LABEL_BYTES = 8
-"""Of a shared sample's label, and of its number."""
+"""Size of a shared sample's label, and of its index."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Arguments:
     """A role's arguments.
 
     Attributes:
-        node: its name in the run, such as ``w3``.
-        index: number of a worker, 0 for the others.
+        node: the node's name in the run, such as ``w3``.
+        index: number of a worker, 0 for other roles.
         folder: holds ``scenario.yaml``, ``data``, ``ps``, ``sockets`` and, if used, ``custom``.
-        server: ``address:port`` at which the parameter server answers workers.
-        token: what it shows the parameter server; of that one itself, the run's secret.
-        patience_seconds: real time for which a peer that went silent is waited for.
-        source: ``address:port`` at which records of streams are to be had; of a producer whom the
-            devices ask, its own. Empty without streams.
-        source_token: what a worker shows there.
-        topics: with a broker, what the names of its topics begin with.
+        server: the parameter server's ``address:port`` for workers.
+        token: the role's token for the parameter server; for that one itself, the run's secret.
+        patience_seconds: real time to wait for a peer that stopped responding.
+        source: ``address:port`` of the source of stream records; its own for a producer that
+            serves devices. Empty without streams.
+        source_token: a worker's token for the source.
+        topics: with a broker, the prefix of its topics' names.
     """
 
     node: str
@@ -48,10 +48,10 @@ class Arguments:
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str]) -> Arguments:
-        """Read them as they come from the launcher.
+        """Parse the launcher's arguments.
 
         Raises:
-            NodeError: one is missing, unknown or not a number.
+            NodeError: an argument is missing, unknown or not a number.
         """
         values = dict(arguments)
         try:
@@ -79,7 +79,7 @@ class Arguments:
         return parsed
 
     def experiment(self, opened: Experiment | None) -> Experiment:
-        """The run's: the one that was opened before this process was forked, or read now."""
+        """Return the run's experiment: opened before this process was forked, or read now."""
         return opened.moved(self.folder) if opened else Experiment.open(self.folder)
 
     @property
@@ -89,7 +89,7 @@ class Arguments:
 
     @property
     def slow(self) -> Path:
-        """Of a worker that a fault has slowed down: how many times as long its steps take."""
+        """File with the factor by which a fault slows down this worker's steps."""
         return self.folder / "slow" / self.node
 
     @property
@@ -99,7 +99,7 @@ class Arguments:
 
 
 def connect(address: str, arguments: Arguments, *, experiment: Experiment) -> Connection:
-    """A role's connection to the parameter server."""
+    """Open a role's connection to the parameter server."""
     return Connection(
         address,
         token=arguments.token,
@@ -109,9 +109,9 @@ def connect(address: str, arguments: Arguments, *, experiment: Experiment) -> Co
 
 
 def limits(experiment: Experiment) -> MessageLimits:
-    """What one connection allows, given the model and the links of the scenario.
+    """Return the limits of a connection, given the scenario's model and links.
 
-    A ping may have to wait for the whole model on the thinnest link, and for the models of all
+    A ping may have to wait for the whole model on the slowest link, for the models of all
     workers on the parameter server's, and for the end of a partition.
     """
     scenario, size = experiment.scenario, experiment.network.layout.size
@@ -132,18 +132,18 @@ def limits(experiment: Experiment) -> MessageLimits:
 
 
 def _shared_bytes(experiment: Experiment) -> int:
-    """What the samples take that a worker shares at once, at the most."""
+    """Return the maximum size of the samples that a worker shares in one message."""
     most = experiment.algorithm.most_shared(experiment.scenario.workers.batch_size)
     return most * (experiment.sample_bytes + 2 * LABEL_BYTES)
 
 
 def longest_partition(scenario: Scenario) -> float:
-    """Emulated seconds; TCP tries again at most as long after its end as it has lasted."""
+    """Return its emulated seconds; afterwards TCP may take as long again to retry."""
     partitions = [fault for fault in scenario.faults if isinstance(fault, faults.Partition)]
     return max((float(fault.duration or 0.0) for fault in partitions), default=0.0)
 
 
 def _seconds_per_byte(link: Link | faults.ChangedLink) -> float:
-    """Of a link's thinner direction, in emulated time; 0 if neither has a rate."""
+    """Return the time per byte in a link's slower direction, emulated; 0 if neither has a rate."""
     rates = (direction.rate for direction in (link.up, link.down))
     return max((1 / rate.bytes_per_second for rate in rates if rate is not None), default=0.0)

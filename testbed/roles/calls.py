@@ -1,4 +1,4 @@
-"""The workers' calls that wait for their replies, one of each worker at most."""
+"""The workers' calls that wait for their replies, at most one per worker."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from testbed.rpc.service import SupersededError
 
 @dataclass(frozen=True, eq=False)
 class WaitingCall:
-    """A call that waits.
+    """A waiting call.
 
     Attributes:
-        since: when it came, on the steady clock.
-        answer: the bytes of its reply, to be set.
+        since: when it arrived, on the steady clock.
+        answer: the bytes of its reply, set later.
     """
 
     since: float
@@ -26,7 +26,7 @@ class WaitingCall:
 
 
 class WaitingCalls:
-    """All of them, by worker."""
+    """The waiting calls, by worker."""
 
     def __init__(self) -> None:
         self._calls: dict[int, WaitingCall] = {}
@@ -36,7 +36,7 @@ class WaitingCalls:
 
     @contextmanager
     def wait(self, worker: int, since: float) -> Iterator[asyncio.Future[bytes]]:
-        """The answer to a worker's call, which takes the place of an older one that still waits."""
+        """Register a worker's call and yield its answer; replaces an older waiting call."""
         self.supersede(worker)
         call = self._calls[worker] = WaitingCall(since)
         try:
@@ -46,13 +46,13 @@ class WaitingCalls:
                 del self._calls[worker]
 
     def take(self, worker: int) -> WaitingCall | None:
-        """The call of a worker that is to be answered now; None if its connection is lost."""
+        """Remove and return the call of a worker to answer now; None if its connection is lost."""
         call = self._calls.pop(worker, None)
         return None if call is None or call.answer.done() else call
 
     def supersede(self, worker: int) -> None:
-        """A worker has called again or left: what waits of it is over."""
+        """Cancel a worker's waiting call, because the worker has called again or left."""
         older = self._calls.pop(worker, None)
         if older is not None and not older.answer.done():
             older.answer.set_exception(SupersededError(f"worker {worker} has called again or left"))
-            older.answer.exception()  # seen, even if nobody waits for the answer any more
+            older.answer.exception()  # mark as retrieved, even if no caller waits for it any more

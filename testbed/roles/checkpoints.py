@@ -1,4 +1,4 @@
-"""The parameter server's checkpoints: made between two updates, written beside the training."""
+"""The parameter server's checkpoints: taken between two updates, written in the background."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from testbed.values.state import PlainState
 
 KIND = "ps"
 LOOK_SECONDS = 0.1
-"""So often it is looked whether a checkpoint is due: the path of a push knows nothing of it."""
+"""Polling interval of the schedule, to keep checkpoints out of the path of a push."""
 
 
 @dataclass(frozen=True)
 class Newest:
-    """The checkpoint that a parameter server goes on from.
+    """The checkpoint from which a parameter server resumes.
 
     Attributes:
-        about: what is known of it.
-        state: the training's.
-        path: of its file.
+        about: its metadata.
+        state: the training's state.
+        path: path of its file.
     """
 
     about: About
@@ -41,27 +41,27 @@ class Newest:
     path: Path
 
     def restore(self, training: Training, spool: Path) -> None:
-        """Let a new training continue from here, cut the record of updates to it, and say so.
+        """Restore a new training from it, truncate the record of updates to match, and log that.
 
         Raises:
-            DataError: it is another scenario's, or damaged; then nothing was changed.
+            DataError: it belongs to another scenario or is damaged; then nothing was changed.
         """
         about = self.about
         try:
             training.restore(self.state)
         except DataError as error:
             raise damaged(self.path, error.message.rstrip(".")) from None
-        lost = cut_spool(spool, rows=about.version)  # of what the one before had applied since
+        lost = cut_spool(spool, rows=about.version)  # updates applied since by the previous server
         training.log.write(Restored(about.version, about.time_seconds, lost))
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Those of one training, each in the place of the one before.
+    """The checkpoints of one training; each replaces the previous one.
 
     Attributes:
-        path: of the file.
-        schedule: when one is due.
+        path: path of the file.
+        schedule: when to save one.
         scenario: see ``scenario_digest``.
     """
 
@@ -71,17 +71,17 @@ class Checkpoints:
 
     @classmethod
     def of(cls, experiment: Experiment, folder: Path) -> Checkpoints | None:
-        """Those that a scenario asks for, in ``ps`` in a folder like a run's; None for none."""
+        """Return a scenario's checkpoints, in ``ps`` under a run-like folder; None if disabled."""
         schedule = experiment.checkpoints()
         if schedule is None:
             return None
         return cls(folder / "ps" / "checkpoint.safetensors", schedule, scenario_digest(folder))
 
     def newest(self) -> Newest | None:
-        """The newest one; None at the run's beginning.
+        """Read the newest checkpoint; None at the start of the run.
 
         Raises:
-            DataError: it is damaged, or another scenario's.
+            DataError: it is damaged or belongs to another scenario.
         """
         if not self.path.exists():
             return None
@@ -89,7 +89,7 @@ class Checkpoints:
         return Newest(about, state, self.path)
 
     async def keep(self, training: Training) -> None:
-        """Make one whenever it is due, until the training has ended; it is of no use then."""
+        """Save checkpoints on schedule until the training has ended."""
         server, clock = training.server, training.clock
         await training.started.wait()
         due = self.schedule.after(server.version, clock.now)

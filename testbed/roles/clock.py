@@ -1,4 +1,4 @@
-"""The two times of a run: real seconds, and the emulated ones that scenarios and reports speak."""
+"""The two times of a run: real seconds, and the emulated seconds of scenarios and reports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass
 class EmulatedClock:
-    """Counts from the start of the training.
+    """Measures time from the start of the training.
 
     Attributes:
         time_scale: emulated seconds per real second.
-        steady: real seconds from any origin, never set back.
+        steady: monotonic real seconds from any origin.
     """
 
     time_scale: float
@@ -23,7 +23,7 @@ class EmulatedClock:
     _start: float | None = None
 
     def start(self, now: float = 0.0) -> None:
-        """The emulated time is ``now`` at this moment."""
+        """Start the clock at the emulated time ``now``."""
         self._start = self.steady() - now / self.time_scale
 
     @property
@@ -42,16 +42,16 @@ class EmulatedClock:
         return 0.0 if self._start is None else (self.steady() - self._start) * self.time_scale
 
     def emulated(self, real: float) -> float:
-        """How long real seconds are in the emulation."""
+        """Convert real seconds to emulated seconds."""
         return real * self.time_scale
 
     def real(self, emulated: float) -> float:
-        """How long emulated seconds really take."""
+        """Convert emulated seconds to real seconds."""
         return emulated / self.time_scale
 
 
 async def wait(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for an event, but no longer than that (None: for ever). Returns whether it has come."""
+    """Wait for an event, at most ``seconds`` (None: for ever). Return whether it was set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

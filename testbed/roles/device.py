@@ -1,4 +1,4 @@
-"""Does what a worker's loop asks for, in real seconds, and keeps the books of every cycle."""
+"""Performs the actions of a worker's loop in real time, and accounts for every cycle's time."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from testbed.rpc.codec import ATTEMPT, decode_delivery, encode_push
 from testbed.rpc.shared import SharedSamples, assembled
 
 DEADLINE_SECONDS = 10.0
-"""Of one attempt of a call that nobody holds back."""
+"""For each attempt of a call that the server answers immediately."""
 
 
 @dataclass(kw_only=True)
 class Device:
-    """Does what one worker's loop asks for.
+    """Performs the actions of one worker's loop.
 
     Attributes:
         bound: the network at the worker half's parameters.
-        fingerprint: of the model's layout.
+        fingerprint: fingerprint of the model's layout.
         size: number of parameters.
-        step: draws the emulated seconds of a step, or None for as fast as it goes.
-        each_sample: what a step takes besides, emulated seconds for each sample of its batch.
-        clock: set by the first reply.
+        step: draws the emulated seconds of a step, or None for full speed.
+        each_sample: emulated seconds that a step takes in addition per sample of its batch.
+        clock: started by the first reply.
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
-            which come meanwhile are seen before that; else selection counts as part of the step.
-        slow: how many times as long a step takes that begins now.
-        encoding: of its pushes.
-        keys: the caches of its connection, where the algorithm sends keys.
-        wakes: when the worker half is to be woken in a step that ends at a moment, both emulated.
-        sleep: lets real seconds pass.
-        gap: the longest that this process stood still since this was last called, real seconds.
-        stream: where its samples come from; None if they are all there.
+            received during the step are seen first; else selection counts as part of the step.
+        slow: returns the slowdown factor of a step that starts now.
+        encoding: encoding of its pushes.
+        keys: the key caches of its connection, if the algorithm sends keys.
+        wakes: when to wake the worker half in a step that ends at a given time, both emulated.
+        sleep: sleeps for real seconds.
+        gap: the longest pause of this process since the last call, in real seconds.
+        stream: source of its samples; None for a shard.
     """
 
     index: int
@@ -81,19 +81,19 @@ class Device:
     stream: DeviceStream | None = None
 
     def __post_init__(self) -> None:
-        # Since the last update went out, emulated.
+        # Since the last update was sent, emulated.
         self._compute = self._late = self._think = self._overslept = 0.0
         self._transfer = self._blocked = 0.0
-        self._since = self.clock.steady()  # when what is counted next has begun
+        self._since = self.clock.steady()  # start of the current lap
         self._stepping = False
-        self._pace = 0.0  # what the step under way is to take, emulated
-        self._slow = 1.0  # and how many times as long as it would
+        self._pace = 0.0  # duration of the current step, emulated
+        self._slow = 1.0  # its slowdown factor
 
     def join(self) -> None:
-        """Take part in the training.
+        """Join the training.
 
         Raises:
-            RejectedError: the server does not want this worker.
+            RejectedError: the server refuses this worker.
             NodeError: the server cannot be reached.
         """
         request = ps_pb2.JoinRequest(worker=self.index, fingerprint=self.fingerprint)
@@ -102,7 +102,7 @@ class Device:
         )
 
     def leave(self, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
-        """Take no part any more.
+        """Leave the training.
 
         Raises:
             NodeError: the server did not answer in time.
@@ -116,22 +116,22 @@ class Device:
         )
 
     def perform(self, action: Action) -> Outcome:
-        """Do what the loop asks for.
+        """Perform an action of the loop.
 
         Raises:
             RejectedError: the server refused a push.
-            NodeError: the server cannot be reached, or does not keep to the contract.
+            NodeError: the server cannot be reached, or violates the contract.
         """
         self._finish_step()
         match action:
             case Pull():
-                self._lap()  # what was before the training is not counted
+                self._lap()  # time before the training does not count
                 message = ps_pb2.PullRequest(worker=self.index).SerializeToString()
                 return self._fetch(methods.PULL, message)
             case Take(count):
                 assert self.stream is not None, "it has a shard, or a stream"
                 samples = self.stream.take(count)
-                self._lap()  # the stream counts the wait
+                self._lap()  # the stream accounts for the wait
                 return Taken(self.clock.now, samples)
             case Step() | Work():
                 return self._step(action) if isinstance(action, Step) else self._rest(action)
@@ -151,7 +151,7 @@ class Device:
                 return self._fetch(methods.EXCHANGE, encode_push(push, self.encoding).data)
 
     def _message(self, action: Push) -> messages.PushMessage:
-        """What goes out with an update or a message."""
+        """Build the message of an update."""
         update, stream = action.update, self.stream
         timing = Timing(
             *(self._compute, self._late, self._think, self._transfer, self._blocked),
@@ -166,7 +166,7 @@ class Device:
         )
 
     def _with_pixels(self, samples: Samples) -> SharedSamples | None:
-        """Samples that go with a message; None if there are none."""
+        """Add labels and pixels to the samples of a message; None if there are none."""
         if not len(samples):
             return None
         if self.stream is not None:
@@ -175,9 +175,9 @@ class Device:
         return assembled(samples, zip(labels, pixels, strict=True))
 
     def _step(self, action: Step) -> Computed:
-        """A gradient. The step ends when the loop asks for something else: selection is part of it.
+        """Compute a gradient. The step ends at the loop's next action, so it includes selection.
 
-        What the loop is told of the time is the end of the step as the device class has it.
+        The loop receives the time at which the device class ends the step.
         """
         self._stepping = True
         self._slow = self.slow()
@@ -195,17 +195,17 @@ class Device:
         return Computed(self.clock.now + max(0.0, self._pace - self._passed), gradient)
 
     def _rest(self, action: Work) -> Passed:
-        """What was left of a step."""
+        """Perform the rest of a step."""
         left = self._work(self.clock.now + action.seconds)
         return Passed(self.clock.now, left)
 
     def _work(self, ends: float) -> float:
-        """Let a step that ends at a moment go on to there, or until the half is woken.
+        """Continue a step that ends at ``ends``, until its end or until the half must be woken.
 
-        Orders that come meanwhile are seen when this is over.
+        Orders received during this time are seen afterwards.
 
         Returns:
-            What is left of it, in emulated seconds.
+            The remaining emulated seconds.
         """
         woken = self.wakes(ends)
         self._let_pass((ends if woken is None else woken) - self.clock.now)
@@ -213,7 +213,7 @@ class Device:
         return 0.0 if woken is None else max(0.0, ends - self.clock.now)
 
     def _finish_step(self) -> None:
-        """Wait for what the step just made really took less than the device class takes."""
+        """Wait until the current step has taken as long as the device class takes."""
         if not self._stepping:
             return
         self._stepping = False
@@ -226,16 +226,16 @@ class Device:
         self._compute += self._lap()
 
     def _let_pass(self, seconds: float) -> None:
-        """Emulated seconds, if there are any."""
+        """Sleep for emulated seconds, if positive."""
         if seconds > 0:
             self.sleep(self.clock.real(seconds))
 
     def _fetch(self, method: str, message: bytes) -> Arrived:
-        """Call and take the model; without a deadline, for the algorithm may hold it back."""
+        """Call and receive the model; without a deadline, as the algorithm may hold the reply."""
         return self._arrived(self._call(method, message))
 
     def _exchange(self, push: messages.PushMessage, keys: KeyCaches) -> Arrived:
-        """Push and take the reply; once more with the core keys if one end does not know them."""
+        """Push and receive the reply; repeat with core keys if either end does not know them."""
         try:
             delivery = self._push(push, keys)
         except UnknownKeysError:
@@ -248,23 +248,23 @@ class Device:
             return self._arrived(_with_keys(self._push(again, keys), keys))
 
     def _push(self, push: messages.PushMessage, keys: KeyCaches) -> messages.Delivery:
-        """Push without those core keys that the server has."""
+        """Push without the core keys that the server knows."""
         update = replace(push.update, payload=keys.up.outgoing(push.update.payload))
         message = encode_push(replace(push, update=update), self.encoding).data
         return self._call(methods.EXCHANGE, message)
 
     def _call(self, method: str, message: bytes) -> messages.Delivery:
-        """Call, and note how long it took."""
+        """Call, and account for its duration."""
         delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
         self._blocked += delivery.blocked
         self._transfer += max(0.0, self._lap() - delivery.blocked)
         return delivery
 
     def _arrived(self, delivery: messages.Delivery) -> Arrived:
-        """Begin the clock at the first reply, and check that what came fits the model."""
+        """Start the clock at the first reply, and check that the model fits."""
         if not self.clock.started:
             self.clock.start(delivery.time)
-            self.gap()  # what was before the training is nobody's loss
+            self.gap()  # discard pauses before the training
         if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
             raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
         if delivery.shared is not None and self.stream is not None:
@@ -277,17 +277,17 @@ class Device:
         return self.clock.emulated(self.clock.steady() - self._since)
 
     def _lap(self) -> float:
-        """The same; the next begins at this moment, so that no time is left uncounted."""
+        """Return the same and start the next lap, so that no time is left uncounted."""
         before, self._since = self._since, self.clock.steady()
         return self.clock.emulated(self._since - before)
 
 
 def _with_keys(delivery: messages.Delivery, keys: KeyCaches) -> messages.Delivery:
-    """What came, with the core keys that it left out.
+    """Restore the core keys that a delivery left out.
 
     Raises:
-        UnknownKeysError: they are not known.
-        NodeError: they are not those of their signature.
+        UnknownKeysError: the keys are unknown.
+        NodeError: the keys do not match their signature.
     """
     if delivery.reply is None:
         return delivery

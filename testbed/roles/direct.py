@@ -1,7 +1,7 @@
-"""Records straight from their producer: it keeps what was sent until the device has committed it.
+"""Records sent directly by their producer, which keeps them until the device commits them.
 
-A device fetches what comes next over its own link, as fast as that carries. One that does not come
-for its records loses nothing: they stay here, and once there is no room the producer waits.
+A device fetches records over its own link, at the link's speed. A device that does not fetch
+loses nothing: its records are kept, and when there is no room left the producer waits.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from testbed.rpc.wire import MalformedError
 from testbed.streams import Receiver, Sender
 
 LOG_BYTES = 64_000_000
-"""Room for what no device of a producer has committed."""
+"""Total size of a producer's uncommitted records."""
 
 REPLY_BYTES = 1_000_000
-"""A reply has no more, but for one record that is longer."""
+"""Maximum size of a reply, except for a single longer record."""
 
 LONGEST_SECONDS = 60.0
-"""For so long a device may ask to be kept waiting."""
+"""Longest time that a device may ask to wait."""
 
 DEADLINE_SECONDS = 20.0
-"""Of a call, beside the time that it is to wait: what a thin link takes for a whole reply."""
+"""Deadline of a call in addition to its wait: the time for a full reply on a thin link."""
 
 
 @dataclass
 class _Log:
-    """The records of one device that it has not committed, in their order."""
+    """The uncommitted records of one device, in order."""
 
     records: deque[bytes] = field(default_factory=deque)
     committed: int = 0
@@ -51,7 +51,7 @@ class _Log:
         return self.committed + len(self.records)
 
     def commit(self, sequence: int) -> int:
-        """The device has all up to ``sequence``; returns the bytes of those let go."""
+        """Drop all records up to ``sequence``; return their bytes."""
         let_go = 0
         while self.committed < sequence and self.records:
             let_go += len(self.records.popleft())
@@ -59,9 +59,9 @@ class _Log:
         return let_go
 
     def begin(self, sequence: int) -> int:
-        """The device asks for the first time, and has committed that; see ``commit``.
+        """Handle the device's first request, which has committed ``sequence``; see ``commit``.
 
-        It may have had more of a process that this one follows than there is here as yet.
+        A previous producer may have sent it more records than this one has so far.
         """
         self.asked = True
         let_go = self.commit(sequence)
@@ -69,7 +69,7 @@ class _Log:
         return let_go
 
     def after(self, sequence: int) -> Sequence[bytes]:
-        """The records behind that one, as many as a reply takes."""
+        """Return the records after ``sequence`` that fit into a reply."""
         found: list[bytes] = []
         size = 0
         for index in range(sequence - self.committed, len(self.records)):
@@ -81,11 +81,11 @@ class _Log:
 
 
 class DirectSender(Sender):
-    """The producer's end, which the devices ask.
+    """The producer's end, from which devices fetch.
 
     Args:
-        devices: those whose streams it sends.
-        room: bytes that it keeps for all of them together.
+        devices: the devices to serve.
+        room: bytes of records to keep for all of them together.
     """
 
     def __init__(self, devices: Iterable[int], *, room: int = LOG_BYTES) -> None:
@@ -94,11 +94,11 @@ class DirectSender(Sender):
 
     @property
     def devices(self) -> Iterable[int]:
-        """Those whose streams it sends."""
+        """The devices to serve."""
         return self._logs.keys()
 
     def send(self, device: int, record: bytes) -> bool:
-        """See Sender."""
+        """Queue a record; return whether there was room for it."""
         if self._room < len(record):
             return False
         self._room -= len(record)
@@ -108,21 +108,21 @@ class DirectSender(Sender):
         return True
 
     def acknowledged(self, device: int) -> int:
-        """See Sender."""
+        """Return how many records the device has committed."""
         return self._logs[device].committed
 
     def available(self, device: int) -> int:
-        """See Sender."""
+        """Return how many records the device could have fetched."""
         return self._logs[device].last
 
     async def flush(self) -> None:
-        """See Sender: the devices fetch what they want."""
+        """Do nothing: devices fetch for themselves."""
 
     async def fetch(self, message: bytes, call: Call) -> bytes:
-        """Answer a device.
+        """Answer a device's request.
 
         Raises:
-            RejectedError: it asks for what it has committed, or for what was never sent.
+            RejectedError: it asks for records that it has committed or that were never sent.
         """
         request = parse(ps_pb2.FetchRequest, message)
         log = self._logs.get(request.worker)
@@ -145,7 +145,7 @@ class DirectSender(Sender):
 
 
 async def _grown(log: _Log, least: int, seconds: float) -> None:
-    """Wait until a log has come to a sequence number, but no longer than that."""
+    """Wait until a log reaches the sequence number ``least``, at most ``seconds``."""
     try:
         async with asyncio.timeout(seconds):
             while log.last < least:
@@ -159,19 +159,19 @@ async def _grown(log: _Log, least: int, seconds: float) -> None:
 async def answering(
     address: str, sender: DirectSender, *, token: str, failed: Callable[[BaseException], None]
 ) -> AsyncIterator[int]:
-    """Answer the devices at an address, by the tokens that are made of the producer's own.
+    """Serve devices at an address; their tokens are derived from the producer's.
 
     Args:
         address: ``address:port``.
-        sender: has the records.
-        token: the producer's.
-        failed: told of an error nobody foresaw.
+        sender: the source of the records.
+        token: the producer's token.
+        failed: called with an unexpected error.
 
     Yields:
         The port.
 
     Raises:
-        HostError: nothing can listen there.
+        HostError: the address cannot be used.
     """
     gate = Gate(
         tokens_of(token, (f"w{device}" for device in sender.devices)),
@@ -185,21 +185,21 @@ async def answering(
 
 
 def _tell(refusal: Refusal) -> None:
-    """Have a refusal in the producer's log."""
+    """Write a refusal to the producer's log."""
     sys.stderr.write(f"{refusal.call.node} ({refusal.call.peer}): {refusal.reason}\n")
 
 
 class DirectReceiver(Receiver):
-    """A device's end; the connection is its own."""
+    """A device's end; owns its connection."""
 
     def __init__(self, device: int, connection: Connection) -> None:
         self._device = device
         self._connection = connection
-        self._came: int | None = None  # sequence number of the last record; None: not known
+        self._came: int | None = None  # sequence number of the last record; None: unknown
         self._committed = 0
 
     def poll(self, least: int, seconds: float) -> Sequence[bytes]:
-        """See Receiver."""
+        """Fetch the next records, waiting up to ``seconds`` for ``least`` of them."""
         request = ps_pb2.FetchRequest(
             worker=self._device, after=self._came, committed=self._committed
         )
@@ -214,9 +214,9 @@ class DirectReceiver(Receiver):
         return reply.records
 
     def commit(self) -> None:
-        """See Receiver: the next poll says so."""
+        """Mark the received records as committed; the next poll sends this."""
         self._committed = self._came or 0
 
     def close(self) -> None:
-        """See Receiver."""
+        """Close the connection."""
         self._connection.close()

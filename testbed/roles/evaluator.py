@@ -1,4 +1,4 @@
-"""The evaluator: measures the model on test images while it is trained, and at its end on all."""
+"""The evaluator: measures the model on some test images during training, at the end on all."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ DEADLINE_SECONDS = 10.0
 
 
 def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
-    """Evaluate until the final model is measured. Returns the exit status."""
+    """Evaluate until the final model is measured. Return the exit status."""
     return run(
         arguments.get("node", "evaluator"), lambda: _main(Arguments.parse(arguments), opened)
     )
 
 
 def _main(arguments: Arguments, opened: Experiment | None) -> None:
-    os.nice(NICENESS)  # training goes first
+    os.nice(NICENESS)  # training has priority
     experiment = arguments.experiment(opened)
     parameters = zeros(experiment.network.layout.size)
     bound = experiment.network.bind(parameters)
@@ -61,7 +61,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
 
 
 def _take(connection: Connection, due: Due) -> Snapshot:
-    """The first snapshot that is due; no deadline, for it may be long until then."""
+    """Fetch the next scheduled snapshot; no deadline, as the wait may be long."""
     request = ps_pb2.SnapshotRequest(least_version=due.version, least_seconds=due.time)
     return decode_snapshot(connection.call(methods.SNAPSHOT, request.SerializeToString()))
 

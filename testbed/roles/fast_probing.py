@@ -1,8 +1,8 @@
-"""A stream that fills a fast link: the kernel cuts what one call hands over into full frames.
+"""A stream that saturates a fast link: the kernel splits each call's data into full frames.
 
-Python hands over some 20,000 datagrams a second, which is 200 mbit. UDP's segmentation offload
-takes dozens of them in one call, and gives as many in one. Where even that is too slow, as the host
-has other things to do, nothing is measured: a stream with holes in it has no rate.
+Python sends some 20,000 datagrams a second, which is 200 mbit. UDP's segmentation offload sends
+dozens of them per call, and receives as many per call. If even that is too slow on a busy host,
+nothing is measured: a stream with gaps has no rate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from testbed.roles.probing import (
 
 SECONDS = 1.0
 FRAMES = 44
-"""In one call: below the 64 KB of a datagram before it is cut."""
+"""Per call: below the 64 KB limit of a datagram before segmentation."""
 
 FRAME_BITS = 8 * (LARGEST_PAYLOAD + HEADER_BYTES)
 LARGEST_BYTES = 1 << 16
@@ -38,28 +38,28 @@ LARGEST_BYTES = 1 << 16
 SLICE_SECONDS = 0.05
 FEWEST_SLICES = 8
 ALIKE_RATIO = 0.01
-"""Half of the slices must agree so well, or the stream had holes."""
+"""At least half of the slices must agree this well, or the stream had gaps."""
 
 QUEUE_SECONDS = 0.05
-"""What is to wait in front of the link from the beginning; by default its queue holds twice it."""
+"""Backlog at the link from the beginning; its default queue holds twice that."""
 
 BUFFER_BYTES = 1 << 22
-"""Of a socket, as far as the kernel allows: for tens of milliseconds nobody need look at it."""
+"""Of a socket, if the kernel allows it: enough to leave it unread for tens of milliseconds."""
 
 DRY_RATIO = 0.02
-"""The link may have had nothing to send for that share of the time: its bucket makes up for it."""
+"""Share of the time in which the link may be idle: its token bucket makes up for it."""
 
 UDP_SEGMENT, UDP_GRO, SO_RXQ_OVFL = 103, 104, 40
 COUNT = struct.Struct("@I")
 
 
 class Arrival(NamedTuple):
-    """Frames that came at once.
+    """Frames that arrived together.
 
     Attributes:
         moment: seconds since 1970, by the kernel.
-        frames: how many.
-        dropped: what found no room in the socket so far.
+        frames: number of frames.
+        dropped: frames dropped so far for lack of room in the socket.
     """
 
     moment: float
@@ -68,15 +68,15 @@ class Arrival(NamedTuple):
 
 
 class FastStream(NamedTuple):
-    """Full frames, ``link`` being the bits per second of the link that they are to fill."""
+    """Full frames; ``link`` is the rate in bits per second of the link to saturate."""
 
     link: float
 
     def send(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
-        """Send it all; returns whether the link always had something to send.
+        """Send the stream; return whether the link never ran idle.
 
-        It had if more waited than it could send since the round before, by its configured rate, or
-        if the kernel took no more.
+        It did not if the backlog always exceeded what it could send until the next round, by its
+        configured rate, or if the kernel accepted no more.
         """
         batch, batch_seconds = bytes(FRAMES * LARGEST_PAYLOAD), FRAMES * FRAME_BITS / self.link
         begin = last = time.monotonic()
@@ -91,15 +91,15 @@ class FastStream(NamedTuple):
                     full = not _offer(connection, batch, peer)
                     sent += 1
                     waiting = min(waiting + batch_seconds, QUEUE_SECONDS)
-                if full:  # it waits for room, which is half of what the socket may hold
+                if full:  # wait for room, which is half of the socket's buffer
                     waiting = QUEUE_SECONDS
                     select.select([], [connection], [], STEP_SECONDS)
                 else:
-                    time.sleep(STEP_SECONDS)  # the stream's pace, no wait for anyone
+                    time.sleep(STEP_SECONDS)  # the stream's pace, not a wait for a peer
         return dry <= DRY_RATIO * SECONDS
 
     def receive(self, connection: socket.socket) -> float | None:
-        """Take one in; bits per second of Ethernet frames, None if it had holes."""
+        """Receive a stream; return bits per second of Ethernet frames, or None if it had gaps."""
         arrivals = []
         connection.settimeout(FIRST_SECONDS)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
@@ -114,10 +114,10 @@ class FastStream(NamedTuple):
 
 
 def rate_of_slices(arrivals: Sequence[Arrival]) -> float | None:
-    """The median rate of slices of time, in bits per second of Ethernet frames.
+    """Return the median rate of time slices, in bits per second of Ethernet frames.
 
-    The first and the last slice are left out, as the link's bucket and the stream's end are in
-    them, and those in which something found no room. None if too few are left, or fewer than half
+    The first and last slices are excluded, as they contain the link's burst and the stream's
+    end, and so are slices with dropped frames. None if too few are left, or fewer than half
     agree.
     """
     slices: defaultdict[int, list[Arrival]] = defaultdict(list)
@@ -137,7 +137,7 @@ def rate_of_slices(arrivals: Sequence[Arrival]) -> float | None:
 
 
 def _offer(connection: socket.socket, batch: bytes, peer: tuple[str, int]) -> bool:
-    """Hand a batch over, if the kernel has room for it."""
+    """Send a batch if the kernel has room for it."""
     try:
         connection.sendto(batch, socket.MSG_DONTWAIT, peer)
     except BlockingIOError:
@@ -146,7 +146,7 @@ def _offer(connection: socket.socket, batch: bytes, peer: tuple[str, int]) -> bo
 
 
 def _take(connection: socket.socket) -> Arrival:
-    """What came next; TimeoutError if nothing did in time."""
+    """Receive the next frames; raise TimeoutError if none arrive in time."""
     data, extra, _, _ = connection.recvmsg(LARGEST_BYTES, 128)
     moment, size, dropped = 0.0, len(data), 0
     for level, kind, value in extra:
@@ -162,7 +162,7 @@ def _take(connection: socket.socket) -> Arrival:
 
 @contextmanager
 def _set(connection: socket.socket, option: int, value: int) -> Iterator[None]:
-    """Give a socket for datagrams an option of UDP's for a while."""
+    """Set a UDP option of a datagram socket inside the context."""
     connection.setsockopt(socket.IPPROTO_UDP, option, value)
     try:
         yield

@@ -1,7 +1,7 @@
-"""A process's own time: a thread that beats, and the longest that it stood still between two beats.
+"""Detects pauses of a process: a thread beats, and measures the longest gap between two beats.
 
-A process that is stopped or frozen, or that the host gives no CPU, does not beat. The clock goes on
-meanwhile, so the beat after that is late. Nothing of this is on the way of a step or a push.
+A process that is stopped, frozen or starved of CPU does not beat. Its clock keeps running, so the
+next beat is late. None of this is in the path of a step or a push.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 BEAT_SECONDS = 1.0
-"""Real seconds between two beats; of a stop, less than that stays unseen."""
+"""Real seconds between two beats; shorter pauses are not detected."""
 
 MOST_BEATS = 50.0
-"""A second, of all workers together: every beat takes the CPU from somebody who computes."""
+"""Per second, of all workers together: every beat takes CPU from computing workers."""
 
 TOLD_SECONDS = 1.0
-"""Shorter gaps are no events: a full host has many of them."""
+"""Shorter gaps are not logged: a busy host has many of them."""
 
 
 def interval(workers: int) -> float:
-    """Real seconds between two beats of each of so many workers."""
+    """Return the real seconds between two beats, given the number of workers."""
     return max(BEAT_SECONDS, workers / MOST_BEATS)
 
 
 class Heartbeat:
-    """Remembers how late the latest beat of this process was.
+    """Measures how late the beats of this process are.
 
     Args:
-        steady: counts real seconds from any origin, and goes on while the process stands.
+        steady: monotonic real seconds from any origin, running while the process is stopped.
         every: real seconds between two beats.
     """
 
@@ -44,12 +44,12 @@ class Heartbeat:
         self._lock = threading.Lock()  # a gap between reading and clearing would be lost
 
     def beat(self) -> None:
-        """The process runs."""
+        """Record a beat."""
         with self._lock:
             self._beat()
 
     def take(self) -> float:
-        """The longest that the process stood still since this was last called, real seconds."""
+        """Return the longest pause since the last call, in real seconds."""
         with self._lock:
             self._beat()
             longest, self._longest = self._longest, 0.0
@@ -57,7 +57,7 @@ class Heartbeat:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Beat in a thread of its own while the context lasts."""
+        """Beat in a background thread inside the context."""
         over = threading.Event()
 
         def go_on() -> None:

@@ -1,8 +1,8 @@
-"""Records through a broker of Apache Kafka: a topic for each device, of one partition.
+"""Records through an Apache Kafka broker: one topic per device, with one partition.
 
-A producer is idempotent and waits for the broker to acknowledge every record: a broker that is away
-for a while gets each of them once and in order. A device commits its offset once its buffer has
-the records, and what it had not committed comes again to one that was started anew.
+A producer is idempotent and waits for the broker to acknowledge every record: after an outage the
+broker gets each record once and in order. A device commits its offset once its buffer has
+the records; a restarted device receives its uncommitted records again.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from testbed.errors import NodeError
 from testbed.streams import Receiver, Sender
 
 RELEASE = 4
-"""Of the brokers that are spoken with: what an older one does not know, it does not tell."""
+"""The supported major release: an older broker does not report what it lacks."""
 
 ROOM_BYTES = 64_000_000
-"""Room for what the broker has not acknowledged."""
+"""Maximum size of records that the broker has not acknowledged."""
 
 READY_SECONDS = 60.0
-"""A broker answers, and has the topic of a device, within this time, or never."""
+"""Time for a broker to answer and to have a device's topic; then connecting fails."""
 
 BATCH_BYTES = 2**16
 MOST_RECORDS = 2000
 RETRY_SECONDS = 0.1
-"""Between two attempts to read from a broker that is away, which fail at once."""
+"""Between two attempts to read from an unreachable broker, which fail at once."""
 
 FOR_EVER_MILLISECONDS = 2**31 - 1
 FLUSH_SECONDS = 10.0
 REQUEST_MILLISECONDS = 5000
 RECONNECT_MILLISECONDS = 500
-"""The longest pause between two attempts to reach a broker that is away."""
+"""The longest pause between two attempts to reach the broker."""
 
 ONE_OF_EACH = {"num_partitions": 1, "replication_factor": 1}
 
 
 def topic_of(topics: str, device: int) -> str:
-    """The name of a device's topic; ``topics`` is the run's name."""
+    """Return the name of a device's topic; ``topics`` is the run's name."""
     return f"{topics}-w{device}"
 
 
@@ -52,11 +52,11 @@ class KafkaSender(Sender):
     """The producer's end.
 
     Args:
-        producer: idempotent, connected.
-        topics: what their names begin with.
-        written: how many records each device's topic has already.
-        failed: told, in a thread of the producer's, of a record that the broker will never take.
-        room: bytes that may wait for the broker's acknowledgement.
+        producer: idempotent and connected.
+        topics: prefix of the topics' names.
+        written: number of records already in each device's topic.
+        failed: called in a thread of the producer if the broker can never accept a record.
+        room: maximum bytes of unacknowledged records.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class KafkaSender(Sender):
         self._written = written
         self._failed = failed
         self._room = room
-        self._lock = threading.Lock()  # acknowledgements come in a thread of the producer's
+        self._lock = threading.Lock()  # acknowledgements arrive in a thread of the producer
 
     def send(self, device: int, record: bytes) -> bool:
-        """See Sender."""
+        """Queue a record; return whether there was room for it."""
         with self._lock:
             if self._room < len(record):
                 return False
@@ -87,18 +87,18 @@ class KafkaSender(Sender):
         return True
 
     def acknowledged(self, device: int) -> int:
-        """See Sender."""
+        """Return how many of the device's records the broker has acknowledged."""
         with self._lock:
             return self._written[device]
 
     def available(self, device: int) -> int:
-        """See Sender."""
+        """Return how many records the device could have fetched."""
         return self.acknowledged(device)
 
     async def flush(self) -> None:
-        """See Sender."""
+        """Wait until the broker has acknowledged the queued records, or for FLUSH_SECONDS."""
         loop = asyncio.get_running_loop()
-        with suppress(KafkaError):  # the broker is away: what it lacks is on nobody's record
+        with suppress(KafkaError):  # an unreachable broker: the missing records are not counted
             await loop.run_in_executor(None, lambda: self._producer.flush(timeout=FLUSH_SECONDS))
 
     def _take_note(self, device: int, size: int) -> None:
@@ -112,14 +112,14 @@ class KafkaSender(Sender):
 
 
 class KafkaReceiver(Receiver):
-    """A device's end: reads its topic from where it has committed last."""
+    """A device's end: reads its topic from the last committed offset."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
         self._uncommitted = False
 
     def poll(self, least: int, seconds: float) -> Sequence[bytes]:
-        """See Receiver. While the broker is away, nothing comes."""
+        """Read the next records; none while the broker is unreachable."""
         until = time.monotonic() + seconds
         records: list[bytes] = []
         while True:
@@ -130,20 +130,20 @@ class KafkaReceiver(Receiver):
             except KafkaError as error:
                 if not error.retriable:
                     raise NodeError(f"reading records failed: {error}") from None
-                time.sleep(min(left, RETRY_SECONDS))  # the broker is away
+                time.sleep(min(left, RETRY_SECONDS))  # the broker is unreachable
             if len(records) >= least or left == 0:
                 self._uncommitted |= bool(records)
                 return records
 
     def commit(self) -> None:
-        """See Receiver: the next poll sends it."""
+        """Commit the offset; the next poll sends it."""
         if self._uncommitted:
             with telling("committing an offset"):
                 self._consumer.commit_async()
             self._uncommitted = False
 
     def close(self) -> None:
-        """See Receiver."""
+        """Close the consumer."""
         with telling("closing"):
             self._consumer.close(autocommit=False)
 
@@ -156,14 +156,14 @@ def connect_sender(
     failed: Callable[[BaseException], object],
     linger_seconds: float = 0.0,
 ) -> tuple[KafkaSender, KafkaProducer]:
-    """The sender for some devices, whose topics are made; and its producer, which is to be closed.
+    """Create the topics of some devices; return their sender and the producer to close.
 
     Args:
-        address: of the broker.
-        topics: what their names begin with.
-        devices: their numbers.
+        address: address of the broker.
+        topics: prefix of the topics' names.
+        devices: numbers of the devices.
         failed: see KafkaSender.
-        linger_seconds: how long a record may wait for others that go with it, real.
+        linger_seconds: how long a record may wait for a batch, real seconds.
 
     Raises:
         NodeError: the broker does not answer in time, is of another release, or has topics of
@@ -184,9 +184,9 @@ def connect_sender(
 
 
 def make_topics(address: str, topics: str, devices: Iterable[int]) -> dict[int, int]:
-    """Make the topics of some devices that are not there yet; how many records each has, by device.
+    """Create missing topics of some devices; return the number of records in each, by device.
 
-    A topic has records already where a producer of this run was started again.
+    A topic already has records if a producer of this run was restarted.
 
     Raises:
         NodeError: see ``connect_sender``.
@@ -207,10 +207,10 @@ def make_topics(address: str, topics: str, devices: Iterable[int]) -> dict[int, 
 
 
 def connect_receiver(address: str, topics: str, device: int) -> KafkaReceiver:
-    """The receiver of a device, once the broker has its topic.
+    """Connect the receiver of a device, once the broker has its topic.
 
     Raises:
-        NodeError: the broker does not answer in time, is of another release, or has no such topic.
+        NodeError: the broker does not answer in time, is of another release, or lacks the topic.
     """
     topic = topic_of(topics, device)
     with ExitStack() as made, telling(f"connecting to the broker at {address}"):
@@ -235,7 +235,7 @@ def check_release(client: KafkaConsumer, address: str) -> None:
     """Refuse a broker of another release.
 
     Raises:
-        NodeError: it is one; says which.
+        NodeError: the release differs; names it.
     """
     version = client.config["api_version"]
     if version[0] != RELEASE:
@@ -248,7 +248,7 @@ def check_release(client: KafkaConsumer, address: str) -> None:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """What the client cannot do is the node's failure."""
+    """Convert errors of the Kafka client to NodeError."""
     try:
         yield
     except KafkaError as error:
@@ -256,7 +256,7 @@ def telling(what: str) -> Iterator[None]:
 
 
 def _everywhere(address: str) -> dict[str, Any]:
-    """What every client is told."""
+    """Return the options of all clients."""
     return {
         "bootstrap_servers": address,
         "bootstrap_timeout_ms": int(READY_SECONDS * 1000),
@@ -276,11 +276,11 @@ def _check_topics(found: Iterable[str], topics: str, address: str) -> None:
 
 
 def _await_topic(consumer: KafkaConsumer, topic: str, address: str) -> None:
-    """Wait until the broker has a topic, asking it for its metadata again and again."""
+    """Poll the broker's metadata until it has a topic."""
     deadline = time.monotonic() + READY_SECONDS
     while not consumer.partitions_for_topic(topic):
         if time.monotonic() > deadline:
             raise NodeError(
                 f"the broker at {address} has no topic {topic} after {READY_SECONDS:g} s"
             )
-        time.sleep(RECONNECT_MILLISECONDS / 1000)  # between two questions
+        time.sleep(RECONNECT_MILLISECONDS / 1000)  # between two requests

@@ -15,20 +15,20 @@ from testbed.telemetry.events import EventLog
 
 @dataclass
 class ServerKeys:
-    """The server's ends of all workers' connections; a new server knows no keys."""
+    """The server's caches for all workers' connections; a new server knows no keys."""
 
     log: EventLog
     caches: defaultdict[int, KeyCaches] = field(default_factory=lambda: defaultdict(KeyCaches))
 
     def complete(self, push: PushMessage, *, missed: int) -> PushMessage:
-        """A push with the core keys that it left out.
+        """Restore the core keys that a push left out.
 
-        One that ``wants_keys`` is answered with all of them: the reply of so many bytes that it had
-        was of no use.
+        The reply to a push that ``wants_keys`` includes all keys; ``missed`` is the size of the
+        reply that the worker could not use.
 
         Raises:
-            UnknownKeysError: its keys are not known; the worker will repeat it with them.
-            RejectedError: its signature is not that of its keys.
+            UnknownKeysError: the keys are unknown; the worker will repeat the push with them.
+            RejectedError: the keys do not match their signature.
         """
         caches, node = self.caches[push.worker], f"w{push.worker}"
         if push.wants_keys:
@@ -42,11 +42,11 @@ class ServerKeys:
         return replace(push, update=replace(push.update, payload=payload))
 
     def accepted(self, push: PushMessage) -> None:
-        """A push was taken, or had been: its keys are known from now on."""
+        """Remember the keys of a push that was accepted, now or earlier."""
         self.caches[push.worker].up.remember(push.update.payload)
 
     def shorten(self, release: Release) -> Reply | None:
-        """A reply without the core keys that its worker knows."""
+        """Return a reply without the core keys that its worker knows."""
         reply = release.reply
         if reply is None:
             return None

@@ -1,4 +1,4 @@
-"""The streams on which workers follow their orders."""
+"""The streams of orders to workers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from testbed.rpc.codec import encode_orders
 
 @dataclass
 class OrderStreams:
-    """At most one stream for a worker; the server knows the orders in force."""
+    """The order streams, at most one per worker; the server knows the current orders."""
 
     server: Server
-    _news: dict[int, asyncio.Event] = field(default_factory=dict)  # of those that follow
+    _news: dict[int, asyncio.Event] = field(default_factory=dict)  # one per open stream
 
     async def follow(self, worker: int, after: int) -> AsyncIterator[bytes]:
-        """A worker's orders, whenever they are newer than those numbered ``after``."""
+        """Yield a worker's orders whenever they are newer than number ``after``."""
         self.end(worker)
         news = self._news[worker] = asyncio.Event()
         while self._news.get(worker) is news:
@@ -31,12 +31,12 @@ class OrderStreams:
             news.clear()
 
     def tell(self, worker: int) -> None:
-        """A worker's orders have changed."""
+        """Notify the stream of a worker that its orders have changed."""
         if worker in self._news:
             self._news[worker].set()
 
     def end(self, *workers: int) -> None:
-        """End the streams of these workers, or of all if none is named."""
+        """End the streams of these workers, or all streams if none is given."""
         for worker in workers or tuple(self._news):
             news = self._news.pop(worker, None)
             if news is not None:

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a training beside its server."""
+"""The parts of a training that a checkpoint holds in addition to its server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def parts_of(training: Training) -> dict[str, tuple[object, tuple[str, ...]]]:
-    """The parts of a training by name, and the attributes of each that are kept."""
+    """Return the parts of a training by name, with the saved attributes of each."""
     rows = ("applied", "applied_bytes", "_traffic", "_pending", "_streams")
     record = training.record
     return {

@@ -1,8 +1,8 @@
-"""Measures a link from both of its ends, before it is trusted or while a run goes on.
+"""Measures a link from both ends, before a run uses it or while the run is active.
 
-One node reflects, behind a link that is not shaped; a node for every device class probes it through
-a link of that class. Rates are taken from datagrams sent faster than the link, by the kernel's own
-times of their arrival: neither a late process nor a lost packet moves them.
+One node, the reflector, has an unshaped link; one node per device class probes it through a link
+of that class. Rates are computed from datagrams sent faster than the link, with the kernel's
+arrival times, so neither a late process nor a lost packet affects them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PORT = 5001
 MESSAGE_BYTES = 17_000
 MESSAGES = 3
 LONG_MESSAGE_SECONDS = 0.5
-"""Where a message takes longer, one each way must do: a host's delays are little beside it."""
+"""If a message takes longer, one in each direction is enough: host delays hardly matter then."""
 
 TRIPS = 21
 TRIP_SPACING_SECONDS = 0.02
@@ -32,7 +32,7 @@ CONNECT_SECONDS = 10.0
 CALL_SECONDS = 60.0
 
 SLOW = 200e6
-"""Up to so many bits a second Python fills a link with datagrams one by one."""
+"""Up to this many bits per second, Python saturates a link with single datagrams."""
 
 PUSH, PULL, FILL_UP, FILL_DOWN = b"u", b"d", b"r", b"b"
 HOLES, FILLED = b"h", b"f"
@@ -41,20 +41,20 @@ RATE = struct.Struct("!d")
 
 
 def main(arguments: Mapping[str, str], opened: object = None) -> int:
-    """Reflect until told to end, or probe and print one line of JSON; it needs no experiment.
+    """Reflect until terminated, or probe and print one line of JSON; needs no experiment.
 
-    Arguments are ``server``, the reflector's address, or empty for the reflector itself; ``up`` and
-    ``down``, the link's rates in bits per second, empty where there is none.
+    Arguments are ``server``, the reflector's address, empty for the reflector itself; ``up``
+    and ``down``, the link's rates in bits per second, empty for no rate.
     """
     if not arguments["server"]:
         reflect()
     rates = {name: float(arguments[name]) if arguments[name] else None for name in ("up", "down")}
-    print(json.dumps(probe(arguments["server"], **rates)), flush=True)  # noqa: T201 - read there
+    print(json.dumps(probe(arguments["server"], **rates)), flush=True)  # noqa: T201 - output
     return 0
 
 
 def reflect(address: str = "") -> None:
-    """Send datagrams back and serve probes until the process ends."""
+    """Echo datagrams and serve probes until the process ends."""
     with datagrams(address, PORT) as echoes, socket.create_server((address, PORT)) as listener:
         threading.Thread(target=_echo, args=(echoes,), daemon=True).start()
         while True:
@@ -63,7 +63,7 @@ def reflect(address: str = "") -> None:
 
 
 def probe(server: str, *, up: float | None, down: float | None) -> dict[str, float | None]:
-    """Measure the way to the reflector at ``server`` and back, its rates in bits per second."""
+    """Measure the path to the reflector at ``server`` and back, its rates in bits per second."""
     reflector = connect(server, PORT, patience_seconds=CONNECT_SECONDS)
     with reflector as control, datagrams() as connection:
         control.settimeout(CALL_SECONDS)
@@ -81,13 +81,13 @@ def probe(server: str, *, up: float | None, down: float | None) -> dict[str, flo
 
 
 def _round_trips(server: str) -> list[float]:
-    """Seconds each; sent one every few milliseconds, so that a long way takes no longer."""
+    """Measure round trips in seconds; sent at a fixed interval, so long delays do not add up."""
     sent: dict[int, float] = {}
     trips: list[float] = []
     with datagrams() as connection:
         connection.connect((server, PORT))
         for number in range(TRIPS):
-            sent[number] = time.time()  # what the kernel stamps arrivals with
+            sent[number] = time.time()  # the clock of the kernel's arrival times
             connection.send(bytes([number]))
             end = time.monotonic() + TRIP_SPACING_SECONDS
             while (left := end - time.monotonic()) > 0:
@@ -110,7 +110,7 @@ def _take_trip(
 
 
 def _exchange(control: socket.socket, message: bytes, answer_bytes: int) -> float:
-    """Seconds from the message's first byte out to the answer's last byte in; a median."""
+    """Return the median seconds from the message's first byte out to the answer's last byte in."""
     seconds = []
     for _ in range(MESSAGES):
         begin = time.monotonic()
@@ -129,9 +129,9 @@ def _fill(
     *,
     peer: tuple[str, int] | None,
 ) -> float | None:
-    """Fill the way up to ``peer``, or the way down; returns what came through a second.
+    """Saturate the path up to ``peer``, or the path down; return the received rate.
 
-    None if the host could not send that fast, or too little came.
+    None if the host could not send fast enough, or too little arrived.
     """
     if rate is None:
         return None
@@ -157,7 +157,7 @@ def _echo(echoes: socket.socket) -> None:
 
 
 def _serve(control: socket.socket, host: str) -> None:
-    """One probe, until it closes its connection."""
+    """Serve one probe until it closes its connection."""
     with control, datagrams() as connection:
         control.sendall(PORTS.pack(connection.getsockname()[1]))
         try:
@@ -185,7 +185,7 @@ def _answer(control: socket.socket, connection: socket.socket, peer: tuple[str, 
 
 
 def _take(stream: socket.socket, count: int) -> bytes:
-    """Exactly that many bytes."""
+    """Receive exactly ``count`` bytes."""
     taken = bytearray()
     while len(taken) < count:
         piece = stream.recv(count - len(taken))

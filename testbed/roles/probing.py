@@ -1,4 +1,4 @@
-"""Datagrams at a pace, the times of their arrival, and the rate that follows."""
+"""Streams of paced datagrams, their arrival times, and the resulting rate."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import NamedTuple
 STREAM_SECONDS = 0.8
 LONGEST_STREAM_SECONDS = 4.0
 PACKETS = 60
-"""A stream should have that many; slow links get smaller packets, then more time."""
+"""Target number per stream; slow links get smaller packets, then more time."""
 
 LARGEST_PAYLOAD, SMALLEST_PAYLOAD = 1472, 100
 HEADER_BYTES = 14 + 20 + 8
 EXCESS = 1.3
-"""Streams are so much faster than the link, once its bucket is empty."""
+"""Ratio of a stream's rate to the link's, once the link's token bucket is empty."""
 
 AHEAD = 0.25
-"""Share of a stream that is sent at once, as far as the queue takes it.
+"""Share of a stream that is sent at once, as far as the queue accepts it.
 
-On a host that probes several links at a time a sender may have no CPU for a moment. The link then
-still has something to send.
+On a host that probes several links at a time a sender may get no CPU for a moment. The link then
+still has data to send.
 """
 
 STEP_SECONDS = 0.002
 FIRST_SECONDS = 3.0
 QUIET_SECONDS = 0.3
-"""A stream has ended when nothing has come for so long."""
+"""A stream has ended when nothing has arrived for this long."""
 
 RECEIVE_BUFFER_BYTES = 1 << 21
 SO_TIMESTAMPNS = 35
@@ -37,12 +37,12 @@ TIME = struct.Struct("@qq")
 
 
 class ProbeStream(NamedTuple):
-    """Datagrams at one pace.
+    """Datagrams at a constant pace.
 
     Attributes:
-        link: bits per second of the link that they are to fill.
-        seconds: for how long.
-        payload: bytes of each.
+        link: bits per second of the link to saturate.
+        seconds: duration.
+        payload: bytes of each datagram.
     """
 
     link: float
@@ -51,7 +51,7 @@ class ProbeStream(NamedTuple):
 
     @classmethod
     def through(cls, link: float) -> ProbeStream:
-        """What fills a link of so many bits per second."""
+        """Create a stream that saturates a link of this many bits per second."""
         share = link * STREAM_SECONDS / 8 / PACKETS - HEADER_BYTES
         payload = int(min(max(share, SMALLEST_PAYLOAD), LARGEST_PAYLOAD))
         least = PACKETS * (payload + HEADER_BYTES) * 8 / link
@@ -59,14 +59,14 @@ class ProbeStream(NamedTuple):
 
     @property
     def burst_bytes(self) -> float:
-        """What may come faster than the link at first: a tick at 100 Hz, and two frames."""
+        """Bytes that may arrive faster than the link at first: a 100 Hz tick and two frames."""
         return self.link / 8 / 100 + 2 * (LARGEST_PAYLOAD + HEADER_BYTES)
 
     def send(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
-        """Send it all, in steps of a few milliseconds; first at once the bucket and the queue.
+        """Send the stream in steps of a few milliseconds, beginning with a burst.
 
-        At its own pace the stream would need several times the bucket's size to empty it. Returns
-        True: a link this slow always has something to send.
+        The burst fills the bucket and the queue: at its own pace the stream would need several
+        times the bucket's size. Returns True: a link this slow never runs idle.
         """
         frame = self.payload + HEADER_BYTES
         packet_seconds = frame * 8 / (self.link * EXCESS)
@@ -76,11 +76,11 @@ class ProbeStream(NamedTuple):
             while sent * packet_seconds <= now:
                 connection.sendto(data, peer)
                 sent += 1
-            time.sleep(max(packet_seconds, STEP_SECONDS))  # the stream's pace, no wait for anyone
+            time.sleep(max(packet_seconds, STEP_SECONDS))  # the stream's pace, not a wait
         return True
 
     def receive(self, connection: socket.socket) -> float | None:
-        """Take one in; bits per second of Ethernet frames, None if too few came."""
+        """Receive a stream; return bits per second of Ethernet frames, None if too few arrived."""
         arrivals = []
         connection.settimeout(FIRST_SECONDS)
         try:
@@ -93,9 +93,9 @@ class ProbeStream(NamedTuple):
 
 
 def rate_of(arrivals: list[tuple[float, int]], burst_bytes: float) -> float | None:
-    """Bits per second of Ethernet frames, once the link's burst is through.
+    """Return bits per second of Ethernet frames, excluding the link's burst.
 
-    Of every arrival its time and its payload's bytes are given.
+    ``arrivals`` holds arrival times and payload bytes.
     """
     passed = 0
     for start, (_, size) in enumerate(arrivals):
@@ -112,7 +112,7 @@ def rate_of(arrivals: list[tuple[float, int]], burst_bytes: float) -> float | No
 
 @contextmanager
 def datagrams(address: str = "", port: int = 0) -> Iterator[socket.socket]:
-    """A socket for datagrams that come with the kernel's time of their arrival."""
+    """Open a UDP socket that receives the kernel's arrival times."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -121,10 +121,10 @@ def datagrams(address: str = "", port: int = 0) -> Iterator[socket.socket]:
 
 
 def receive(connection: socket.socket) -> tuple[float, bytes]:
-    """A datagram and when the kernel got it, in seconds since 1970.
+    """Receive a datagram; return its arrival time by the kernel, in seconds since 1970, and data.
 
     Raises:
-        TimeoutError: none came in time.
+        TimeoutError: none arrived in time.
     """
     data, extra, _, _ = connection.recvmsg(2048, 64)
     seconds, nanoseconds = TIME.unpack_from(extra[0][2])

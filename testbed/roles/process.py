@@ -1,4 +1,4 @@
-"""How a role's process ends: by SIGTERM, by an error that a user can read, or done."""
+"""How a role's process ends: on SIGTERM, with an error for the user, or when it is done."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from testbed.user_code import Signalled, own_failures, own_trace
 
 
 class TerminatedError(Signalled):
-    """SIGTERM has come. Nothing but the role's end may stop it."""
+    """SIGTERM was received. Only the end of the role may handle it."""
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise TerminatedError inside the context when SIGTERM comes; only the first one counts.
+    """Raise TerminatedError inside the context on the first SIGTERM; ignore later ones.
 
-    Behind it there is nothing left but the process's own end, so that SIGTERM changes nothing more.
+    After the context the process only has to exit, so SIGTERM is ignored from then on.
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -41,9 +41,9 @@ SCRATCH = ("/tmp/", "/dev/shm/")
 
 
 def wait_for_end() -> Never:
-    """Do nothing until SIGTERM comes.
+    """Block until SIGTERM.
 
-    ``pause`` sleeps on after a signal that comes just before it; what is in a pipe stays there.
+    ``pause`` would miss a signal just before it; a byte in a pipe is not lost.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -53,14 +53,14 @@ def wait_for_end() -> Never:
 
 
 def return_free_memory() -> None:
-    """Give the kernel back all pages that hold nothing, where the C library can do that."""
+    """Return free memory to the kernel, if the C library supports it."""
     library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # glibc; musl keeps nothing back in the first place
+    if hasattr(library, "malloc_trim"):  # glibc; musl returns memory by itself
         library.malloc_trim(0)
 
 
 def run(node: str, body: Callable[[], None]) -> int:
-    """Do what a role does, and say what went wrong; of the user's own code, with its traceback.
+    """Run a role and print its error; for the user's own code, with a traceback.
 
     Returns:
         The exit status: 0, also after SIGTERM, or that of the error.
@@ -78,7 +78,7 @@ def run(node: str, body: Callable[[], None]) -> int:
 
 
 def _of_scratch(cause: BaseException | None) -> str:
-    """What to add where the user's code has not found a file that the host may have."""
+    """Return a hint for user code that did not find a file which the host may have."""
     name = cause.filename if isinstance(cause, FileNotFoundError) else None
     if isinstance(name, str) and name.startswith(SCRATCH):
         return " A node has a /tmp and a /dev/shm of its own: keep the file in another folder."

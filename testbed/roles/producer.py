@@ -1,8 +1,7 @@
-"""A producer: makes the samples of its devices' streams, each at the rate of its device.
+"""A producer: produces the samples of its devices' streams, each at its device's rate.
 
-What is due at a moment is counted from the beginning of the training, so that no pace drifts: a
-process that was late for a while sends what it owes. It tells the parameter server once a second
-how far it is.
+The number of samples is computed from the start of the training, so no pace drifts: a process that
+was late catches up. It reports its progress to the parameter server once a second.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from testbed.scenario.links import producers
 from testbed.streams import Arrivals, RecordFormat, Sample, Sender
 
 TICK_SECONDS = 0.01
-"""So often it is looked what is due: a record is sent at most so late, real seconds."""
+"""Polling interval, and thus the maximum delay of a record, real seconds."""
 
 TELL_SECONDS = 1.0
 DEADLINE_SECONDS = 10.0
 
 
 def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
-    """Produce until SIGTERM. Returns the exit status."""
+    """Produce until SIGTERM. Return the exit status."""
     return run(arguments.get("node", "producer"), lambda: _main(Arguments.parse(arguments), opened))
 
 
@@ -48,7 +47,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
 
 
 async def _produce(experiment: Experiment, arguments: Arguments) -> None:
-    """Send what is due from the start of the training to its end, and wait for SIGTERM."""
+    """Send records on time from the start of the training to its end, and wait for SIGTERM."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
 
@@ -73,7 +72,7 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
 
 
 def feeds_of(experiment: Experiment, index: int) -> Sequence[Feed]:
-    """The streams of the devices that producer ``index`` feeds."""
+    """Return the streams of the devices that producer ``index`` feeds."""
     count, arrivals = len(producers(experiment.scenario)), experiment.arrivals()
     assert arrivals is not None, "a run without streams has no producer"
     shards = experiment.shards
@@ -92,9 +91,9 @@ class Feed:
     """One device's stream.
 
     Attributes:
-        arrivals: when its samples are due.
-        source: the device's training samples, in the order in which they come.
-        sent: records that the transport has taken over.
+        arrivals: arrival times of its samples.
+        source: the device's training samples, in order of arrival.
+        sent: number of records passed to the transport.
     """
 
     device: int
@@ -103,18 +102,18 @@ class Feed:
     data: Prepared
     format: RecordFormat
     sent: int = 0
-    _refused: bytes | None = None  # there was no room for it: it comes first
-    _made: int = 0  # records that were made of the source's samples
+    _refused: bytes | None = None  # the transport had no room for it: send it first
+    _made: int = 0  # records built from the source's samples
 
     def due(self, now: float) -> int:
-        """How many records there are to be at a moment: of samples that all have been made."""
+        """Return the number of records up to ``now``; all samples of a record must have arrived."""
         return self.arrivals.count(now) // self.format.samples
 
     def send_due(self, sender: Sender, now: float) -> None:
-        """Send what is due at a moment and was not sent, as far as there is room."""
+        """Send the outstanding records up to ``now``, as far as there is room."""
         due, there = self.due(now), sender.acknowledged(self.device)
         if there > due:
-            return  # the clock of the process that this one follows was ahead of its own
+            return  # the clock of the previous producer was ahead of this one
         if there > self.sent:
             self._go_on(after=there)
         while self.sent < due:
@@ -126,13 +125,13 @@ class Feed:
             self.sent += 1
 
     def _go_on(self, *, after: int) -> None:
-        """The stream has so many records already: those of a process that this one follows."""
+        """Continue after this many records, which a previous producer has sent."""
         self.source.take((after - self._made) * self.format.samples)
         self.sent = self._made = after
         self._refused = None
 
     def _make(self, number: int) -> bytes:
-        """The record of that number, from 1 on."""
+        """Build the record of this number, from 1."""
         self._made = number
         last = number * self.format.samples
         sequences = range(last - self.format.samples + 1, last + 1)
@@ -149,8 +148,8 @@ class Production:
     """All streams of one producer.
 
     Attributes:
-        begun: set when the training has started, and the clock with it.
-        ended: set when it has ended.
+        begun: set when the training has started, together with the clock.
+        ended: set when the training has ended.
     """
 
     feeds: Sequence[Feed]
@@ -160,7 +159,7 @@ class Production:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def carry_out(self) -> None:
-        """Send whatever becomes due, until the training has ended."""
+        """Send records on time until the training has ended."""
         await self.begun.wait()
         while not await wait(self.ended, TICK_SECONDS):
             now = self.clock.now
@@ -169,15 +168,15 @@ class Production:
         await self.sender.flush()
 
     def begin(self, now: float) -> None:
-        """The training has started; the emulated time is ``now``."""
+        """Start with the training, at emulated time ``now``."""
         self.clock.start(now)
         self.begun.set()
 
     def told(self) -> ps_pb2.ProducedRequest:
-        """How far it has come, in records that the devices could have."""
+        """Report the progress, in records available to the devices."""
         now, available = self.clock.now, self.sender.available
         counts = [(one.due(now), available(one.device)) for one in self.feeds]
-        counts = [(max(due, sent), sent) for due, sent in counts]  # sent while this was counted
+        counts = [(max(due, sent), sent) for due, sent in counts]  # sent during this count
         return ps_pb2.ProducedRequest(
             due=sum(due for due, _ in counts),
             sent=sum(sent for _, sent in counts),
@@ -187,7 +186,7 @@ class Production:
 
 @dataclass
 class Attendant:
-    """Speaks with the parameter server, in a thread beside that of the records."""
+    """Talks to the parameter server, in a separate thread from the records."""
 
     production: Production
     connection: Connection
@@ -195,13 +194,13 @@ class Attendant:
     failed: Callable[[BaseException], None]
 
     def attend(self) -> None:
-        """Pass on when the training starts and ends, and tell how far the producer is."""
+        """Signal the start and end of the training, and report the producer's progress."""
         try:
             reply = parse(ps_pb2.ClockReply, self.connection.call(methods.CLOCK, b""))
             self.loop.call_soon_threadsafe(self.production.begin, reply.time_seconds)
             ended = False
             while not ended:
-                time.sleep(TELL_SECONDS)  # the interval of the record, no wait for anything
+                time.sleep(TELL_SECONDS)  # the interval of the record, not a wait for a peer
                 ended = self._tell()
             self.loop.call_soon_threadsafe(self.production.ended.set)
         except TestbedError as error:

@@ -33,29 +33,29 @@ from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 
 FLUSH_SECONDS = 0.1
-"""How often new rows are handed to the kernel."""
+"""How often new rows are passed to the kernel."""
 
 REFUSED_SECONDS = 5.0
-"""Between two looks whether messages were refused, whose memory is then given back."""
+"""How often to check for refused messages, to return their memory."""
 
 LOAD_SECONDS = 1.0
-"""Between two events that tell how busy it is."""
+"""Interval of events that record the server's load."""
 
 MOST_EVENTS = 200
-"""Of one kind and one node, written down one by one: a node cannot fill the disk with them."""
+"""Limit of individually logged events per kind and node, so no node can fill the disk."""
 
 DRAIN_SECONDS = 5.0
-"""How long after the end workers may still come for their last reply before they count as lost."""
+"""How long workers may fetch their last reply after the end, before they count as lost."""
 
 EVALUATOR_SECONDS = 60.0
-"""How long after the end the evaluator may take to ask for the final model."""
+"""How long the evaluator may take to request the final model after the end."""
 
 REPORT_SECONDS = 10.0
-"""How much longer than an evaluation may take it may be until the final one is reported."""
+"""Time to report the final evaluation, in addition to that of the evaluation itself."""
 
 
 def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
-    """Serve until SIGTERM; after SIGHUP, until the run is done. Returns the exit status."""
+    """Serve until SIGTERM; after SIGHUP, until the run is done. Return the exit status."""
     return run(arguments.get("node", "ps"), lambda: _main(Arguments.parse(arguments), opened))
 
 
@@ -104,13 +104,13 @@ async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) ->
 
 @dataclass(eq=False, repr=False)
 class ParameterServer:
-    """Lets workers and the evaluator, each behind a gate, take part in a training.
+    """Serves a training to workers and the evaluator, each behind a gate.
 
     Attributes:
-        encoding: in which pushes must come.
-        secret: of the run, with which it knows the tokens of all who may call.
+        encoding: the encoding that pushes must use.
+        secret: the run's secret, from which all callers' tokens are derived.
         producers: the nodes that produce streams.
-        final_seconds: how long the final model's evaluation may take.
+        final_seconds: time limit of the final model's evaluation.
     """
 
     training: Training
@@ -142,12 +142,12 @@ class ParameterServer:
         self._done = False
 
     async def serve(self, address: str, socket: Path) -> None:
-        """Answer until ``end`` is called, and raise what it was called with.
+        """Serve until ``end`` is called, and raise its error.
 
-        Workers call the ``address:port``, the evaluator the unix socket.
+        Workers call ``address:port``, the evaluator the unix socket.
 
         Raises:
-            HostError: nothing can listen there.
+            HostError: an address cannot be used.
         """
         self._over = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as stack:
@@ -156,7 +156,7 @@ class ParameterServer:
             port = await stack.enter_async_context(serving(address, self.gates[0]))
             listening = stack.enter_context(unix_address(socket))
             await stack.enter_async_context(serving(listening, self.gates[1]))
-            socket.chmod(0o666)  # the evaluator has another uid; a folder above is closed to others
+            socket.chmod(0o666)  # the evaluator has another uid; the parent folder protects it
             self.training.log.write(Listening(port))
             stack.enter_context(self.heartbeat.beating())
             duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]
@@ -172,14 +172,14 @@ class ParameterServer:
                     task.cancel()
 
     def end(self, error: BaseException) -> None:
-        """Make ``serve`` raise this error; only the first one counts."""
+        """Make ``serve`` raise this error; only the first counts."""
         if self._over is not None and not self._over.done():
             self._over.set_exception(error)
 
     def leave_alone(self) -> None:
-        """Nobody attends to the run any more: end by itself when all is done.
+        """Continue without a controller: end when all is done.
 
-        A training that has not started never will: nobody is there to launch who is missing.
+        A training that has not started ends now: no controller can launch the missing nodes.
         """
         self._unattended = True
         if self._done or not self.training.started.is_set():
@@ -191,13 +191,13 @@ class ParameterServer:
             self.training.record.spool.flush()
 
     async def _shrink(self) -> None:
-        """Give back what answering all workers at once, at the start, has taken and never again."""
+        """Return memory that only answering all workers at once, at the start, has needed."""
         while self.training.server.version < self.training.workers:
             await asyncio.sleep(FLUSH_SECONDS)
         return_free_memory()
 
     async def _shrink_after_refusals(self) -> None:
-        """Give back what messages have taken that were refused or did not arrive whole."""
+        """Return the memory of messages that were refused or incomplete."""
         before = 0
         while True:
             await asyncio.sleep(REFUSED_SECONDS)
@@ -207,23 +207,23 @@ class ParameterServer:
             before = refused
 
     async def _watch_own_time(self) -> None:
-        """Write down when this process stood still, from the training's start to its end."""
+        """Log pauses of this process during the training."""
         training = self.training
         await training.started.wait()
-        self.heartbeat.take()  # what was before the training is nobody's loss
+        self.heartbeat.take()  # discard pauses before the training
         while not await wait(training.ended, BEAT_SECONDS):
             training.stood_still("ps", self.heartbeat.take())
         training.stood_still("ps", self.heartbeat.take())
 
     async def _tell_load(self) -> None:
-        """Write down how busy this process is, from the training's start to its end."""
+        """Log the load of this process during the training."""
         training = self.training
         await training.started.wait()
         while not await wait(training.ended, LOAD_SECONDS):
             training.log.write(Load(training.waiting, time.process_time()))
 
     async def _conclude(self) -> None:
-        """See the run to its end: the workers know, and the final model is evaluated."""
+        """Finish the run: notify the workers, and wait for the final model's evaluation."""
         training, snapshots = self.training, self.training.snapshots
         await training.ended.wait()
         await wait(training.drained, self.drain_seconds)

@@ -1,4 +1,4 @@
-"""What becomes of requests: rows of the spool for updates in the model, sums for the others."""
+"""The record of requests: spool rows for applied updates, sums for the others."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from testbed.telemetry.spool import SpoolWriter
 
 @dataclass
 class Record:
-    """Keeps the books of the parameter server.
+    """Records the parameter server's requests.
 
     Attributes:
-        spool: where the rows go.
-        tally: pushes that are no rows, and how requests were served; by the names in ``Done``.
-        largest_gap_seconds: the longest that a node's own time stood still, real.
+        spool: receives the rows.
+        tally: sums of pushes without a row and of served requests; by the names in ``Done``.
+        largest_gap_seconds: the longest pause of any node, real.
     """
 
     spool: SpoolWriter
@@ -33,7 +33,7 @@ class Record:
         self.updates = UpdateRecord(self.spool.append, self.spool.streamed)
 
     def accepted(self, push: PushMessage) -> None:
-        """A push was accepted just now."""
+        """Record a push that was accepted now."""
         self.updates.accepted(
             push.worker,
             push.sequence,
@@ -45,29 +45,29 @@ class Record:
         )
 
     def applied(self, applied: Iterable[Applied]) -> None:
-        """These updates are in the model from now on."""
+        """Record updates that were applied now."""
         elapsed = self.clock.elapsed or 0.0
         for one in applied:
             self.updates.enter(one, now=self.clock.emulated(elapsed), elapsed=elapsed)
 
     def ignored(self, push: PushMessage, *, late: bool) -> None:
-        """A push was not accepted: it came after the end (late), or not for the first time."""
+        """Record a push that was not accepted: it came after the end (late), or was a repeat."""
         what = "dropped" if late else "repeated"
         self.tally[what] += 1
         self.tally[f"{what}_bytes"] += push.payload_bytes
 
     def lost(self, push: PushMessage, updates: int) -> None:
-        """A push was built on a model that was lost, after so many others of its worker's."""
+        """Record a push built on a lost model, and the number of its worker's lost updates."""
         self.tally["lost"] += updates
         self.tally["lost_bytes"] += push.payload_bytes
 
     def served(self, *, late: bool) -> None:
-        """A request has had its turn; late if the host was not fast enough for it."""
+        """Record a served request; late if the host was too slow for it."""
         self.tally["served"] += 1
         self.tally["served_late"] += late
 
     def done(self, *, evaluated: bool) -> Done:
-        """All sums; what no round was complete for at the end counts as dropped."""
+        """Return all sums; updates of an incomplete last round count as dropped."""
         updates = self.updates
         sums = self.tally + Counter(dropped=updates.pending, dropped_bytes=updates.pending_bytes)
         return Done(

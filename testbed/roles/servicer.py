@@ -1,4 +1,4 @@
-"""What answers the calls of the contract: bytes are read, the training is asked."""
+"""Handlers of the RPC contract: decode the bytes, call the training."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from testbed.rpc.tokens import CONTROLLER, EVALUATOR
 from testbed.rpc.wire import MalformedError
 
 PRODUCED_SECONDS = 0.2
-"""A producer tells how far it has come at most so often, real."""
+"""The shortest interval of a producer's progress reports, real."""
 
 LONGEST_REASON = 1000  # characters
 
 
 @dataclass
 class Servicer:
-    """Answers every method of the contract; refusals and evaluations go to the training's log.
+    """Handles every method of the contract; logs refusals and evaluations.
 
     Attributes:
-        encoding: in which pushes must come.
+        encoding: the encoding that pushes must use.
     """
 
     training: Training
     encoding: Encoding = "raw"
-    _told: dict[str, float] = field(default_factory=dict)  # when producers were last heard, steady
+    _told: dict[str, float] = field(default_factory=dict)  # last report of each producer, steady
 
     @property
     def for_workers(self) -> Mapping[str, Behaviour]:
@@ -55,7 +55,7 @@ class Servicer:
 
     @property
     def streams_for_workers(self) -> Mapping[str, Streaming]:
-        """Those of its methods that send several messages, where the algorithm has them."""
+        """Its methods that stream responses, if the algorithm uses them."""
         streams = {methods.FOLLOW_ORDERS: self._follow_orders}
         return streams if self.training.server.sends_orders else {}
 
@@ -164,7 +164,7 @@ class Servicer:
         return ps_pb2.ProducedReply(ended=self.training.ended.is_set()).SerializeToString()
 
     def _record_produced(self, told: Produced) -> None:
-        """Write down how far a producer has come; none can fill the disk with it."""
+        """Log a producer's progress, at a limited rate so that none can fill the disk."""
         now = self.training.clock.steady()
         if now - self._told.get(told.producer, -math.inf) < PRODUCED_SECONDS:
             often = f"more often than every {PRODUCED_SECONDS:g} s"
@@ -174,7 +174,7 @@ class Servicer:
             self.training.log.write(told)
 
     def refused(self, refusal: Refusal) -> None:
-        """Write down a refusal, with the node's name if it is known."""
+        """Log a refusal, with the node's name if it is known."""
         call = refusal.call
         kind = Incomplete if refusal.code == INCOMPLETE else Rejected
         reason, peer = _printable(refusal.reason), _printable(call.peer)
@@ -183,7 +183,7 @@ class Servicer:
 
 
 def _shares(report: ps_pb2.ReportRequest) -> tuple[float, float] | tuple[None, None]:
-    """The accuracies of a report; both are there, or none where targets are numbers."""
+    """Return the accuracies of a report: both, or neither for numeric targets."""
     if not report.HasField("top1") and not report.HasField("top5"):
         return None, None
     if not (report.HasField("top1") and 0 <= report.top1 <= report.top5 <= 1):
@@ -192,25 +192,25 @@ def _shares(report: ps_pb2.ReportRequest) -> tuple[float, float] | tuple[None, N
 
 
 def _speaks_for(call: Call, worker: int) -> None:
-    """Refuse a call in the name of another worker than the caller."""
+    """Refuse a call on behalf of another worker."""
     if call.node != f"w{worker}":
         raise ImpersonationError(f"{call.node} calls as worker {worker}, expected its own number")
 
 
 def _is(call: Call, node: str) -> None:
-    """Refuse a call that is another's to make."""
+    """Refuse a call that only ``node`` may make."""
     if call.node != node:
         method = call.method.rpartition("/")[2]
         raise ImpersonationError(f"{call.node} calls {method}, which is for the {node} alone")
 
 
 def _is_producer(call: Call) -> None:
-    """Refuse a call that is a producer's to make."""
+    """Refuse a call that only a producer may make."""
     if call.node in (EVALUATOR, CONTROLLER):
         method = call.method.rpartition("/")[2]
         raise ImpersonationError(f"{call.node} calls {method}, which is for producers alone")
 
 
 def _printable(text: str) -> str:
-    """What a peer has sent, fit for a file and a terminal."""
+    """Sanitize a peer's text for files and terminals."""
     return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_REASON])

@@ -1,4 +1,4 @@
-"""Copies of the model for the evaluator, made when it asks and the model is old enough."""
+"""Copies of the model for the evaluator, made on request once the model is old enough."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from testbed.payloads import Dense, Vector
 from testbed.rpc.codec import encode_snapshot
 from testbed.rpc.messages import Snapshot
 
-REMEMBERED = 16  # snapshots that a report may still be about
+REMEMBERED = 16  # snapshots on which a report may still arrive
 
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """The training as it stands.
+    """The current state of the training.
 
     Attributes:
         version: updates applied.
         time: emulated seconds since the start.
-        final: whether it has ended.
+        final: whether training has ended.
         payload_up_bytes: payload of all applied updates.
         parameters: the model, only lent.
     """
@@ -36,7 +36,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class TakenSnapshot:
-    """What is kept of a snapshot until it is reported on; see Moment."""
+    """The fields of a snapshot that are kept until its report; see Moment."""
 
     version: int
     time: float
@@ -58,8 +58,8 @@ class Snapshots:
     """Answers the evaluator's long polls.
 
     Attributes:
-        final_taken: set when the final snapshot was handed out.
-        concluded: to be set when it was evaluated.
+        final_taken: set when the final snapshot was sent.
+        concluded: set by the caller when it was evaluated.
     """
 
     def __init__(self) -> None:
@@ -72,34 +72,34 @@ class Snapshots:
         self._succeeds = False
 
     def succeed(self) -> None:
-        """Reports may come of snapshots that a server before this one has taken, and died."""
+        """Expect reports on snapshots of the previous server, which has died."""
         self._succeeds = True
 
     @property
     def waiting(self) -> bool:
-        """Whether somebody waits for a snapshot."""
+        """Whether a poll is waiting."""
         return bool(self._polls)
 
     def ask(self, least_version: int, least_time: float) -> asyncio.Future[bytes]:
-        """A SnapshotReply to come, once both are reached or the training has ended.
+        """Return a future SnapshotReply: once both are reached or the training has ended.
 
-        Whoever asks calls ``look`` right afterwards, whenever the training has gone on, and at
-        ``next_time``; and ``withdraw`` when the answer is no longer wanted.
+        The caller must call ``look`` immediately, after every change of the training, and at
+        ``next_time``; and ``withdraw`` when the answer is no longer needed.
         """
         poll = _Poll(least_version, least_time, asyncio.get_running_loop().create_future())
         self._polls.append(poll)
         return poll.answer
 
     def withdraw(self, answer: asyncio.Future[bytes]) -> None:
-        """Forget who asked; harmless if it was answered."""
+        """Remove a poll; does nothing if it was answered."""
         self._polls = [poll for poll in self._polls if poll.answer is not answer]
 
     def want(self, moment: Moment) -> None:
-        """The model of this moment is to be evaluated, before any other."""
+        """Queue this model for evaluation, before any other."""
         self._wanted.append(self._copy(moment))
 
     def next_time(self, version: int) -> float:
-        """When a poll is due though the model does not change; infinity if none is."""
+        """Return when a poll is due even if the model does not change; infinity for never."""
         times = (poll.least_time for poll in self._polls if version >= poll.least_version)
         return min(times, default=inf)
 
@@ -123,9 +123,9 @@ class Snapshots:
     def reported(
         self, version: int, time: float, *, final: bool
     ) -> tuple[TakenSnapshot | None, bool]:
-        """The snapshot that a report is about, and whether it is the first report on it.
+        """Return the snapshot of a report, and whether this is its first report.
 
-        It is None if a server before this one took it: that model is lost.
+        It is None if a previous server took it: that model is lost.
 
         Raises:
             RejectedError: no such snapshot was taken.

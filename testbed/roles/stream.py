@@ -1,4 +1,4 @@
-"""A live device's stream: records come in a thread of their own, and steps take what has come."""
+"""A live device's stream: a thread receives records, and steps take their samples."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from testbed.rpc.shared import SharedSamples, assembled
 from testbed.streams import Receiver, Reception
 
 LINGER_SECONDS = 0.05
-"""While no step waits, records come in batches, at most so late, real or emulated."""
+"""While no step waits, records arrive in batches, with at most this delay, real or emulated."""
 
 MANY = 1_000_000
-"""Records that nobody waits for: a poll for so many takes its whole time."""
+"""Number of records to poll for when no step waits: such a poll takes its whole time."""
 
 
 @dataclass
 class DeviceStream:
-    """The samples of one device, from their coming to the step that they are used in.
+    """The samples of one device, from their arrival to the step that uses them.
 
     Attributes:
-        receiver: brings records.
+        receiver: receives records.
         reception: checks, counts and keeps them.
-        data: what the device trains on; of it only form and transform are used.
-        batch_size: of the scenario.
-        own: how many training samples the stream is made of.
-        patience: emulated seconds without a sample after which a step waits no longer.
+        data: the device's training data; only its format and transform are used.
+        batch_size: batch size of the scenario.
+        own: number of training samples that the stream draws from.
+        patience: emulated seconds without a sample after which a step stops waiting.
     """
 
     receiver: Receiver
@@ -47,33 +47,33 @@ class DeviceStream:
     own: int
     patience: float = inf
     _came: threading.Condition = field(default_factory=threading.Condition)
-    _wanted: int = 0  # records, by a step that waits
+    _wanted: int = 0  # records that a step waits for
     _failed: TestbedError | None = None
     _at_hand: dict[int, tuple[float, NDArray[Any]]] = field(default_factory=dict)  # by number
-    _intake: Intake = field(default_factory=Intake)  # how it was when samples were last taken
-    _waited: float = 0.0  # since the intake was last told, emulated
+    _intake: Intake = field(default_factory=Intake)  # when samples were last taken
+    _waited: float = 0.0  # since the intake was last reported, emulated
     _lag: float = 0.0  # of the oldest sample that was last taken
 
     def connect(self) -> None:
-        """See that there is somebody who sends, then receive what comes, in the background.
+        """Check that the sender responds, then receive records in the background.
 
         Raises:
-            NodeError, RejectedError: there is not.
+            NodeError, RejectedError: the sender does not respond, or refuses.
         """
         self._receive(0, 0.0)
         threading.Thread(target=self._follow, name="stream", daemon=True).start()
 
     def look(self, now: float) -> Stream:
-        """What a worker half is told of it."""
+        """Return the stream's state for a worker half."""
         with self._came:
             rate, waiting = self.reception.meter.rate, self.reception.buffer.waiting
         return Stream(self.batch_size, own=self.own, rate=rate, buffered=waiting)
 
     def take(self, count: int) -> Samples:
-        """The oldest ``count`` samples, once they are there; none if it has given up waiting.
+        """Take the oldest ``count`` samples, once they have arrived; none if the wait timed out.
 
         Raises:
-            RejectedError: whoever sends does not want this device.
+            RejectedError: the sender refuses this device.
         """
         begun = self.clock.now
         with self._came:
@@ -90,18 +90,18 @@ class DeviceStream:
         return np.array([one.sample for one in taken], np.int64)
 
     def append(self, shared: SharedSamples) -> None:
-        """Other devices' samples have come, for the step that takes its own."""
+        """Add samples of other devices, to train on with the device's own."""
         kind, shape = self.data.train_images.dtype, self.data.image_shape
         images = shared.pixels.view(kind).reshape(-1, *shape)
         labels = shared.labels.tolist()
         self._at_hand |= zip(shared.samples.tolist(), zip(labels, images, strict=True), strict=True)
 
     def with_pixels(self, samples: Samples) -> SharedSamples:
-        """Samples at hand, as they go to other devices."""
+        """Return samples with their pixels, to share with other devices."""
         return assembled(samples, (self._at_hand[sample] for sample in samples.tolist()))
 
     def batch(self, samples: Samples, draw: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Images and labels of samples at hand, as ``Prepared.batch`` has them."""
+        """Return images and labels of samples, as ``Prepared.batch`` does."""
         labels, pixels = zip(*(self._at_hand[one] for one in samples.tolist()), strict=True)
         images: Any = np.stack(pixels)
         if self.data.transform is not None:
@@ -109,7 +109,7 @@ class DeviceStream:
         return images, np.array(labels, self.data.train_labels.dtype)
 
     def told(self) -> Intake:
-        """What is to be said of it beside an update: how it was when its step had its samples."""
+        """Return the report for an update: the stream's state when its step had its samples."""
         waited, self._waited = self._waited, 0.0
         return self._intake._replace(stream_wait_seconds=waited, stream_lag_seconds=self._lag)
 
@@ -128,7 +128,7 @@ class DeviceStream:
         )
 
     def _await(self, count: int, begun: float) -> bool:
-        """Wait for ``count`` samples; returns whether they are there."""
+        """Wait for ``count`` samples; return whether they have arrived."""
         self.reception.wait()
         while lacking := self.reception.lacking(count):
             if self._failed is not None:
@@ -142,7 +142,7 @@ class DeviceStream:
         return not lacking
 
     def _follow(self) -> None:
-        """Receive for as long as this process lives."""
+        """Receive while this process lives."""
         linger = max(LINGER_SECONDS, self.clock.real(LINGER_SECONDS))
         while True:
             try:
@@ -150,7 +150,7 @@ class DeviceStream:
                     wanted = self._wanted or MANY
                 self._receive(wanted, linger)
             except NodeError:
-                continue  # whoever sends may come back; meanwhile the stream is silent
+                continue  # the sender may come back; until then the stream is silent
             except TestbedError as error:
                 with self._came:
                     self._failed = error
@@ -158,7 +158,7 @@ class DeviceStream:
                 return
 
     def _receive(self, least: int, seconds: float) -> None:
-        """Take in what comes, and only then say that it is here."""
+        """Receive records, and only then commit them."""
         records: Sequence[bytes] = self.receiver.poll(least, seconds)
         now = self.clock.now
         with self._came:

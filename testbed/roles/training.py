@@ -1,7 +1,7 @@
-"""The training as its participants see it: joins, waits, pushes, and how it ends.
+"""The training as its participants see it: joins, waits, pushes, and the end.
 
-Around ``frame.Server``, which decides everything, stand the calls that wait for its replies, the
-clock, and the record. One event loop runs all of it, so between two awaits nothing else happens.
+It adds the calls that wait for replies, the clock and the record to ``frame.Server``, which makes
+all decisions. It runs on one event loop, so code between two awaits is atomic.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from testbed.telemetry.events import EventLog
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 SILENT_SECONDS = 10.0
-"""A worker that has stopped for so long (real) counts as silent; it may only have been paused."""
+"""A worker stopped for this long (real) counts as silent; before, it may only be paused."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Training:
-    """The one thing that talks to ``frame.Server``.
+    """The only caller of ``frame.Server``.
 
     Attributes:
-        queue: of the requests in front of the server.
-        workers: how many the scenario has.
-        exchanged: the samples that workers share with one another.
-        keys: what the workers know of core keys, where the algorithm sends them.
-        first: how many must join before the training starts; 0 for all.
-        fingerprint: of the model's layout.
+        queue: the request queue of the server.
+        workers: number of workers in the scenario.
+        exchanged: the samples that workers share with each other.
+        keys: caches of the core keys that workers know, if the algorithm sends keys.
+        first: number of workers that must join before the training starts; 0 for all.
+        fingerprint: fingerprint of the model's layout.
         clock: started when all have joined.
         started: set when all workers have joined.
         ended: set when training has ended.
-        drained: set when, after that, every worker that has not left was told so.
+        drained: set when every worker that has not left was then notified of the end.
     """
 
     server: Server
@@ -73,26 +73,26 @@ class Training:
         self._end: float | None = None  # when the training ended, emulated
         self._present: set[int] = set()  # joined and not left
         self._removed: set[int] = set()  # and not joined again
-        self._told: set[int] = set()  # of the end
+        self._told: set[int] = set()  # workers notified of the end
         self._calls = WaitingCalls()
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
         self._orders = OrderStreams(self.server)
-        self._stopped: dict[int, float] = {}  # workers whose process stands, and since when, steady
-        self._standing: dict[int, float] = {}  # likewise, those that count as silent too
+        self._stopped: dict[int, float] = {}  # workers with a stopped process, and since when
+        self._standing: dict[int, float] = {}  # the same, including those that count as silent
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
 
     def state(self) -> PlainState:
-        """All that a training after this one needs to go on, but the streams of calls."""
+        """Pack everything that the next training needs to continue, except open calls."""
         parts = parts_of(self).items()
         kept = {name: {one: vars(part)[one] for one in names} for name, (part, names) in parts}
         return pack({"server": self.server.state(), **kept})
 
     def restore(self, packed: PlainState) -> None:
-        """Continue where a training was whose process has died; time has passed meanwhile.
+        """Continue from the state of a training whose process has died.
 
         Raises:
-            DataError: this is another scenario's state.
+            DataError: the state belongs to another scenario.
         """
         whole = unpack(packed)
         with fitting():
@@ -105,17 +105,17 @@ class Training:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for their reply."""
+        """Number of calls that wait for their reply."""
         return len(self._calls)
 
     @property
     def untold(self) -> list[int]:
-        """Workers that could be told that the training has ended, and were not."""
+        """Workers that could be notified of the end of training, and were not."""
         left = self._present - self._told
         return sorted(worker for worker in left if not self.server.is_silent(worker))
 
     def join(self, worker: int, fingerprint: int) -> int:
-        """A worker takes part; the last one starts the training. Returns the version.
+        """Add a worker; the last one starts the training. Return the version.
 
         Raises:
             RejectedError: the scenario has no such worker, or it trains another model.
@@ -139,11 +139,11 @@ class Training:
         return self.server.version
 
     async def pull(self, worker: int, attempt: int = 0) -> bytes:
-        """A ModelReply, as soon as the training has started and the worker may go on.
+        """Return a ModelReply, once the training has started and the worker may continue.
 
         Raises:
             RejectedError: the worker has not joined.
-            SupersededError: a newer call of the worker's has overtaken this one, or its removal.
+            SupersededError: superseded by a newer call of the worker, or by its removal.
         """
         self._check_order(worker, (0, attempt))
         self._check_joined(worker)
@@ -157,11 +157,11 @@ class Training:
             return await answer
 
     async def exchange(self, push: PushMessage) -> bytes:
-        """Apply a push, once; then as ``pull``.
+        """Apply a push once; then as ``pull``.
 
         Raises:
-            RejectedError: the push does not fit; nothing was applied.
-            SupersededError: a newer call of the worker's has overtaken this one, or its removal.
+            RejectedError: the push is invalid; nothing was applied.
+            SupersededError: superseded by a newer call of the worker, or by its removal.
         """
         came, call = self.clock.steady(), (push.sequence, push.attempt)
         self._check_fingerprint(push.worker, push.fingerprint)
@@ -192,7 +192,7 @@ class Training:
             return await answer
 
     def follow_orders(self, worker: int, after: int) -> AsyncIterator[bytes]:
-        """A worker's orders, whenever they are newer than those numbered ``after``.
+        """Return the stream of a worker's orders newer than number ``after``.
 
         Raises:
             RejectedError: the worker has not joined.
@@ -201,7 +201,7 @@ class Training:
         return self._orders.follow(worker, after)
 
     def leave(self, worker: int, *, reason: str | None = None) -> None:
-        """A worker takes no part any more, for a reason if it did not say so. Twice is harmless."""
+        """Remove a worker; ``reason`` is given if it did not leave by itself. Idempotent."""
         self._catch_up()
         effects = self.server.leave(worker, self.clock.now)
         self._orders.end(worker)
@@ -215,7 +215,7 @@ class Training:
         self._carry_out(effects)
 
     def remove(self, worker: int, reason: str) -> None:
-        """A worker's process has ended without a word: what of its calls is on its way is void.
+        """Remove a worker whose process has died; its calls still under way become void.
 
         Raises:
             RejectedError: the scenario has no such worker.
@@ -225,7 +225,7 @@ class Training:
         self.leave(worker, reason=reason)
 
     def silence(self, worker: int, *, silent: bool) -> None:
-        """A worker's process stands still, or goes on; it may only be paused for a moment.
+        """Record that a worker's process is stopped or running again; the stop may be brief.
 
         Raises:
             RejectedError: the scenario has no such worker.
@@ -242,13 +242,13 @@ class Training:
         self._rescheduled.set()
 
     def stood_still(self, node: str, seconds: float) -> None:
-        """A node's own time stood still for so long (real) at most since this was last said."""
+        """Record a node's longest pause (real seconds) since the last report."""
         self.record.largest_gap_seconds = max(self.record.largest_gap_seconds, seconds)
         if seconds >= TOLD_SECONDS:
             self.log.write(Gap(node, seconds))
 
     async def snapshot(self, least_version: int, least_time: float) -> bytes:
-        """A SnapshotReply, once both are reached or the training has ended."""
+        """Return a SnapshotReply, once both are reached or the training has ended."""
         answer = self.snapshots.ask(least_version, least_time)
         try:
             self.look()
@@ -258,20 +258,20 @@ class Training:
             self.snapshots.withdraw(answer)
 
     def measured(self, measured: Measured, *, accuracy: float | None) -> None:
-        """The evaluator has measured a snapshot; None where it has no accuracy."""
+        """Handle the evaluator's result for a snapshot; ``accuracy`` is None without one."""
         if self.started.is_set():
             self._catch_up()
             self._carry_out(self.server.measured(measured, accuracy=accuracy, now=self.clock.now))
 
     async def keep_time(self) -> Never:
-        """Call ``tick`` whenever it is due."""
+        """Call ``tick`` on schedule."""
         while True:
             self._rescheduled.clear()
             if not await wait(self._rescheduled, self._seconds_to_tick()):
                 self.tick()
 
     def tick(self) -> None:
-        """What is due by now: the algorithm's tick, the end, silent workers, snapshots by time."""
+        """Handle all that is due: the algorithm's tick, the end, silent workers, due snapshots."""
         since = self.clock.steady() - SILENT_SECONDS
         for worker in [one for one, began in self._stopped.items() if began <= since]:
             del self._stopped[worker]
@@ -281,18 +281,18 @@ class Training:
             self._carry_out(self.server.tick(self.clock.now))
 
     def _catch_up(self) -> None:
-        """A tick comes before whatever comes later, also where the event loop is late with it."""
+        """Run a due tick before any later event, even if the event loop is late."""
         if self._tick_at <= self.clock.now:
             self.tick()
 
     def _seconds_to_tick(self) -> float | None:
-        """Real seconds until then; None if nothing is planned."""
+        """Return the real seconds until the next tick; None if none is planned."""
         silent = min(self._stopped.values(), default=inf) + SILENT_SECONDS - self.clock.steady()
         soonest = min(silent, self.clock.real(self._tick_at - self.clock.now))
         return None if soonest == inf else max(0.0, soonest)
 
     def _carry_out(self, effects: Effects) -> None:
-        """Do what a call to the server has led to."""
+        """Apply the effects of a call to the server."""
         self.record.applied(effects.applied)
         for worker in effects.removed:
             self.remove(worker, unheard(self.server.dead_after))
@@ -305,7 +305,7 @@ class Training:
         self._plan_tick()
 
     def _plan_tick(self) -> None:
-        """Set when the server or the evaluator wants something though nothing has happened."""
+        """Schedule the next time at which the server or the evaluator needs a tick."""
         tick_at = self.server.next_tick(self.clock.now)
         if self.started.is_set():
             tick_at = min(tick_at, self.snapshots.next_time(self.server.version))
@@ -314,12 +314,12 @@ class Training:
             self._rescheduled.set()
 
     def look(self) -> None:
-        """See whether the training has ended, and whether somebody wants a snapshot."""
+        """Check whether the training has ended, and whether a snapshot is due."""
         final = bool(self.server.finished)
         if final and not self.ended.is_set():
             self.record.spool.flush()
             self._end = self.clock.now
-            for worker, since in self._standing.items():  # they will not say so themselves
+            for worker, since in self._standing.items():  # they cannot report it themselves
                 self.stood_still(f"w{worker}", self.clock.steady() - since)
             server = self.server
             self.log.write(Finished(server.finished, server.version, stalled=server.stalled))
@@ -357,14 +357,14 @@ class Training:
             )
 
     def _check_order(self, worker: int, call: tuple[int, int]) -> None:
-        """A call may arrive after its repetition or its sender's end, and must change nothing."""
+        """Refuse a call that arrives after its repetition or its worker's removal."""
         if worker in self._removed:
             raise SupersededError(f"worker {worker} was removed: its process has ended")
         if call < self._latest.get(worker, call):
             raise SupersededError(f"worker {worker} has made a newer call")
 
     async def _take_turn(self) -> None:
-        """Be served after those that came before; the end of the training ends all waiting."""
+        """Wait in the queue for earlier requests; the end of training ends all waiting."""
         if not self.queue.service_seconds or self.ended.is_set():
             return
         served = self.queue.take(self.clock.now)
@@ -372,9 +372,9 @@ class Training:
         self.record.served(late=self.clock.now - served > self.queue.service_seconds)
 
     def _deliver(self, releases: Iterable[Release]) -> None:
-        """Answer the calls whose replies may go out; the model in them is lent only now.
+        """Answer the calls with a reply to send; the model in it is lent only now.
 
-        A reply for a worker whose connection is lost goes nowhere: it will call again.
+        A reply to a worker without a connection is dropped: the worker will call again.
         """
         for release in releases:
             if (call := self._calls.take(release.worker)) is None:

@@ -1,4 +1,4 @@
-"""The transports of records that a scenario can ask for, each with its two ends."""
+"""The transports of records that a scenario can select, with both ends of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.scenario.streams import Kafka
 from testbed.streams import Receiver, Sender
 
 CLOSE_SECONDS = 5.0
-"""For a producer to say goodbye to its broker."""
+"""Time for a producer to close its connection to the broker."""
 
 
 @asynccontextmanager
@@ -26,11 +26,11 @@ async def sending(
     devices: Iterable[int],
     failed: Callable[[BaseException], None],
 ) -> AsyncIterator[Sender]:
-    """A producer's end, for these devices; ``failed`` is told of an error nobody foresaw.
+    """Open a producer's end for these devices; ``failed`` receives unexpected errors.
 
     Raises:
-        HostError: what it needs cannot be had on this host.
-        NodeError: there is no broker, or none that it can write to.
+        HostError: this host cannot provide what it needs.
+        NodeError: the broker does not exist, or the producer cannot write to it.
     """
     if arguments.topics:
         from testbed.roles.kafka import connect_sender
@@ -54,16 +54,16 @@ async def sending(
 
 
 def linger_seconds(scenario: Scenario) -> float:
-    """How long a record may wait for others on its way to the broker, real seconds."""
+    """Return how long a record may wait for a batch to the broker, real seconds."""
     assert scenario.streams is not None and isinstance(scenario.streams.transport, Kafka)
     return scenario.streams.transport.linger / scenario.time_scale
 
 
 def receiver(experiment: Experiment, arguments: Arguments) -> Receiver:
-    """A device's end.
+    """Open a device's end.
 
     Raises:
-        NodeError: there is no broker, or none that it can read from.
+        NodeError: the broker does not exist, or the device cannot read from it.
     """
     if arguments.topics:
         from testbed.roles.kafka import connect_receiver

@@ -1,8 +1,8 @@
-"""What the template does once before the first fork, so that no node has to do it again.
+"""Work that the template does once before the first fork, so no node has to repeat it.
 
-PyTorch picks kernels, packs weights and grows its buffers on first use; whatever was done before
-the fork is shared by all nodes and is no memory of theirs. Python rewrites its code for what it
-has met once it has run eight times: a worker that does it itself gets a copy of those pages.
+PyTorch picks kernels, packs weights and grows its buffers on first use; work that is done before
+the fork is shared by all nodes and does not count as their memory. Python specializes code after
+eight runs: a worker that does this itself gets its own copy of those pages.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ROUNDS = 10
 
 
 def main(arguments: Mapping[str, str]) -> Experiment | None:
-    """Compute a few gradients and updates of the run's model, and forget them.
+    """Compute a few gradients and updates of the run's model, and discard them.
 
     Arguments are ``scenario`` and ``data``, paths of the resolved scenario and the prepared data.
 
     Returns:
-        What a role would open in its node; None where that takes code of the user's own, which
-        runs in nodes only and never with the template's privileges.
+        The experiment for roles to use; None if opening it runs the user's own code, which may run
+        only in nodes and never with the template's privileges.
     """
     import torch
 
@@ -41,7 +41,7 @@ def main(arguments: Mapping[str, str]) -> Experiment | None:
     folder, data = Path(arguments["scenario"]).parent, Path(arguments["data"])
     scenario = load_scenario(Path(arguments["scenario"]), custom_files=folder / "custom")
     if scenario.streams is not None and scenario.streams.has_broker:
-        import testbed.roles.kafka  # noqa: F401 - in a fifth of a second, once
+        import testbed.roles.kafka  # noqa: F401 - takes a fifth of a second
     if not isinstance(scenario.model, CustomModel):
         train(scenario, folder, data)
     if own_files(scenario):
@@ -55,7 +55,7 @@ def train(scenario: Scenario, folder: Path, data_folder: Path) -> None:
     """Compute a few gradients and updates."""
     algorithm = scenario.algorithm
     if isinstance(algorithm, CustomAlgorithm):
-        algorithm = Asgd(name="asgd")  # in its place
+        algorithm = Asgd(name="asgd")  # a substitute
     data = load(data_folder)
     network = scenario.model.build(data.image_shape, data.classes, folder=folder)
     rng = stream(scenario.seed, "warm-up")
@@ -63,7 +63,7 @@ def train(scenario: Scenario, folder: Path, data_folder: Path) -> None:
     half.receive(Reply(Dense(network.initial(rng)), version=0), 0.0)
     bound = network.bind(half.parameters)
     batch = slice(0, scenario.workers.batch_size)
-    images = data.train_images[batch].astype(np.float32)  # raw ones will do as they are
+    images = data.train_images[batch].astype(np.float32)  # raw images are good enough
     for _ in range(ROUNDS):
         _, gradient = bound.loss_and_gradient(images, data.train_labels[batch])
         half.step(gradient, len(data.train_labels[batch]), 0.0)

@@ -1,4 +1,4 @@
-"""A worker: pulls, trains, thinks and pushes until the parameter server says that it is over."""
+"""A worker: pulls, trains, thinks and pushes until the parameter server ends the training."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from testbed.streams import RateMeter, Reception
 from testbed.user_code import OwnCode, one_process
 
 LAST_WORD_SECONDS = 1.0
-"""How long a worker that ends before its time tries to say so."""
+"""How long a worker that ends early tries to leave."""
 
 
 def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
-    """Train to the end, then keep the connection open until SIGTERM. Returns the exit status."""
+    """Train to the end, then keep the connection open until SIGTERM. Return the exit status."""
     return run(arguments.get("node", "worker"), lambda: _main(Arguments.parse(arguments), opened))
 
 
@@ -64,17 +64,17 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             stream=stream,
         )
         if stream is not None:
-            stream.connect()  # a training begins once all of its streams can
+            stream.connect()  # training starts only once all streams are connected
         _join(device, experiment)
         if follows:
             follow_orders(connection, arguments.index, worker, clock)
         try:
             drive(worker.loop(), device, own=isinstance(experiment.scenario.algorithm, OwnCode))
         except (TerminatedError, RejectedError):
-            with suppress(NodeError, RejectedError):  # nothing depends on being heard
+            with suppress(NodeError, RejectedError):  # leaving is best effort
                 device.leave(deadline_seconds=LAST_WORD_SECONDS)
             raise
-        with suppress(NodeError):  # a server that ends just now knows without it
+        with suppress(NodeError):  # the server may have ended already
             device.leave()
         wait_for_end()  # the connection's counters are read while it is open
 
@@ -82,7 +82,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
 def device_stream(
     experiment: Experiment, arguments: Arguments, *, worker: Worker, clock: EmulatedClock
 ) -> DeviceStream | None:
-    """The stream that a worker takes its samples from; None without streams."""
+    """Create the stream of a worker's samples; None without streams."""
     scenario, index = experiment.scenario, arguments.index
     if scenario.streams is None:
         return None
@@ -102,17 +102,17 @@ def device_stream(
 
 
 def factor(file: str) -> float:
-    """How many times as long a step takes, as the controller has it in a file; 1 without one."""
-    if not os.access(file, os.F_OK):  # asked at every step: pathlib makes five calls of this one
+    """Return the slowdown factor of a step, from the controller's file; 1 without the file."""
+    if not os.access(file, os.F_OK):  # on every step; pathlib would make five calls
         return 1.0
     try:
         return float(Path(file).read_text(encoding="utf-8"))
-    except FileNotFoundError:  # it has gone in between
+    except FileNotFoundError:  # deleted in between
         return 1.0
 
 
 def _join(device: Device, experiment: Experiment) -> None:
-    """Join; a model of the user's own that is refused as another one is that code's failure."""
+    """Join; blame the user's own model if the server refuses it as a different model."""
     try:
         device.join()
     except RejectedError as error:
@@ -124,16 +124,16 @@ def _join(device: Device, experiment: Experiment) -> None:
 
 
 def drive(loop: Loop, device: Device, *, own: bool = False) -> None:
-    """Let the device perform the loop to its end.
+    """Run the loop on the device to its end.
 
     Args:
-        loop: of the worker.
-        device: performs it.
-        own: whether the algorithm in it is the user's own, which may fork.
+        loop: the worker's loop.
+        device: performs its actions.
+        own: whether its algorithm is the user's own, which may fork.
 
     Raises:
         RejectedError: the server refused a push.
-        NodeError: the server cannot be reached, or does not keep to the contract.
+        NodeError: the server cannot be reached, or violates the contract.
     """
     send = one_process()(loop.send) if own else loop.send
     try:
@@ -145,7 +145,7 @@ def drive(loop: Loop, device: Device, *, own: bool = False) -> None:
 
 
 def follow_orders(connection: Connection, index: int, worker: Worker, clock: EmulatedClock) -> None:
-    """Hand a worker its orders as they come, in a thread beside that of its steps."""
+    """Pass orders to a worker as they arrive, in a separate thread from its steps."""
     newest = 0
 
     def request() -> bytes:

@@ -1,4 +1,4 @@
-"""Where a server listens on a unix socket, as gRPC wants it written."""
+"""Addresses of unix sockets in the format of gRPC."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LONGEST_UNIX_PATH = 107  # bytes, of sockaddr_un
 
 @contextmanager
 def unix_address(path: Path) -> Iterator[str]:
-    """The address of a unix socket, usable while the context is open.
+    """Yield the address of a unix socket, usable inside the context.
 
-    A path too long for the kernel is reached through a descriptor of its folder. So is one in which
-    gRPC would find more than a path: it splits at ``,``, cuts at ``?`` and ``#``, decodes ``%20``.
+    A path too long for the kernel is replaced by one through a descriptor of its folder. So is a
+    path that gRPC would parse: it splits at ``,``, cuts at ``?`` and ``#``, decodes ``%20``.
     """
     if len(os.fsencode(path)) <= _LONGEST_UNIX_PATH and quote(str(path)) == str(path):
         yield f"unix:{path}"

@@ -1,7 +1,7 @@
-"""The calling side: one channel, the token on every call, and repetition after a lost connection.
+"""The client side: one channel, the token on every call, and retries after a lost connection.
 
-Every method of the contract may be repeated as it is: an Exchange keeps its sequence number, so
-that the server applies it once whichever of the two messages got lost.
+Every method of the contract may be repeated unchanged: an Exchange keeps its sequence number, so
+the server applies it once, whether the request or the reply was lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Self, cast
 
 import grpc
-import grpc._channel  # else insecure_channel does, in every worker anew: 10 ms and 1 MB
+import grpc._channel  # else insecure_channel does, in each worker: 10 ms and 1 MB
 
 from testbed.errors import NodeError, RejectedError
 from testbed.payloads.key_cache import UnknownKeysError
@@ -28,22 +28,22 @@ LONGEST_PAUSE_SECONDS = 2.0
 _LOST = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,  # by a server that goes down
+    grpc.StatusCode.CANCELLED,  # by a server that shuts down
 )
 
 
 @dataclass(eq=False, repr=False)
 class Connection:
-    """A peer's one channel to a server; one thread calls through it.
+    """A peer's channel to a server; for one calling thread.
 
     Attributes:
         address: see ``addresses``.
         token: the caller's; see ``tokens``.
-        patience_seconds: how long a call is repeated after the connection was lost.
-        peer: who answers there, in words.
-        clock: steady seconds.
-        pause: lets seconds pass between two attempts.
-        repeated: attempts beyond each call's first.
+        patience_seconds: how long to repeat a call after the connection was lost.
+        peer: the server's name in messages.
+        clock: monotonic seconds.
+        pause: sleeps between two attempts.
+        repeated: number of attempts after each call's first.
     """
 
     address: str
@@ -71,20 +71,20 @@ class Connection:
         patience_seconds: float | None = None,
         attempt_field: int | None = None,
     ) -> bytes:
-        """Call a method and wait for its answer.
+        """Call a method and return its reply.
 
         Args:
-            method: its full name.
+            method: full name of the method.
             message: the request.
-            deadline_seconds: of one attempt; None for a call that may be held back, where only
-                keepalive tells a dead server.
-            patience_seconds: instead of the connection's.
+            deadline_seconds: for each attempt; None for a call that may be held back, for which
+                only keepalive detects a dead server.
+            patience_seconds: overrides the connection's.
             attempt_field: number of the request's field that counts attempts, if it has one.
 
         Raises:
-            RejectedError: the server refused the request and applied nothing of it.
-            UnknownKeysError: likewise, as it left out keys that the server does not know.
-            NodeError: the server could not be reached for as long as patience lasts.
+            RejectedError: the server refused the request and applied none of it.
+            UnknownKeysError: likewise, because it left out keys that the server does not know.
+            NodeError: the server could not be reached for ``patience_seconds``.
         """
         trouble = _Trouble(self.patience_seconds if patience_seconds is None else patience_seconds)
         request = message
@@ -105,10 +105,10 @@ class Connection:
                 request = message + number_field(attempt_field, trouble.attempts)
 
     def follow(self, method: str, request: Callable[[], bytes]) -> Iterator[bytes]:
-        """The messages of a stream, called for again for as long as the connection is only lost.
+        """Yield the messages of a stream; call again whenever the connection is lost.
 
-        It ends when the server ends it, or has not been there for as long as patience lasts.
-        Another thread than that of ``call`` may use it. Every call gets a new ``request``.
+        It ends when the server ends it, or could not be reached for ``patience_seconds``. It may
+        run in another thread than ``call``. Every call gets a new ``request``.
         """
         trouble = _Trouble(self.patience_seconds)
         streaming = self._channel.unary_stream(method, None, None)
@@ -124,7 +124,7 @@ class Connection:
             self.pause(pause)
 
     def close(self) -> None:
-        """Close the channel; doing it twice is harmless."""
+        """Close the channel. Idempotent."""
         self._closed = True
         self._channel.close()
 
@@ -168,11 +168,11 @@ class Connection:
 
 @dataclass
 class _Trouble:
-    """The attempts of one call that got lost.
+    """The failed attempts of one call.
 
     Attributes:
-        patience_seconds: how long to go on.
-        since: when the server was last known to be there, or the first attempt was lost.
+        patience_seconds: how long to retry.
+        since: when the server last responded, or the first attempt was lost.
     """
 
     patience_seconds: float
@@ -181,7 +181,7 @@ class _Trouble:
     _pause_seconds: float = FIRST_PAUSE_SECONDS
 
     def next_pause(self, began: float, now: float) -> float | None:
-        """An attempt was lost. Returns how long to wait before the next; None to give up."""
+        """Record a lost attempt. Return the seconds to wait before the next; None to give up."""
         had_reached_it = now - began > max(self.patience_seconds, 2 * CONNECT_SECONDS)
         if self.attempts == 0 or had_reached_it:
             self.since, self._pause_seconds = now, FIRST_PAUSE_SECONDS

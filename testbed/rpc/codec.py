@@ -1,7 +1,7 @@
-"""Messages to and from bytes; the one place where payload bytes are counted.
+"""Encodes and decodes messages; the only module that counts payload bytes.
 
 Bulk fields are written from and read as views, so encoding copies a model once and decoding not at
-all. Everything else goes through the generated classes.
+all. All other fields go through the generated classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testbed.rpc.wire import MalformedError, bytes_fields, cut, header
 
 ATTEMPT, PAYLOAD = 14, 15
 PACKED = 15  # of a Payload
-LARGEST_COUNT = 2**31 - 1  # what the record of updates has room for
+LARGEST_COUNT = 2**31 - 1  # the largest value in the record of updates
 LARGEST_NUMBER = 2**63 - 1
 MOST_NOTES = 64
 
@@ -38,17 +38,17 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A message ready to be sent, and how many of its bytes are the payload's, as encoded."""
+    """An encoded message, and the number of its bytes that are encoded payload."""
 
     data: bytes
     payload_bytes: int
 
 
 def parse(kind: type[M], data: bytes) -> M:
-    """A message without bulk fields.
+    """Decode a message without bulk fields.
 
     Raises:
-        MalformedError: the bytes are no such message.
+        MalformedError: the bytes are not such a message.
     """
     try:
         return kind.FromString(data)
@@ -57,7 +57,7 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
-    """An ExchangeRequest; ``push.payload_bytes`` is not looked at."""
+    """Encode an ExchangeRequest; ignores ``push.payload_bytes``."""
     head = ps_pb2.ExchangeRequest(
         worker=push.worker,
         sequence=push.sequence,
@@ -82,15 +82,15 @@ def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
 
 
 def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> PushMessage:
-    """An ExchangeRequest. Whether it fits the model and the training is not checked here.
+    """Decode an ExchangeRequest, without checking that it fits the model and the training.
 
     Args:
         data: the message.
-        encoding: in which its payload must be.
-        size: of the model; a packed payload with more entries is not unpacked.
+        encoding: the encoding that its payload must use.
+        size: size of the model; a packed payload with more entries is not unpacked.
 
     Raises:
-        MalformedError: the bytes are no such message, or a number in it is out of range.
+        MalformedError: the bytes are not such a message, or a number is out of range.
     """
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.ExchangeRequest, rest)
@@ -135,10 +135,10 @@ def _timing(message: ps_pb2.Timing) -> Timing:
 
 
 def _intake(message: ps_pb2.Intake) -> Intake:
-    """What is told of a stream.
+    """Decode the state of a stream.
 
     Raises:
-        MalformedError: a number of it is out of range.
+        MalformedError: a number is out of range.
     """
     intake = Intake(*(getattr(message, name) for name in Intake._fields))
     if not all(0 <= number <= LARGEST_NUMBER for number in intake):
@@ -147,13 +147,13 @@ def _intake(message: ps_pb2.Intake) -> Intake:
 
 
 def _check_numbers(head: ps_pb2.ExchangeRequest, timing: Timing, *, rounded: int) -> None:
-    """Refuse a push of ``rounded`` values that were rounded, if a number of it cannot be.
+    """Refuse a push with impossible numbers; ``rounded`` is the number of rounded values.
 
     Raises:
-        MalformedError: it is out of range; names it.
+        MalformedError: a number is out of range; names it.
     """
     seconds = (*timing, head.gap_seconds)
-    if not (min(seconds) >= 0 and sum(seconds) < math.inf):  # one that is NaN makes the sum NaN
+    if not (min(seconds) >= 0 and sum(seconds) < math.inf):  # a NaN makes the sum NaN
         found = f"{timing}, a gap of {head.gap_seconds} s"
         raise MalformedError(f"{found}: expected seconds that are finite and not negative")
     if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
@@ -167,7 +167,7 @@ def _check_numbers(head: ps_pb2.ExchangeRequest, timing: Timing, *, rounded: int
 
 
 def encode_delivery(delivery: Delivery) -> Encoded:
-    """A ModelReply."""
+    """Encode a ModelReply."""
     reply = delivery.reply
     head = ps_pb2.ModelReply(
         stop=reply is None, time_seconds=delivery.time, blocked_seconds=delivery.blocked
@@ -188,10 +188,10 @@ def encode_delivery(delivery: Delivery) -> Encoded:
 
 
 def decode_delivery(data: bytes) -> Delivery:
-    """A ModelReply.
+    """Decode a ModelReply.
 
     Raises:
-        MalformedError: the bytes are no such message.
+        MalformedError: the bytes are not such a message.
     """
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.ModelReply, rest)
@@ -212,12 +212,12 @@ def decode_delivery(data: bytes) -> Delivery:
 
 
 def encode_orders(standing: StandingOrders) -> bytes:
-    """A message of orders."""
+    """Encode a message of orders."""
     return _orders(standing).SerializeToString()
 
 
 def decode_orders(data: bytes) -> StandingOrders:
-    """A message of orders; see ``parse``."""
+    """Decode a message of orders; see ``parse``."""
     return _standing(parse(ps_pb2.Orders, data))
 
 
@@ -250,7 +250,7 @@ def _note(field: Mapping[str, float]) -> dict[str, float]:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """A SnapshotReply."""
+    """Encode a SnapshotReply."""
     head = ps_pb2.SnapshotReply(
         version=snapshot.version, time_seconds=snapshot.time, final=snapshot.final
     )
@@ -258,10 +258,10 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """A SnapshotReply, its values a view of ``data``.
+    """Decode a SnapshotReply; its values are a view of ``data``.
 
     Raises:
-        MalformedError: the bytes are no such message, or the payload is not dense.
+        MalformedError: the bytes are not such a message, or the payload is not dense.
     """
     rest, bulk = cut(data, PAYLOAD)
     head = parse(ps_pb2.SnapshotReply, rest)
@@ -272,7 +272,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
 
 
 def _join(head: Message, payload: Payload) -> Encoded:
-    """The message ``head`` with the bulk field ``payload`` behind it: one copy of the arrays."""
+    """Append the bulk field ``payload`` to the message ``head``, with one copy of the arrays."""
     inner: list[bytes | memoryview] = []
     inner_bytes = 0
     for number, (array, kind) in enumerate(zip(payload.arrays, payload.TYPES, strict=True), 1):
@@ -286,7 +286,7 @@ def _join(head: Message, payload: Payload) -> Encoded:
 
 
 def _join_packed(head: Message, payload: Payload, encoding: Encoding) -> Encoded:
-    """The message ``head`` with the payload, packed, behind it."""
+    """Append the packed payload to the message ``head``."""
     width = value_bytes(encoding)
     data = pack(payload, width)
     packed = ps_pb2.Packed(
@@ -298,7 +298,7 @@ def _join_packed(head: Message, payload: Payload, encoding: Encoding) -> Encoded
 
 
 def _decode_packed(bulk: memoryview | None, encoding: Encoding, size: int) -> tuple[Payload, int]:
-    """A packed payload of at most ``size`` entries, and how many bytes it took."""
+    """Decode a packed payload of at most ``size`` entries; return it and its size in bytes."""
     found = {} if bulk is None else bytes_fields(bulk, (PACKED,))
     if not found:
         raise MalformedError(f"no packed payload: this scenario's encoding is {encoding}")
@@ -320,7 +320,7 @@ def _decode_packed(bulk: memoryview | None, encoding: Encoding, size: int) -> tu
 
 
 def _decode_payload(bulk: memoryview | None) -> Payload:
-    """A payload; its arrays are views."""
+    """Decode a payload; its arrays are views."""
     found = {} if bulk is None else bytes_fields(bulk, _KINDS)
     if len(found) != 1:
         raise MalformedError(f"{len(found)} payloads of a known kind, expected one")

@@ -1,10 +1,10 @@
-"""How large a message may be, and how a dead peer is told from a slow one. Nothing here needs grpc.
+"""Message size limits, and how to tell a dead peer from a slow one. Does not need grpc.
 
-A worker may have to wait for its reply as long as the slowest worker takes, or for ever if the
-scenario says so, and a model may take minutes on a thin link. So no deadline on a call could be
-right. Instead each side pings a connection on which it waits and hears nothing, and gives it up
-when the ping stays unanswered for longer than everything queued before it can take. Whatever
-arrives counts as an answer.
+A worker may have to wait for its reply for as long as the slowest worker takes, or for ever if the
+scenario says so, and a model may take minutes on a thin link. So no deadline of a call would be
+right. Instead each side pings a connection on which it waits and receives nothing, and gives up if
+the ping is unanswered for longer than everything queued before it can take. Any received data
+counts as an answer.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ Options = list[tuple[str, int]]
 
 LARGEST_MODEL = Size.parse("2GiB")
 LARGEST_WHOLE = Size.parse("16MiB")
-"""A larger model's messages go in pieces. Below, one message is faster than several."""
+"""A larger model's messages are sent in pieces. Below, one message is faster than several."""
 
 ENTRY_BYTES = 8  # an index and a value
-ENVELOPE_BYTES = 64 * 1024  # everything but the payload: far less is needed, newer fields may come
+ENVELOPE_BYTES = 64 * 1024  # all but the payload: ample, to leave room for newer fields
 LARGEST_BYTES = ENTRY_BYTES * int(LARGEST_WHOLE) // 4 + ENVELOPE_BYTES
-"""A message of the largest model that is sent whole: what a client takes of its server."""
+"""Size of a message of the largest model sent whole: the limit of a client."""
 
 UNSEEN_ABOVE = 2
-"""gRPC drops a message of so many times a server's own limit unseen, before memory is taken for
-it. What lies between is refused by the gate, which can say who has sent it."""
+"""gRPC drops a message of more than this multiple of a server's limit unseen, before it allocates
+memory. A message in between is refused by the gate, which can name the sender."""
 
 WINDOW_BYTES = 8 * 2**20
-"""What a peer may send ahead of being read: TCP's own windows are what a transfer depends on. A
-server gives every call a whole message of its model at most, and this at the least:"""
+"""What a peer may send before it is read: transfers should depend on TCP's own windows. A server
+allows each call at most a whole message of its model, and at least this:"""
 LEAST_WINDOW = 2**16
 
 PING_EVERY_SECONDS = 20.0
 PING_PATIENCE_SECONDS = 20.0
-CONNECT_SECONDS = 20.0  # of one attempt to connect; gRPC calls it the least backoff
+CONNECT_SECONDS = 20.0  # per attempt to connect; gRPC calls it the minimum backoff
 _BACKOFF_MILLISECONDS = {"initial": 100, "min": int(CONNECT_SECONDS * 1000), "max": 2_000}
 _NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class MessageLimits:
-    """What one connection allows: a message, and how long a ping may stay unanswered.
+    """The limits of a connection: message size, and how long a ping may be unanswered.
 
     Attributes:
-        message_bytes: the longest message.
-        in_pieces: whether those that may be long come in pieces.
+        message_bytes: size of the longest message.
+        in_pieces: whether long messages are sent in pieces.
     """
 
     message_bytes: int
@@ -58,9 +58,9 @@ class MessageLimits:
 
     @classmethod
     def of(cls, size: int, *, transfer_seconds: float = 0.0, beside: int = 0) -> MessageLimits:
-        """The limits for a model of ``size`` parameters, and so many bytes beside it.
+        """Return the limits for a model of ``size`` parameters and ``beside`` additional bytes.
 
-        Everything that is queued in front of a ping may take ``transfer_seconds`` of real time.
+        Data queued in front of a ping may take ``transfer_seconds`` of real time.
 
         Raises:
             HostError: the model is too large to be sent.
@@ -79,14 +79,14 @@ class MessageLimits:
 
     @property
     def single_bytes(self) -> int:
-        """The longest message that comes whole."""
+        """Size of the longest message that is sent whole."""
         return PIECE_BYTES + ENVELOPE_BYTES if self.in_pieces else self.message_bytes
 
     def check(self, message: bytes) -> None:
         """Refuse a message that is too long for this model.
 
         Raises:
-            OversizedError: it is.
+            OversizedError: it is too long.
         """
         if len(message) > self.single_bytes:
             raise OversizedError(
@@ -94,7 +94,7 @@ class MessageLimits:
             )
 
     def server_options(self) -> Options:
-        """For a server: pings are never punished, connections never idled out, no compression."""
+        """Options of a server: no penalty for pings, no idle timeout, no compression."""
         return [
             *self._common(),
             ("grpc.max_receive_message_length", UNSEEN_ABOVE * self.single_bytes),
@@ -105,19 +105,19 @@ class MessageLimits:
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
             ("grpc.http2.max_ping_strikes", 0),
-            ("grpc.max_concurrent_streams", 16),  # of one connection; a worker needs one
+            ("grpc.max_concurrent_streams", 16),  # per connection; a worker needs one
             ("grpc.compression_enabled_algorithms_bitset", 1),  # identity
         ]
 
     def channel_options(self) -> Options:
-        """For a client: reconnects soon, through no proxy, and keeps its one connection open."""
+        """Options of a client: reconnects soon, uses no proxy, and keeps its connection open."""
         waits = _BACKOFF_MILLISECONDS.items()
         return [
             *self._common(),
             ("grpc.max_receive_message_length", LARGEST_BYTES),
             ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
             ("grpc.enable_http_proxy", 0),
-            ("grpc.enable_retries", 0),  # which calls may be repeated is decided by the caller
+            ("grpc.enable_retries", 0),  # the caller decides which calls to repeat
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.client_idle_timeout_ms", _NEVER),
             *((f"grpc.{which}_reconnect_backoff_ms", wait) for which, wait in waits),
@@ -129,9 +129,9 @@ class MessageLimits:
             ("grpc.max_send_message_length", LARGEST_BYTES),
             ("grpc.keepalive_time_ms", int(PING_EVERY_SECONDS * 1000)),
             ("grpc.keepalive_timeout_ms", patience),
-            ("grpc.http2.ping_timeout_ms", patience),  # of every ping; a minute by default
+            ("grpc.http2.ping_timeout_ms", patience),  # for every ping; a minute by default
             ("grpc.keepalive_permit_without_calls", 0),
-            ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
-            # Without these a window is found by pings beside the data, whose timers wake threads.
+            ("grpc.http2.max_pings_without_data", 0),  # no limit
+            # Otherwise gRPC probes for a window with extra pings, whose timers wake threads.
             ("grpc.http2.bdp_probe", 0),
         ]

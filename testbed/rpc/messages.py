@@ -1,4 +1,4 @@
-"""What is said between the parameter server and its peers, as data; ``codec`` has it as bytes."""
+"""Messages between the parameter server and its peers as dataclasses; ``codec`` encodes them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from testbed.rpc.shared import SharedSamples
 
 @dataclass(frozen=True, eq=False)
 class PushMessage:
-    """What an Exchange brings; the update's arrays are views of the message.
+    """The content of an Exchange request; the update's arrays are views of the message.
 
     Attributes:
-        sequence: 1 for a worker's first; a repeat keeps its number.
-        fingerprint: of the layout of the worker's model.
-        attempt: 0, then one more whenever the call is repeated.
-        gap_seconds: the longest that the worker's process stood still since its push before, real.
-        payload_bytes: of the payload's arrays, as they were encoded.
-        saturated: values that the encoding has brought back into its range.
-        intake: what became of the worker's stream, beside an update.
+        sequence: 1 for a worker's first push; a repeat keeps its number.
+        fingerprint: fingerprint of the worker's model layout.
+        attempt: 0, incremented whenever the call is repeated.
+        gap_seconds: longest pause of the worker's process since its previous push, real.
+        payload_bytes: size of the payload's arrays as encoded.
+        saturated: number of values that the encoding clipped to its range.
+        intake: the state of the worker's stream, sent with an update.
         shared: the update's shared samples, with their pixels.
-        wants_keys: whether it repeats a push whose reply left out core keys that were not known.
+        wants_keys: whether it repeats a push because the reply left out unknown core keys.
     """
 
     worker: int
@@ -43,7 +43,7 @@ class PushMessage:
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """What a Pull or an Exchange is answered with.
+    """The reply to a Pull or an Exchange.
 
     Attributes:
         reply: the model, its arrays views of the message; None if the training has ended.
@@ -61,7 +61,7 @@ class Delivery:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A copy of the model, all its entries; final if the training has ended."""
+    """A copy of the whole model; final if the training has ended."""
 
     version: int
     time: float

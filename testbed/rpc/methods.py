@@ -1,4 +1,4 @@
-"""Names in the contract: methods as gRPC calls them, and the key of the token."""
+"""Names in the contract: gRPC method names, and the metadata key of the token."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ PRODUCED = _MANAGEMENT + "Produced"
 FETCH = "/testbed.v1.Producer/Fetch"
 
 IN_PIECES = {method: f"{method}InPieces" for method in (PULL, EXCHANGE, SNAPSHOT)}
-"""What is called instead where the messages of a model are long."""
+"""The replacement methods for models with long messages."""

@@ -1,9 +1,9 @@
-"""Long messages in pieces, so that no connection has to hold one whole before it is read.
+"""Long messages in pieces, so that no connection has to buffer a whole one.
 
-A piece is a message of the contract: the first says how long the whole is, each brings a part. What
-comes is written where it will stay, so that taking in a message takes its own size of memory and
-that of a few pieces. Memory is taken as the pieces arrive, whatever length the first one announces,
-and a length above that of the model's messages is refused.
+A piece is a message of the contract: the first has the total length, each has a part of the data,
+which is written to its final place, so receiving a message takes its own size of memory and that of
+a few pieces. Memory is allocated as pieces arrive, regardless of the announced length, and a length
+above that of the model's messages is refused.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from testbed.rpc.wire import (
 
 PIECE_BYTES = 2**20
 ENVELOPE_BYTES = 64
-"""What a piece is longer than its part, at most."""
+"""The maximum overhead of a piece."""
 
 TOTAL, DATA = 1, 2
 
 
 def pieces(message: bytes) -> Iterator[bytes]:
-    """The pieces of a message, one after the other."""
+    """Split a message into pieces."""
     view = memoryview(message)
     before = number_field(TOTAL, len(message))
     for start in range(0, max(1, len(message)), PIECE_BYTES):
@@ -39,10 +39,10 @@ def pieces(message: bytes) -> Iterator[bytes]:
 
 
 class Assembly:
-    """A message that is put together of its pieces.
+    """Reassembles a message from its pieces.
 
     Attributes:
-        longest: what it may be long, in bytes.
+        longest: maximum length of the message, in bytes.
     """
 
     def __init__(self, longest: int) -> None:
@@ -51,10 +51,10 @@ class Assembly:
         self._filled = 0
 
     def add(self, piece: bytes) -> bool:
-        """Take the next piece; returns whether it was the last.
+        """Add the next piece; return whether it was the last.
 
         Raises:
-            MalformedError: it is no piece, or one too many.
+            MalformedError: it is not a piece, or one too many.
             OversizedError: the message would be too long.
         """
         view = memoryview(piece)
@@ -70,14 +70,14 @@ class Assembly:
         return end == len(self._message)
 
     def whole(self) -> bytes:
-        """The message.
+        """Return the whole message.
 
         Raises:
-            MalformedError: it is not complete.
+            MalformedError: it is incomplete.
         """
         if self._message is None or self._filled < len(self._message):
             raise MalformedError(f"the pieces end after {self._filled} bytes")
-        return cast(bytes, self._message)  # which nobody changes any more: a copy would be as large
+        return cast(bytes, self._message)  # no longer modified: a copy would double the memory
 
     def _begin(self, first: memoryview) -> bytearray | mmap.mmap:
         total = varint_fields(first, (TOTAL,)).get(TOTAL, 0)
@@ -85,4 +85,4 @@ class Assembly:
             raise OversizedError(f"a message of {total} bytes, expected at most {self.longest}")
         if total <= PIECE_BYTES:
             return bytearray(total)
-        return mmap.mmap(-1, total)  # takes a page when it is written, and goes back at once
+        return mmap.mmap(-1, total)  # allocates pages on write, and frees them at once

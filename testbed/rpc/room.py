@@ -1,4 +1,4 @@
-"""What unfinished long messages hold of a server's memory, those of all callers together."""
+"""The memory of unfinished long messages in a server, for all callers together."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST_STALLED_BYTES = 256 * 2**20
-"""Above this, messages that no longer arrive are given up, those that have waited longest first."""
+"""Above this, stalled messages are given up, those that have waited longest first."""
 
 
 class GivenUpError(Exception):
-    """A message that is read no further; its caller may send it again."""
+    """The server stops reading a message; its caller may send it again."""
 
 
 @dataclass(eq=False)
 class Intake:
-    """A message that is being read.
+    """A message being read.
 
     Attributes:
-        last: when its last piece arrived, in steady seconds.
-        given_up: why it is read no further, once it is.
-        held_bytes: what has arrived.
+        last: arrival time of its last piece, in steady seconds.
+        given_up: set to the reason when reading stops early.
+        held_bytes: bytes received.
     """
 
     last: float
@@ -32,13 +32,13 @@ class Intake:
     held_bytes: int = 0
 
     async def next(self, read: Coroutine[Any, Any, Any]) -> Any:
-        """The next piece.
+        """Return the next piece.
 
-        A read is never cancelled, as gRPC would not free what it still brings: the end of its call
-        ends it.
+        A read is never cancelled, since gRPC would not free its data: it ends together with its
+        call.
 
         Raises:
-            GivenUpError: the message is read no further.
+            GivenUpError: the server stops reading the message.
         """
         reading = asyncio.ensure_future(read)
         reading.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -50,13 +50,13 @@ class Intake:
 
 @dataclass(eq=False)
 class Room:
-    """Reads at most one long message of each caller at a time: of two, the newer counts.
+    """Reads at most one long message per caller at a time; a newer one replaces the older.
 
-    A caller has one thread that sends, so an older message stands on a connection that is lost.
-    Messages that still arrive are never held up: that would change the times of a transfer.
+    A caller has one sending thread, so an older message belongs to a lost connection. Messages
+    that still arrive are never delayed: that would change the duration of a transfer.
 
     Attributes:
-        stalled_seconds: a caller that is there sends a piece within this time.
+        stalled_seconds: an active caller sends a piece within this time.
         most_stalled_bytes: see ``MOST_STALLED_BYTES``.
     """
 
@@ -78,7 +78,7 @@ class Room:
                 del self._intakes[caller]
 
     def arrived(self, intake: Intake, length: int) -> None:
-        """A piece of a message has arrived: where all hold too much, give up stalled ones."""
+        """Record a piece; if all messages together hold too much, give up stalled ones."""
         now = intake.last = time.monotonic()
         intake.held_bytes += length
         held = sum(each.held_bytes for each in self._intakes.values())

@@ -1,7 +1,7 @@
-"""The gate in front of a gRPC server: who may call, what is counted, how a refusal is answered.
+"""The gate in front of a gRPC server: authentication, counts, and replies to refused calls.
 
-Handlers take and return bytes; what they mean is the business of those behind the gate. All of it
-runs on one event loop.
+Handlers take and return bytes, which only the code behind the gate interprets. Everything runs on
+one event loop.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from testbed.rpc.wire import MalformedError, OversizedError
 GRACE_SECONDS = 0.2
 
 MOST_CALLS = 16
-"""Calls of one caller at a time. A worker makes two: its exchange, and that for its orders. Others
-of its may still stand here after their connections were lost."""
+"""Open calls per caller. A worker makes two: its exchange, and that for its orders. Others may
+remain from lost connections."""
 
 MOST_READ = 2
-"""Whole messages of one caller that are taken in at a time; further ones wait. Of messages in
-pieces see ``Room``."""
+"""Whole messages per caller that are read at a time; further ones wait. For messages in pieces see
+``Room``."""
 
 INCOMPLETE = "INCOMPLETE"
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 _ENDED = (asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.InternalError)
-"""The call is over already: withdrawn, refused, or lost while it was read or refused."""
+"""The call has already ended: cancelled, refused, or lost while it was read or refused."""
 
 
 class ImpersonationError(RejectedError):
-    """A call in the name of somebody else than the caller."""
+    """A call on behalf of another node."""
 
 
 class BusyError(RejectedError):
-    """A call of one who has too many others open."""
+    """A call from a caller with too many open calls."""
 
 
 _CODES: Mapping[type[RejectedError], grpc.StatusCode] = {
@@ -59,16 +59,16 @@ _CODES: Mapping[type[RejectedError], grpc.StatusCode] = {
 
 
 class SupersededError(Exception):
-    """A call that a newer one of the same worker has overtaken; only the newer one counts."""
+    """A call superseded by a newer one of the same worker; only the newer one counts."""
 
 
 @dataclass
 class Call:
-    """One call on its way through the gate.
+    """One call through the gate.
 
     Attributes:
-        peer: the caller's address as gRPC writes it, such as ``ipv4:10.77.0.3:41234``.
-        node: the caller's name, by its token; None of one without.
+        peer: the caller's address in gRPC's format, such as ``ipv4:10.77.0.3:41234``.
+        node: the caller's name, from its token; None without a token.
     """
 
     method: str
@@ -78,11 +78,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A call that was refused; nothing of it was applied.
+    """A refused call; none of it was applied.
 
     Attributes:
-        code: name of the status it was answered with; ``INCOMPLETE`` if its message never came
-            whole: the caller went away, or sent more than any server takes.
+        code: name of the status of the reply; ``INCOMPLETE`` if the message never arrived
+            completely: the caller left, or sent more than any server accepts.
     """
 
     call: Call
@@ -97,7 +97,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
 @dataclass(eq=False)
 class _Caller:
-    """One who may call, and what is open of its calls."""
+    """A known caller and its open calls."""
 
     name: str
     token: bytes
@@ -107,31 +107,31 @@ class _Caller:
     calls: int = 0
 
     def __enter__(self) -> None:
-        """One call more inside.
+        """Enter a call.
 
         Raises:
-            BusyError: there are as many as there may be.
+            BusyError: too many calls are open.
         """
         if self.calls >= self.most_calls:
             raise BusyError(f"{self.name} has {self.calls} calls open already")
         self.calls += 1
 
     def __exit__(self, *_: object) -> None:
-        """It has ended."""
+        """Leave a call."""
         self.calls -= 1
 
 
 @dataclass
 class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Every call to a server comes through here.
+    """Receives every call to a server.
 
     Attributes:
-        tokens: of those who may call, by their names; a call without one learns nothing.
-        behaviours: what answers each method, by its full name.
-        refused: told of every refusal.
-        failed: told of an error nobody foresaw; the server must not go on after it.
-        streams: what answers those methods that send several messages.
-        most_calls: of one caller at a time.
+        tokens: tokens of the permitted callers, by name; other calls learn nothing.
+        behaviours: handler of each method, by its full name.
+        refused: called for every refusal.
+        failed: called with an unexpected error; the server must stop then.
+        streams: handlers of the methods that stream replies.
+        most_calls: limit of open calls per caller.
         counts: answered calls as ``OK``, refusals by code.
     """
 
@@ -154,7 +154,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         }
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
-        """What answers a call: an own behaviour, or a refusal that reads nothing."""
+        """Return the handler of a call: a behaviour, or a refusal that reads nothing."""
         method = handler_call_details.method
         caller = self._caller(handler_call_details.invocation_metadata)
         if caller is None:
@@ -177,7 +177,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return handler
 
     def _caller(self, metadata: Any) -> _Caller | None:
-        """Who shows its token, and no other beside it."""
+        """Return the caller with exactly one, valid token."""
         tokens = [value for key, value in metadata or () if key == TOKEN_KEY]
         if len(tokens) != 1:
             return None
@@ -186,8 +186,8 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         known = caller is not None and hmac.compare_digest(given, caller.token)
         return caller if known else None
 
-    # Handlers take a stream of requests, of which they read one: the only way in which a refusal
-    # can go out before the message was read, and in which a message that never comes is noticed.
+    # Handlers take a stream of requests and read one: only so can the server refuse a call before
+    # it has read the message, and notice a message that never arrives.
 
     def _answering(self, method: str, caller: _Caller, behaviour: Behaviour) -> Handler:
         async def answer(_: Any, context: Any) -> bytes:
@@ -234,13 +234,13 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return grpc.stream_stream_rpc_method_handler(answer)
 
     async def _end(self, call: Call, context: Any, error: BaseException) -> None:
-        """Answer a refusal with its status, and report an error that nobody foresaw."""
+        """Answer a refusal with its status, and report an unexpected error."""
         _drop_frames(error)
         try:
             if isinstance(error, SupersededError):
                 self.counts["ABORTED"] += 1
                 await context.abort(grpc.StatusCode.ABORTED, str(error))
-            elif isinstance(error, UnknownKeysError):  # nobody's mistake: it comes with the keys
+            elif isinstance(error, UnknownKeysError):  # not an error: it is repeated with its keys
                 self.counts["NOT_FOUND"] += 1
                 await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
             elif isinstance(error, GivenUpError):
@@ -249,7 +249,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 code = _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION)
                 self._note(call, code.name, str(error))
                 await context.abort(code, str(error))
-            elif not isinstance(error, _ENDED):  # gRPC would answer UNKNOWN and go on
+            elif not isinstance(error, _ENDED):  # gRPC would answer UNKNOWN and continue
                 self.failed(error)
         except _ENDED:
             raise
@@ -271,7 +271,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return cast(bytes, message)
 
     async def _read_pieces(self, context: Any, call: Call, caller: _Caller) -> bytes:
-        """A message in pieces."""
+        """Read a message in pieces."""
         assembly, complete = Assembly(self.limits.message_bytes), False
         try:
             with self._room.intake(caller.name) as intake:
@@ -305,9 +305,9 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def _drop_frames(error: BaseException | None) -> None:
-    """Let go of what the frames of a call hold that has ended, its message above all.
+    """Release what the frames of an ended call hold, above all its message.
 
-    gRPC keeps the error of an aborted call in a cycle: without this, until the next collection.
+    gRPC keeps the error of an aborted call in a cycle, otherwise until the next collection.
     """
     while isinstance(error, RejectedError | GivenUpError):
         error.__traceback__ = None
@@ -316,13 +316,13 @@ def _drop_frames(error: BaseException | None) -> None:
 
 @asynccontextmanager
 async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
-    """Listen on an address while the context is open.
+    """Listen on an address inside the context.
 
     Yields:
-        The port; of a unix socket, 1.
+        The port; 1 for a unix socket.
 
     Raises:
-        HostError: nothing can listen there.
+        HostError: the address cannot be used.
     """
     server = grpc.aio.server(options=gate.limits.server_options())
     server.add_generic_rpc_handlers((gate,))

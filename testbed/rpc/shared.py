@@ -1,4 +1,4 @@
-"""Samples that workers share with one another: their pixels travel with their numbers."""
+"""Samples that workers share with each other: their pixels are sent with their indices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SharedSamples:
     """n samples.
 
     Attributes:
-        samples: their numbers, shape (n,).
+        samples: their indices, shape (n,).
         labels: float64, shape (n,).
         pixels: the bytes of their pixels, shape (n, bytes of a sample).
     """
@@ -32,11 +32,11 @@ class SharedSamples:
 
     @property
     def payload_bytes(self) -> int:
-        """Of their pixels."""
+        """Size of their pixels."""
         return int(self.pixels.nbytes)
 
     def message(self) -> ps_pb2.Shared:
-        """As they travel."""
+        """Convert to a message."""
         return ps_pb2.Shared(
             samples=self.samples.astype("<i8").tobytes(),
             labels=self.labels.astype("<f8").tobytes(),
@@ -45,10 +45,10 @@ class SharedSamples:
 
     @classmethod
     def of(cls, message: ps_pb2.Shared) -> SharedSamples:
-        """Those of a message.
+        """Convert from a message.
 
         Raises:
-            MalformedError: it is not as many numbers, labels and pixels.
+            MalformedError: the numbers of indices, labels and pixels differ.
         """
         count, rest = divmod(len(message.samples), 8)
         if rest or len(message.labels) != 8 * count or not count or len(message.pixels) % count:
@@ -66,10 +66,10 @@ class SharedSamples:
 
 @dataclass
 class Exchanged:
-    """What the parameter server keeps of shared samples: each worker's latest.
+    """The parameter server's copy of shared samples: the latest of each worker.
 
     Attributes:
-        sample_bytes: of a sample's pixels.
+        sample_bytes: size of a sample's pixels.
     """
 
     sample_bytes: int
@@ -79,19 +79,19 @@ class Exchanged:
         """Refuse pixels of another size.
 
         Raises:
-            MalformedError: they are.
+            MalformedError: the size differs.
         """
         width = self.sample_bytes if shared is None else shared.pixels.shape[1]
         if width != self.sample_bytes:
             raise MalformedError(f"shared samples of {width} bytes, expected {self.sample_bytes}")
 
     def keep(self, worker: int, shared: SharedSamples | None) -> None:
-        """A worker shares these, in place of what it has shared before."""
+        """Keep a worker's shared samples in place of its earlier ones."""
         if shared is not None:
             self._latest[worker] = shared
 
     def of(self, reply: Reply | None) -> SharedSamples | None:
-        """The samples that go with a reply, which some workers have shared; None for none."""
+        """Return the shared samples to send with a reply; None if there are none."""
         if reply is None or reply.shared is None or not len(reply.shared):
             return None
         there: dict[int, tuple[Any, Any]] = {}
@@ -102,7 +102,7 @@ class Exchanged:
 
 
 def assembled(samples: Samples, parts: Iterable[tuple[Any, Any]]) -> SharedSamples:
-    """Samples of their labels and pixels, in the same order."""
+    """Combine samples with their labels and pixels, in the same order."""
     labels, pixels = zip(*parts, strict=True)
     rows = [np.frombuffer(np.ascontiguousarray(one).tobytes(), np.uint8) for one in pixels]
     return SharedSamples(samples, np.array(labels, np.float64), np.stack(rows))

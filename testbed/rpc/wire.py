@@ -1,8 +1,8 @@
-"""Protocol buffers' wire format, as far as it takes to reach a bulk field without copying it.
+"""The part of the Protocol Buffers wire format needed to reach a bulk field without copying it.
 
-A message is a row of fields, each a tag (number and wire type) and a value, and fields may be left
-out of the bytes without touching the others. So a bulk field is cut out here, as a view, and what
-remains is small enough for the generated classes; they also deal with whatever is unknown.
+A message is a sequence of fields, each a tag (number and wire type) and a value, and fields can be
+removed from the bytes without affecting the others. So a bulk field is cut out here, as a view, and
+the rest is small enough for the generated classes, which also handle unknown fields.
 
 See https://protobuf.dev/programming-guides/encoding/.
 """
@@ -17,15 +17,15 @@ from testbed.errors import RejectedError
 VARINT, FIXED64, BYTES, GROUP_START, GROUP_END, FIXED32 = range(6)
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
 _LARGEST_TAG = 2**32 - 1
-_LONGEST_VARINT = 10  # bytes of a number of 64 bits
+_LONGEST_VARINT = 10  # bytes of a 64-bit number
 
 
 class MalformedError(RejectedError):
-    """Bytes that are no such message, or values in it that no peer can mean."""
+    """Bytes that are not a valid message, or values that are impossible."""
 
 
 class OversizedError(RejectedError):
-    """A message longer than any of the model's can be."""
+    """A message longer than any of the model's messages."""
 
 
 class Field(NamedTuple):
@@ -33,9 +33,9 @@ class Field(NamedTuple):
 
     Attributes:
         kind: its wire type.
-        start: where its tag begins.
-        value: where its value begins; of a ``BYTES`` field, behind the length.
-        end: where the next field begins.
+        start: offset of its tag.
+        value: offset of its value; for a ``BYTES`` field, after the length.
+        end: offset of the next field.
     """
 
     number: int
@@ -46,10 +46,10 @@ class Field(NamedTuple):
 
 
 def fields(message: memoryview) -> Iterator[Field]:
-    """The fields of a message, in order; a group is one field.
+    """Yield the fields of a message, in order; a group is one field.
 
     Raises:
-        MalformedError: the bytes are no message: one ends early, or a tag is impossible.
+        MalformedError: the bytes are not a message: a field ends early, or a tag is impossible.
     """
     position = 0
     while position < len(message):
@@ -61,13 +61,13 @@ def fields(message: memoryview) -> Iterator[Field]:
 
 
 def cut(message: bytes, number: int) -> tuple[bytes, memoryview | None]:
-    """Take the field ``number``, a submessage, out of a message.
+    """Cut the field ``number``, a submessage, out of a message.
 
     Returns:
-        The message without it; and its value, a view of ``message``, or None if there is none.
+        The message without it; and its value, a view of ``message``, or None if it is missing.
 
     Raises:
-        MalformedError: see ``fields``; or there are two of them.
+        MalformedError: see ``fields``; or the field occurs twice.
     """
     view = memoryview(message)
     field = _find(view, (number,)).get(number)
@@ -78,17 +78,17 @@ def cut(message: bytes, number: int) -> tuple[bytes, memoryview | None]:
 
 
 def bytes_fields(message: memoryview, numbers: Collection[int]) -> dict[int, memoryview]:
-    """The values of those ``BYTES`` fields of a message; all others are passed over.
+    """Return the values of these ``BYTES`` fields of a message; skip all others.
 
     Raises:
-        MalformedError: see ``fields``; or one of them occurs twice.
+        MalformedError: see ``fields``; or a field occurs twice.
     """
     found = _find(message, numbers)
     return {number: message[field.value : field.end] for number, field in found.items()}
 
 
 def varint_fields(message: memoryview, numbers: Collection[int]) -> dict[int, int]:
-    """The numbers in those ``VARINT`` fields of a message, the last of each.
+    """Return the numbers in these ``VARINT`` fields of a message, the last of each.
 
     Raises:
         MalformedError: see ``fields``.
@@ -101,17 +101,17 @@ def varint_fields(message: memoryview, numbers: Collection[int]) -> dict[int, in
 
 
 def header(number: int, length: int) -> bytes:
-    """What stands before the value of a ``BYTES`` field."""
+    """Encode the tag and length of a ``BYTES`` field."""
     return varint(number << 3 | BYTES) + varint(length)
 
 
 def number_field(number: int, value: int) -> bytes:
-    """A field with a non-negative number; behind a message, it is a field of that message."""
+    """Encode a field with a non-negative number; appended to a message, it becomes its field."""
     return varint(number << 3 | VARINT) + varint(value)
 
 
 def varint(value: int) -> bytes:
-    """A non-negative number in groups of seven bits, the lowest first."""
+    """Encode a non-negative number in groups of seven bits, the lowest first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -121,11 +121,11 @@ def varint(value: int) -> bytes:
 
 
 def _find(message: memoryview, numbers: Collection[int]) -> dict[int, Field]:
-    """The ``BYTES`` fields of these numbers, each at most once."""
+    """Find the ``BYTES`` fields of these numbers, each at most once."""
     found: dict[int, Field] = {}
     position, length = 0, len(message)
     while position < length:
-        # Every message comes through here, and most fields are short numbers: no calls for them.
+        # Every message passes through here, and most fields are short numbers: avoid calls.
         tag = message[position]
         if 8 <= tag < 0x80:
             kind = tag & 7
@@ -170,7 +170,7 @@ def _field(message: memoryview, start: int) -> Field:
 
 
 def _end_of_group(message: memoryview, position: int, *, number: int) -> int:
-    """Where the group ``number``, whose fields begin at ``position``, ends. Does not recurse."""
+    """Return the end of group ``number`` with fields from ``position`` on. Not recursive."""
     open_groups = [number]
     while open_groups:
         tag, value = _read_varint(message, position)
@@ -186,9 +186,9 @@ def _end_of_group(message: memoryview, position: int, *, number: int) -> int:
 
 
 def _read_varint(message: memoryview, position: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and where it ends."""
+    """Decode a number of up to 64 bits; return it and its end."""
     if position < len(message) and (byte := message[position]) < 0x80:
-        return byte, position + 1  # as nearly all of them are
+        return byte, position + 1  # the usual case
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(message):

@@ -1,4 +1,4 @@
-"""A scenario is one file, one experiment: its schema, and how it is read, changed and written."""
+"""A scenario is one file, one experiment: its schema, and how to load, override and write it."""
 
 from testbed.scenario.dump import dump
 from testbed.scenario.json_schema import json_schema, json_schema_text

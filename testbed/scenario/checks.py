@@ -1,4 +1,4 @@
-"""What no single field can tell: what parts of a scenario ask of each other and of the host."""
+"""Checks across fields: what parts of a scenario require of each other and of the host."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from testbed.values.family import full_form
 from testbed.values.units import Duration
 
 MOST_WORKERS = 1022
+"""A Linux bridge has 1,023 ports, one of which is for the parameter server."""
 SIMULATED_HAVE_MORE = "A simulation has no switch: `runtime: simulated`"
-"""A Linux bridge has 1,023 ports, and one of them is the parameter server's."""
 
 PARAMETER_BYTES = 4
 
 TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer\d*")
-"""Names of nodes, and of whatever else has a log."""
+"""Reserved names: of nodes, and of other things with a log."""
 
 
 def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
-    """The user's own files must be where ``locate`` says."""
+    """Check that the user's own files exist where ``locate`` says."""
     for family in ("algorithm", "model", "dataset"):
         member = full_form(document.at((family,)))
         if not isinstance(member, dict) or member.get("name") != "custom":
@@ -62,7 +62,7 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[F
 
 
 def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[Finding]:
-    """A simulation that is to compute on a GPU begins only where there is one."""
+    """Check that a GPU is available for a simulation that is configured to use one."""
     wants = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
     if wants and not has_cuda():
         expected = "a GPU that the installed PyTorch can use, or cpu: it finds none here"
@@ -70,7 +70,7 @@ def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[F
 
 
 def check_whole(scenario: Scenario) -> Iterator[Finding]:
-    """What a valid scenario may still ask for in vain."""
+    """Check a valid scenario as a whole, for requests that cannot be met."""
     if scenario.simulated:
         yield from _check_simulation(scenario)
     elif scenario.workers.count + len(scenario.programs) > MOST_WORKERS:
@@ -102,7 +102,7 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_links(scenario: Scenario) -> Iterator[Finding]:
-    """Links that the kernel can have."""
+    """Check that the kernel can create the links."""
     links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     for name, member in scenario.workers.classes.items():
         links[("workers", "classes", name, "link")] = member.link
@@ -115,7 +115,7 @@ def _check_links(scenario: Scenario) -> Iterator[Finding]:
 
 
 def beyond_wire(parameters: int) -> tuple[str, str] | None:
-    """What was found and expected of a model that is too large to be sent; None if it is not."""
+    """Return what was found and expected for a model too large to be sent; None if it fits."""
     most = int(LARGEST_MODEL) // PARAMETER_BYTES
     if parameters <= most:
         return None
@@ -125,7 +125,7 @@ def beyond_wire(parameters: int) -> tuple[str, str] | None:
 
 
 def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
-    """What is done now and then leaves time for the training."""
+    """Check that periodic work leaves time for the training."""
     saved = None if scenario.checkpoint is None else scenario.checkpoint.every
     for part, every, what in (
         ("evaluate", scenario.evaluate.every, "evaluations"),
@@ -137,7 +137,7 @@ def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_measured(scenario: Scenario) -> Iterator[Finding]:
-    """What ends the run by a measurement is measured before it ends otherwise."""
+    """Check that a stop rule's measurement takes place before the run ends otherwise."""
     stop, every = scenario.stop, scenario.evaluate.every
     end = stop.time if isinstance(every, Duration) else stop.updates
     if every is None or end is None or every < end:
@@ -152,7 +152,7 @@ def _check_measured(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
-    """What an algorithm has no use for, and a time of its own that evaluations must fit."""
+    """Check for unused options of the algorithm, and that evaluations fit its period."""
     algorithm, every = scenario.algorithm, scenario.evaluate.every
     thinks = not isinstance(algorithm, AlgorithmConfig) or algorithm.THINKS
     waits: dict[Keys, object] = {("workers", "think"): scenario.workers.think}
@@ -175,13 +175,13 @@ def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _divides(part: float, whole: float) -> bool:
-    """Whether a duration is a whole number of others, but for their rounding."""
+    """Whether a duration is a multiple of another, up to rounding."""
     count = round(whole / part)
     return count >= 1 and abs(whole / part - count) < 1e-6
 
 
 def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
-    """A simulation models no container: what one would need, or forbid, cannot be meant."""
+    """Check that a simulation, which has no containers, sets nothing that needs one."""
     for name, member in scenario.workers.classes.items():
         path: Keys = ("workers", "classes", name)
         if member.speed is None:
@@ -199,7 +199,7 @@ def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_programs(scenario: Scenario) -> Iterator[Finding]:
-    """Their names are nobody else's, and the nodes they name are there."""
+    """Check that programs have unused names, and that the nodes they refer to exist."""
     nodes = linked_nodes(scenario)
     for name, program in scenario.programs.items():
         path: Keys = ("programs", name)
@@ -229,7 +229,7 @@ def _check_unlimited(limited: DeviceClass | PsSettings, path: Keys) -> Iterator[
 
 
 def check_faults(scenario: Scenario) -> Iterator[Finding]:
-    """They strike nodes that are there, and can be beside one another."""
+    """Check that faults strike existing nodes, and can be combined."""
     classes, others = scenario.workers.dealt(), feeders(scenario)
     missing = list(_check_whom(scenario))
     if missing:
@@ -262,7 +262,7 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_whom(scenario: Scenario) -> Iterator[Finding]:
-    """Every selector names somebody, and there are enough to draw from."""
+    """Check that every selector matches nodes, and that there are enough to draw from."""
     classes, others = scenario.workers.dealt(), feeders(scenario)
     of_workers = (
         f"a worker (w0 to w{len(classes) - 1}), a pattern like 'w[0-9]', or class=NAME "
@@ -281,7 +281,7 @@ def _check_whom(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _feeders(scenario: Scenario) -> tuple[str, str]:
-    """The key of the nodes that feed streams, and what may stand there."""
+    """Return the key for the nodes that feed streams, and what is valid there."""
     if scenario.streams is None:
         return "nodes", "none: without `streams` nothing feeds them"
     if scenario.simulated:
@@ -290,7 +290,7 @@ def _feeders(scenario: Scenario) -> tuple[str, str]:
 
 
 def _check_engine(scenario: Scenario) -> Iterator[Finding]:
-    """Nobody comes back whose container has ended with its process."""
+    """Check that no worker returns after its container has ended with its process."""
     for place, worker in rejoining(scenario.faults, scenario.workers.dealt(), seed=scenario.seed):
         expected = "a worker that was not there before: an engine's container has ended then"
         found = f"w{worker}, which was gone"
@@ -303,7 +303,7 @@ def _check_engine(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_link(scenario: Scenario, path: Keys, link: LinkSpec, whose: str) -> Iterator[Finding]:
-    """A link that the kernel can have, as a fault makes it."""
+    """Check a link as changed by a fault: the kernel must be able to create it."""
     for direction, shape in (("up", link.up), ("down", link.down)):
         if shape.jitter is not None and shape.delay is not None and shape.jitter > shape.delay:
             found = f"a delay below the jitter of {whose}"
@@ -315,7 +315,7 @@ def _check_link(scenario: Scenario, path: Keys, link: LinkSpec, whose: str) -> I
 
 
 def check_streams(scenario: Scenario) -> Iterator[Finding]:
-    """There is an algorithm that takes them, and every device can be fed."""
+    """Check that the algorithm accepts streams, and that every device can be fed."""
     streams, algorithm, count = scenario.streams, scenario.algorithm, scenario.workers.count
     if streams is None:
         return
@@ -337,18 +337,18 @@ def check_streams(scenario: Scenario) -> Iterator[Finding]:
         yield ("streams", "rates", "per_second"), f"{rate:g}", expected
     change = streams.over_time
     yield from _records_in_time(scenario, streams)
-    stops = not isinstance(change, Traced) and change.falls_silent  # a recording is looked at apart
+    stops = not isinstance(change, Traced) and change.falls_silent  # recordings: see elsewhere
     if (stops or 0.0 in streams.per_second(count, seed=scenario.seed)) and streams.patience == inf:
         expected = "a duration: streams fall silent, and nobody would go on"
         yield ("streams", "stream_timeout"), "off", expected
 
 
 def _records_in_time(scenario: Scenario, streams: StreamSettings) -> Iterator[Finding]:
-    """A record that is filled for longer than its device waits would keep it out of every round."""
+    """Check that records fill fast enough, or their device would miss every round."""
     rates = streams.per_second(scenario.workers.count, seed=scenario.seed)
     slowest = min((rate for rate in rates if rate), default=inf)
     seconds = streams.samples_per_record / slowest
-    steady = isinstance(streams.over_time, Steady)  # else it may come to more than that
+    steady = isinstance(streams.over_time, Steady)  # otherwise rates may rise later
     if steady and streams.samples_per_record > 1 and seconds > streams.patience:
         apart = f"{streams.samples_per_record:,}: {seconds:g} s apart at {slowest:g} a second"
         most = max(1, floor(streams.patience * slowest))
@@ -360,16 +360,16 @@ def _records_in_time(scenario: Scenario, streams: StreamSettings) -> Iterator[Fi
 
 
 def substitutes(scenario: Scenario) -> tuple[str, ...]:
-    """What of a scenario takes the place of what cannot be had, each in words."""
+    """Describe what the scenario substitutes for something that is not available."""
     return tuple(one.substitute for one in (scenario.model, scenario.dataset) if one.substitute)
 
 
 def ill_fitting(scenario: Scenario, classes: int | None) -> Iterator[tuple[Keys, str, str]]:
-    """What does not fit the targets of the data set: the path, what was found, what was expected.
+    """Yield what does not fit the targets of the data set: path, found and expected.
 
     Args:
-        scenario: is valid but for that.
-        classes: how many labels there are, 0 for numbers; None if that is not known yet.
+        scenario: is otherwise valid.
+        classes: number of labels, 0 for numbers; None if not yet known.
     """
     name, predicts = scenario.model.name, scenario.model.predicts
     targets = predicts if classes is None else "labels" if classes else "numbers"

@@ -1,4 +1,4 @@
-"""A node's link in a scenario: what each direction is shaped to, or the recordings it follows."""
+"""A node's link in a scenario: the shaping of each direction, or the recordings it follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.values.fields import AnyDuration, BelowOne, Part, PositiveDuration,
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")
-"""What of a direction may follow a recording."""
+"""Fields of a direction that may follow a recording."""
 
 
 class Recording(Part):
@@ -30,13 +30,13 @@ class Recording(Part):
 
 
 def _or_recording(quantity: type[Quantity]) -> dict[str, Any]:
-    """The JSON schema of a quantity or a recording, short for the field of that."""
+    """Return the JSON schema of a quantity or a recording, the short form of its field."""
     text = {"type": "string", "pattern": quantity.PATTERN, "description": quantity.DESCRIPTION}
     return {"anyOf": [text, Recording.model_json_schema(), {"type": "null"}], "default": None}
 
 
 def _no_size(queue: Any) -> Any:
-    """A queue is as long as it takes to drain: its length in bytes depends on the rate."""
+    """Refuse a size: a queue is given as its drain time, as its bytes depend on the rate."""
     try:
         size = Size.parse(queue) if isinstance(queue, str) else None
     except Unfit:
@@ -78,7 +78,7 @@ class Direction(Part):
     @model_validator(mode="before")
     @classmethod
     def _recorded(cls, given: Any) -> Any:
-        """What is given as a recording stands where recordings do."""
+        """Move recordings to the fields for recordings."""
         if not isinstance(given, dict):
             return given
         recorded = {name for name in TRACED if isinstance(given.get(name), dict)}

@@ -1,4 +1,4 @@
-"""A scenario as plain data that remembers the file and line of each of its values."""
+"""A scenario as plain data with the file and line of each value."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from testbed.values.family import full_form
 
 Keys = tuple[str | int, ...]
 Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
-"""A path, what was found there, what was expected, and a hint if there is one."""
+"""A path, what was found there, what was expected, and an optional hint."""
 
 
 class Refused:
-    """Stands where a value was refused already, so that no field accepts what is left."""
+    """Placeholder for a refused value, which no field accepts."""
 
     def __str__(self) -> str:
         return "a value that was refused"
@@ -24,12 +24,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and where it came from.
+    """A value and its origin.
 
     Attributes:
         value: a scalar, a dict of nodes, a tuple of nodes, or Refused.
         file: the file as the user named it, or an option such as ``--set workers.count=5``.
-        line: 1-based line, that of its key if it has one; 0 for an option.
+        line: 1-based line, of its key if it has one; 0 for an option.
     """
 
     value: Any
@@ -38,7 +38,7 @@ class Node:
 
     @classmethod
     def of(cls, data: Any, file: str = "", line: int = 0) -> Node:
-        """Plain data, all of it from one place."""
+        """Create nodes from plain data, with the same origin."""
         if isinstance(data, dict):
             data = {key: cls.of(value, file, line) for key, value in data.items()}
         elif isinstance(data, tuple | list):
@@ -47,7 +47,7 @@ class Node:
 
     @property
     def data(self) -> Any:
-        """Plain dicts, tuples and scalars."""
+        """The value as plain dicts, tuples and scalars."""
         if isinstance(self.value, dict):
             return {key: node.data for key, node in self.value.items()}
         if isinstance(self.value, tuple):
@@ -55,7 +55,7 @@ class Node:
         return self.value
 
     def inside(self, key: str | int) -> Node | None:
-        """The value under a key or an index, or None if there is none."""
+        """Return the value under a key or an index, or None."""
         if isinstance(self.value, dict):
             return self.value.get(key)
         if isinstance(self.value, tuple) and isinstance(key, int) and key < len(self.value):
@@ -65,13 +65,13 @@ class Node:
 
     @property
     def short(self) -> tuple[str, Node] | None:
-        """The name and the options, if it may be a family's member as ``{name: options}``."""
+        """The name and the options of a possible family member in the form ``{name: options}``."""
         if isinstance(self.value, dict) and len(self.value) == 1 and "name" not in self.value:
             return next(iter(self.value.items()))
         return None
 
     def full(self) -> Node:
-        """A member of a family in its full form, ``{name: ..., ...}``; anything else as it is."""
+        """Convert a family member to its full form, ``{name: ..., ...}``; keep other values."""
         data = self.data
         full = full_form(data)
         if full is data:
@@ -80,7 +80,7 @@ class Node:
         return replace(self, value={"name": replace(self, value=full["name"]), **(options or {})})
 
     def with_value(self, path: Keys, value: Any) -> Node:
-        """With another scalar at a path of keys, at which there is one."""
+        """Replace the scalar at an existing path of keys."""
         if not path:
             return replace(self, value=value)
         inside = self.value[path[0]].with_value(path[1:], value)
@@ -89,11 +89,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Document:
-    """A scenario or study as it was read, not checked yet.
+    """A parsed scenario or study that is not validated yet.
 
     Attributes:
         root: its values.
-        problems: what was wrong with the text itself.
+        problems: problems of the text itself.
     """
 
     root: Node
@@ -101,18 +101,18 @@ class Document:
 
     @cached_property
     def data(self) -> Any:
-        """Plain dicts, tuples and scalars."""
+        """The values as plain dicts, tuples and scalars."""
         return self.root.data
 
     def at(self, path: Keys) -> Any:
-        """The plain value at a path of keys and indices, or None if there is none."""
+        """Return the plain value at a path of keys and indices, or None."""
         node: Node | None = self.root
         for key in path:
             node = node and node.inside(key)
         return node and node.data
 
     def written(self, path: Keys) -> Keys:
-        """A path as the user wrote it: in the form ``{name: options}`` it has one key more."""
+        """Return a path as the user wrote it: the form ``{name: options}`` adds a key."""
         node: Node | None = self.root
         keys: Keys = ()
         for key in path:
@@ -124,7 +124,7 @@ class Document:
         return keys
 
     def origin(self, path: Keys) -> Node:
-        """The value at a path, in whichever form it was written, or the nearest one around it."""
+        """Return the value at a path, in the form it was written in, or the nearest around it."""
         node = self.root
         for key in self.written(path):
             inside = node.inside(key)
@@ -137,6 +137,6 @@ class Document:
 def problem_at(
     document: Document, path: Keys, found: str = "", expected: str = "", hint: str = ""
 ) -> Problem:
-    """A problem with the value at a path, at the line that it came from."""
+    """Create a problem with the value at a path, with the value's line."""
     origin = document.origin(path)
     return Problem(origin.file, origin.line, dotted(document.written(path)), found, expected, hint)

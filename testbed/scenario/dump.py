@@ -1,4 +1,4 @@
-"""A scenario as YAML with every default written out: what stands in a run folder."""
+"""Writes a scenario as YAML with all defaults, as in a run folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.values.written import Written
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what a reader of either YAML version would take for something else than text."""
+    """Quotes text that a reader of either YAML version would parse as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -28,7 +28,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 
 def _other(dumper: yaml.SafeDumper, value: object) -> yaml.Node:
-    """What a program has instead of plain data: units, paths, numpy's numbers, other mappings."""
+    """Represent types that are not plain data: units, paths, numpy's numbers, other mappings."""
     match value:
         case np.generic() | np.ndarray():
             return dumper.represent_data(value.tolist())
@@ -44,19 +44,19 @@ _Dumper.add_multi_representer(object, _other)
 
 
 def dump(scenario: Scenario) -> str:
-    """YAML text that loads back to an equal scenario; what is None is left out."""
+    """Write YAML text that loads to an equal scenario; None is left out."""
     return dump_data(scenario.model_dump(mode="json", by_alias=True, exclude_none=True), "scenario")
 
 
 def dump_data(data: object, name: str) -> str:
-    """YAML text of data that a program has made: plain, of numpy, units or paths.
+    """Write a program's data as YAML: plain data, numpy's types, units or paths.
 
     Args:
-        data: what is to be written.
-        name: of it, for errors.
+        data: the data to write.
+        name: name of the data, for errors.
 
     Raises:
-        ScenarioError: something in it is none of these.
+        ScenarioError: it contains another type.
     """
     try:
         return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))

@@ -1,4 +1,4 @@
-"""How long steps, waits and coding take in a scenario, as laws, means and sums."""
+"""Durations of steps, waits and coding in a scenario, as laws, means and sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.values.laws import Law
 from testbed.values.units import Duration
 
 LEAST_INTERVAL = Duration(0.001)
-"""Between two evaluations, which take no emulated time."""
+"""Minimum between two evaluations, which take no emulated time."""
 
 
 class StepTime(Part):
@@ -40,7 +40,7 @@ class RandomDuration(Part):
 
 
 def _form(value: Any) -> str:
-    """Which of its forms a speed has, so that errors speak of that one alone."""
+    """Return the form of a speed, so that errors mention only that form."""
     if isinstance(value, dict):
         return "StepTime" if {"base", "each"} & value.keys() else "RandomDuration"
     return type(value).__name__ if isinstance(value, StepTime | RandomDuration) else "Duration"
@@ -82,10 +82,10 @@ class CodecTimes(Part):
     dequantise: PositiveDuration | None = None
 
     def send_seconds(self, kind: type[Payload], size: int, *, selected: bool) -> float:
-        """What it takes to make a payload of a vector of ``size`` entries.
+        """Return the time to create a payload from a vector of ``size`` entries.
 
         Args:
-            kind: the payload's.
+            kind: type of the payload.
             size: N.
             selected: whether its largest entries were chosen for it.
         """
@@ -97,7 +97,7 @@ class CodecTimes(Part):
         return _seconds(steps.get(kind, ()), size)
 
     def take_seconds(self, kind: type[Payload], size: int) -> float:
-        """What it takes to use a payload that speaks of a vector of ``size`` entries."""
+        """Return the time to apply a payload to a vector of ``size`` entries."""
         steps: dict[type[Payload], Steps] = {
             Dense: (self.add,),
             Keyed: (self.merge,),

@@ -1,4 +1,4 @@
-"""The JSON schema of a scenario, with which editors complete and check while one types."""
+"""The JSON schema of a scenario, with which editors complete and check input."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from testbed.scenario.schema import Scenario
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY = "urn:edge-testbed:scenario:1"
-"""A name, not an address; its last part is the scenario's `version`."""
+"""A name, not an address; it ends with the scenario's `version`."""
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 
 def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
-    """The schema, each key described by what its class's docstring says under ``Attributes``."""
+    """Return the schema, with keys described by the ``Attributes`` of their class's docstring."""
     schema = document.model_json_schema(by_alias=True)
     _describe(schema)
     if document is not Scenario:
@@ -30,12 +30,12 @@ def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
 
 
 def json_schema_text() -> str:
-    """The schema as the text of a file."""
+    """Return the schema as the text of a file."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _describe(schema: Any) -> None:
-    """Spread each docstring over the keys it describes, here and in everything inside."""
+    """Move attribute descriptions from each docstring to its keys, recursively."""
     if isinstance(schema, list):
         for item in schema:
             _describe(item)
@@ -53,7 +53,7 @@ def _describe(schema: Any) -> None:
 
 
 def _add_extends(schema: dict[str, Any]) -> None:
-    """Let a document extend another: then what is required may stand there."""
+    """Allow ``extends``, in which case required keys may be in the extended document."""
     alone = _take_required(schema, schema["$defs"])
     schema["properties"]["extends"] = {
         "type": "string",
@@ -64,9 +64,9 @@ def _add_extends(schema: dict[str, Any]) -> None:
 
 
 def _take_required(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Remove what is required of a mapping and those inside it; returns a schema of just that.
+    """Remove the required keys of a mapping and its children; return a schema of only those.
 
-    What stands there instead of a mapping, such as null, is not touched by either keyword.
+    Values of other types, such as null, are affected by neither keyword.
     """
     taken = {"required": part.pop("required")} if "required" in part else {}
     inside = {}

@@ -1,4 +1,4 @@
-"""The nodes on the switch by name, and what the kernel is asked for at the link of each."""
+"""The nodes on the switch by name, and the kernel settings of their links."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from testbed.topology import LinkSpec, Shape
 from testbed.values.units import Duration, Rate
 
 BROKER = "broker"
-"""The node that a transport through a broker has."""
+"""Name of the broker node, if the transport uses a broker."""
 
 _NAME = re.compile(r"\{\{([a-z0-9_-]+)\}\}|\{([a-z0-9_-]+)\}")
 
 
 def addressed(word: str) -> Iterator[str]:
-    """The names of the nodes whose addresses a word of a command asks for."""
+    """Yield the names of nodes in a word of a command, to be replaced by addresses."""
     return (found[2] for found in _NAME.finditer(word) if found[2])
 
 
 def resolve(command: tuple[str, ...], addresses: Mapping[str, str]) -> tuple[str, ...]:
-    """The command with addresses in place of names; doubled braces are plain ones.
+    """Replace names in a command by addresses; doubled braces become plain ones.
 
     Args:
-        command: as a scenario has it.
-        addresses: of nodes, by name.
+        command: command of a scenario.
+        addresses: addresses of nodes, by name.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -40,7 +40,7 @@ def resolve(command: tuple[str, ...], addresses: Mapping[str, str]) -> tuple[str
 
 
 def linked_nodes(scenario: Scenario) -> Mapping[str, int]:
-    """The nodes on the switch by name, with their numbers there.
+    """Return the nodes on the switch by name, with their numbers there.
 
     The PS comes first, then the workers, the programs, the producers and their broker.
     """
@@ -50,20 +50,20 @@ def linked_nodes(scenario: Scenario) -> Mapping[str, int]:
 
 
 def feeders(scenario: Scenario) -> Sequence[str]:
-    """The nodes that the samples of live streams come from: the producers, and a broker."""
+    """Return the nodes that deliver live streams: the producers, and a broker."""
     feeding, streams = producers(scenario), scenario.streams
     has_broker = feeding and streams is not None and streams.has_broker
     return (*feeding, BROKER) if has_broker else feeding
 
 
 def restarts_feeders(scenario: Scenario) -> bool:
-    """Whether those are started again at once when they have been killed."""
+    """Whether killed feeders are restarted immediately."""
     streams = scenario.streams
     return streams is not None and streams.restarts
 
 
 def producers(scenario: Scenario) -> Sequence[str]:
-    """The nodes that produce live streams; number i of n feeds the workers i, i + n, i + 2 n ..."""
+    """Return the producers of live streams; number i of n feeds workers i, i + n, i + 2 n ..."""
     streams, devices = scenario.streams, scenario.workers.count
     if streams is None or scenario.simulated:
         return ()
@@ -72,13 +72,13 @@ def producers(scenario: Scenario) -> Sequence[str]:
 
 
 def link_spec(link: Link, *, address: str, mac: str, time_scale: float, seed: int = 0) -> LinkSpec:
-    """A node's link in real units: rates times ``time_scale``, durations divided by it."""
+    """Convert a node's link to real units: rates times ``time_scale``, durations divided by it."""
     up, down = (shape_of(direction, time_scale) for direction in (link.up, link.down))
     return LinkSpec(address=address, mac=mac, up=up, down=down, seed=seed)
 
 
 def unshapable(link: LinkSpec) -> Iterator[tuple[str, str]]:
-    """The direction that the kernel cannot shape, and why."""
+    """Yield the direction that the kernel cannot shape, and why."""
     try:
         qdiscs_of(link)
     except ValueError as error:
@@ -87,7 +87,7 @@ def unshapable(link: LinkSpec) -> Iterator[tuple[str, str]]:
 
 
 def shape_of(direction: Direction, time_scale: float) -> Shape:
-    """One direction in real units."""
+    """Convert one direction to real units."""
     rate = direction.rate
     return Shape(
         rate=None if rate is None else Rate(rate * time_scale),
@@ -101,7 +101,7 @@ def shape_of(direction: Direction, time_scale: float) -> Shape:
 
 
 def changed(shape: Shape, change: Change, time_scale: float) -> Shape:
-    """A direction in real units with what a fault changes in it."""
+    """Apply a fault's change to a direction in real units."""
     rate, delay = change.rate, change.delay
     return replace(
         shape,
@@ -113,10 +113,10 @@ def changed(shape: Shape, change: Change, time_scale: float) -> Shape:
 def links_after(
     scenario: Scenario, fault: faults.ChangedLink, place: int
 ) -> Iterator[tuple[str, str, LinkSpec]]:
-    """What a fault makes of links: of one worker of every class that it strikes, or of each node.
+    """Yield the links changed by a fault: of one worker per affected class, and of other nodes.
 
     Yields:
-        The node, whose the link is (``class slow``, ``broker``), and the link.
+        The node, the link's owner (``class slow``, ``broker``), and the link.
     """
     classes, others, scale = scenario.workers.dealt(), feeders(scenario), scenario.time_scale
     links: dict[str, tuple[str, Link]] = {}
@@ -134,21 +134,21 @@ def links_after(
 
 
 def link_of_feeder(scenario: Scenario, name: str) -> Link:
-    """The link of a producer or a broker: the streams' is of whom devices get samples from."""
+    """Return the link of a feeder: the streams' link is that of the node devices fetch from."""
     streams = scenario.streams
     assert streams is not None, "they feed streams"
     return Link() if streams.has_broker and name != BROKER else streams.link
 
 
 def changed_links(scenario: Scenario) -> Iterator[tuple[str, str, LinkSpec]]:
-    """All that faults make of links; see ``links_after``."""
+    """Yield all links changed by faults; see ``links_after``."""
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, faults.ChangedLink):
             yield from links_after(scenario, fault, place)
 
 
 def direction_of(shape: Shape, time_scale: float) -> Direction:
-    """The direction of a scenario that ``shape_of`` makes this of."""
+    """Convert a direction to a scenario's units, the inverse of ``shape_of``."""
 
     def emulated(real: Duration | None) -> Duration | None:
         return None if real is None else Duration(real * time_scale)

@@ -1,4 +1,4 @@
-"""Reads a scenario: text to data, options applied, checked as a whole, every problem at once."""
+"""Loads a scenario: parse, apply options, check as a whole, report all problems at once."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def load(
     has_cuda: HasCuda | None = None,
     seeds: Sequence[int] = (),
 ) -> Scenario:
-    """Read a scenario file.
+    """Load a scenario file.
 
-    The file of an algorithm of the user's own is executed, so that its config class checks the
+    The file of a user's own algorithm is executed, so that its config class checks the
     options; the copy in a run's folder is not.
 
     Args:
         path: the file, or the name of a scenario that comes with testbed.
         overrides: values that replace the file's.
-        custom_files: folder with copies of the user's own files, as a run has one; by default they
-            are looked for where the scenario says, relative to its own folder.
-        has_cuda: asked where a simulation is to compute on a GPU, before a run; else nobody asks.
-        seeds: those that it is checked with, if not with its own.
+        custom_files: folder with copies of the user's own files, as in a run; by default their
+            paths are relative to the scenario's folder.
+        has_cuda: called before a run if a simulation uses a GPU; None to skip the check.
+        seeds: seeds to check it with, instead of its own.
 
     Raises:
-        ScenarioError: holds every problem found, each with its line.
+        ScenarioError: holds all problems, each with its line.
     """
     path = find_scenario(Path(path))
 
@@ -74,19 +74,19 @@ def load_text(
     own_code: bool = False,
     has_cuda: HasCuda | None = None,
 ) -> Scenario:
-    """Read a scenario from YAML text.
+    """Load a scenario from YAML text.
 
     Args:
         text: the YAML.
         file: its name in messages.
-        locate: where a file lies that the scenario names: one that it extends, one of the user's
-            own; without it none is looked for, and it can extend none.
+        locate: returns the path of a file that the scenario refers to: a base, or one of the
+            user's own; None if there are no files, and no base.
         overrides: values that replace the text's.
-        own_code: whether the user's own files, which ``locate`` finds, check their options.
+        own_code: whether the user's own files, found with ``locate``, check their options.
         has_cuda: see ``load``.
 
     Raises:
-        ScenarioError: holds every problem found, each with its line.
+        ScenarioError: holds all problems, each with its line.
     """
     return load_document(
         parse_document(text, file),
@@ -106,7 +106,7 @@ def load_document(
     has_cuda: HasCuda | None = None,
     seeds: Sequence[int] = (),
 ) -> Scenario:
-    """Check a scenario that was read already, also one that stands inside another document.
+    """Check a parsed scenario, also one inside another document.
 
     Args and errors are those of ``load_text``, and of ``load``.
     """
@@ -140,7 +140,7 @@ def load_document(
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
-    """The values in a scenario file and where each came from, whether they are right or not.
+    """Read the values of a scenario file with their origins, without validation.
 
     Raises:
         ScenarioError: the file cannot be read.
@@ -153,15 +153,15 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
 
 @contextmanager
 def placed(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[None]:
-    """Name the file and the line in errors inside that know no more than a value's path.
+    """Add file and line to errors in this block that only have a value's path.
 
     Args:
-        file: the scenario that is in use inside, or its name if it comes with testbed.
+        file: the scenario in use, or its name if it comes with testbed.
         overrides: values that replaced the file's.
 
     Raises:
-        ScenarioError: the one that was raised inside, with its places; as it was if the file cannot
-            be read again.
+        ScenarioError: the error raised inside, with files and lines; unchanged if the file can
+            no longer be read.
     """
     try:
         yield
@@ -170,13 +170,13 @@ def placed(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[Non
             raise
         try:
             document = read_document(Path(file), overrides)
-        except ScenarioError:  # the file has gone, or been changed, since
+        except ScenarioError:  # the file was deleted or changed in the meantime
             raise error from None
         raise type(error)([_placed(one, document) for one in error.problems]) from None
 
 
 def _placed(problem: Problem, document: Document) -> Problem:
-    """The problem at the line of its value, or of what is around it if the value is a default."""
+    """Set a problem's line to its value's, or to the enclosing value's for a default."""
     if problem.file != UNPLACED:
         return problem
     keys = (int(key) if key.isdigit() else key for key in problem.path.split("."))
@@ -191,7 +191,7 @@ def _completed(
     locate: Callable[[str], Path] | None,
     overrides: Sequence[Override],
 ) -> Document:
-    """With the values of the files that it extends, and those that replace its own."""
+    """Add the values of extended files, and apply overrides."""
     document = extend(document, root, locate)
     for override in overrides:
         document = override.apply(document, root)
@@ -199,7 +199,7 @@ def _completed(
 
 
 def _check_seeds(scenario: Scenario, document: Document, seeds: Sequence[int]) -> list[Problem]:
-    """What is wrong with it as a whole; what is wrong with some seeds only names the first."""
+    """Check the scenario as a whole with each seed; name the first if only some fail."""
 
     def with_seed(seed: int) -> Scenario:
         return scenario.model_copy(update={"seed": seed})
@@ -227,7 +227,7 @@ def _validate(document: Document) -> tuple[Scenario | None, list[ErrorDetails]]:
 
 
 def _shortened(problems: list[Problem], *, untold: int, file: str) -> list[Problem]:
-    """By file and line, with the number of those that are left out at the end."""
+    """Sort problems by file and line, and count those left out at the end."""
     told = sorted(problems, key=lambda problem: (problem.file, problem.line))[:MOST_PROBLEMS]
     untold += len(problems) - len(told)
     if untold:

@@ -1,13 +1,13 @@
-"""What replaces values of a scenario: files on top of the one that they extend, and ``--set``.
+"""Overrides of scenario values: ``extends`` in files, and ``--set``.
 
-``extends: base.yaml`` in a scenario that says only how it differs from another:
+``extends: base.yaml`` in a scenario that contains only its differences from another:
 
-- A mapping is merged with the one below it, key by key; anything else takes the other's place.
-- ``null`` takes a key of the base away.
-- A member of a family is merged if it is the same one, or if only options are given; another
-  member takes its place whole. Code of the user's own is the same with the same file and class;
-  another class has none of its options.
-- Names of files in a base are relative to the base, as they are where it is run by itself.
+- A mapping is merged with the base's, key by key; any other value replaces the base's.
+- ``null`` removes a key of the base.
+- A family member is merged if it is the same member, or if only options are given; another member
+  replaces it completely. The user's own code is the same member if file and class are the same;
+  another class takes over no options.
+- File names in a base are relative to the base, as if it were run by itself.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ EXTENDS = "extends"
 
 @dataclass(frozen=True)
 class Override:
-    """One value to be set.
+    """One value to set.
 
     Attributes:
-        option: what the user typed, or the file that it stands in, for messages.
-        keys: the dotted path, cut at its dots.
+        option: the user's input, or the file that contains it, for messages.
+        keys: the dotted path, split at its dots.
         value: plain data.
-        line: where in a file it stands; 0 for an option of the command line.
+        line: its line in a file; 0 for a command-line option.
     """
 
     option: str
@@ -49,10 +49,10 @@ class Override:
 
     @classmethod
     def parse(cls, text: str) -> Override:
-        """Read ``path=value``; the value is YAML, such as ``5``, ``10mbit`` or ``{mlp: null}``.
+        """Parse ``path=value``; the value is YAML, such as ``5``, ``10mbit`` or ``{mlp: null}``.
 
         Raises:
-            ScenarioError: there is no path, no ``=``, or the value is no YAML.
+            ScenarioError: the path or ``=`` is missing, or the value is not YAML.
         """
         option = f"--set {on_one_line(text, 80)}"
         path, equals, right = text.partition("=")
@@ -64,10 +64,10 @@ class Override:
 
     @classmethod
     def of(cls, path: str, value: object) -> Override:
-        """A value that a program has made, for a dotted path.
+        """Create an override from a program's value and a dotted path.
 
         Raises:
-            ScenarioError: there is no path, or the value cannot stand in a scenario.
+            ScenarioError: the path is missing, or the value is invalid in a scenario.
         """
         option = f"setting {on_one_line(path, 80)}"
         keys = _keys(path)
@@ -76,15 +76,15 @@ class Override:
         return cls(option, keys, parse_value(dump_data(value, option), option))
 
     def apply(self, document: Document, root: Place) -> Document:
-        """The document with the value in it, and with the option as the value's origin.
+        """Set the value in the document, with the option as its origin.
 
         Raises:
-            ScenarioError: the path leads through something that is no mapping.
+            ScenarioError: the path passes through a value that is not a mapping.
         """
         return replace(document, root=self._put(document.root, root, 0))
 
     def _put(self, node: Node | None, place: Place | None, depth: int) -> Node:
-        """A value, of which ``depth`` keys lead to the place, with the one to be set in it."""
+        """Return a value after setting the override in it; ``depth`` keys lead to it."""
         if depth == len(self.keys):
             return Node.of(self.value, self.option, self.line)
         key = self.keys[depth]
@@ -107,15 +107,15 @@ class Override:
 
 
 def extend(document: Document, root: Place, locate: Callable[[str], Path] | None) -> Document:
-    """The document on top of the one it extends, and that on top of the next, if it extends any.
+    """Merge a document with its base, and recursively with the base's base.
 
     Args:
-        document: as it was read.
-        root: the place of the whole document.
-        locate: where a file lies, by its name relative to the document; without it there is none.
+        document: the parsed document.
+        root: schema place of the whole document.
+        locate: returns the path of a file relative to the document; None if there are none.
 
     Raises:
-        ScenarioError: a base cannot be read, is no YAML, or leads back to itself.
+        ScenarioError: a base cannot be read, is not YAML, or extends itself indirectly.
     """
     chain, folder, seen = [document], Path(), set()
     while isinstance(chain[-1].data, dict) and EXTENDS in chain[-1].data:
@@ -142,7 +142,7 @@ def extend(document: Document, root: Place, locate: Callable[[str], Path] | None
 
 
 def _read(path: Path, above: Document) -> Document:
-    """The base at a path; if it cannot be read at all, the error is at its name in ``above``."""
+    """Read the base at a path; if that fails completely, report its name in ``above``."""
     try:
         text = read_text(path)
     except ScenarioError as error:
@@ -155,7 +155,7 @@ def _read(path: Path, above: Document) -> Document:
 
 
 def _relocated(base: Document, folder: Path) -> Document:
-    """The base with the names of its own files relative to the document that extends it."""
+    """Make the base's own file names relative to the document that extends it."""
     root = base.root
     for path, name in own_names(base):
         root = root.with_value(path, str(folder / name))
@@ -167,7 +167,7 @@ def _without_extends(root: Node) -> Node:
 
 
 def _merged(below: Node, above: Node, place: Place | None) -> Node:
-    """What is at a place at which both documents have something."""
+    """Merge two values of the same path."""
     if place is not None and place.is_family:
         name, wanted = _member(below, place), _member(above, place)
         if not name or wanted not in (name, None):
@@ -191,7 +191,7 @@ def _merged(below: Node, above: Node, place: Place | None) -> Node:
 
 
 def _same_code(below: dict[str, Any], above: dict[str, Any]) -> bool:
-    """Whether both name the same file and class of the user's own."""
+    """Whether both refer to the same file and class of the user's own."""
     named = {key: str(below[key]) for key in ("file", "class") if key in below}
     return all(
         os.path.normpath(str(above.get(key, was))) == os.path.normpath(was)
@@ -200,7 +200,7 @@ def _same_code(below: dict[str, Any], above: dict[str, Any]) -> bool:
 
 
 def _member(node: Node, place: Place) -> str | None:
-    """The name of the member that is written at a family's place; None if options alone are."""
+    """Return the name of the family member in a value; None if it has only options."""
     value, members = node.data, place.members
     if isinstance(value, dict) and "name" not in value and not members.keys() & value.keys():
         return None
@@ -216,6 +216,6 @@ def _refusal(document: Document, found: str, expected: str, *, hint: str = "") -
 
 
 def _keys(path: str) -> tuple[str, ...]:
-    """The path, cut at its dots; empty if it is none."""
+    """Split the path at its dots; empty if it is invalid."""
     keys = tuple(part.strip() for part in path.split("."))
     return keys if all(keys) and len(keys) <= DEEPEST else ()

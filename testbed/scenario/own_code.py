@@ -1,4 +1,4 @@
-"""Files of the user's own: where a scenario names them, and whether they and their options fit."""
+"""The user's own files: references in a scenario, and checks of the files and their options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from testbed.scenario.synonyms import nearest
 from testbed.user_code import OwnCode, UserCode
 
 COPIES = "custom"
-"""The folder of a run that has copies of them."""
+"""The folder of a run that contains copies of them."""
 
 _MEMBERS: Mapping[Keys, str] = {
     ("algorithm",): "custom",
@@ -42,11 +42,11 @@ _MEMBERS: Mapping[Keys, str] = {
     ("dataset",): "custom",
     ("streams", "over_time"): "trace",
 }
-"""Families, and their member that is a file of the user's own."""
+"""Families, and their member that refers to a user's own file."""
 
 
 def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
-    """Every name of such a file and its path, in whichever form the document has it."""
+    """Yield path and name of every such file, in whichever form the document has it."""
     for path in _paths(document):
         name = document.at(path)
         if isinstance(name, str):
@@ -65,12 +65,12 @@ def _paths(document: Document) -> Iterator[Keys]:
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:
-    """The files of the user's own that a scenario names, by their path in it."""
+    """Return the user's own files in a scenario, by their path in it."""
     return dict(own_names(Document(Node.of(_data(scenario)))))
 
 
 def with_copies(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as plain data that names, in place of these files, a run's copies of them."""
+    """Return the scenario as plain data, with these files replaced by a run's copies."""
     root = Node.of(_data(scenario))
     for path, name in names_of(scenario).items():
         root = root.with_value(path, f"{COPIES}/{Path(name).name}")
@@ -83,14 +83,14 @@ def _data(scenario: Scenario) -> dict[str, Any]:
 
 
 def check_text(code: UserCode, document: Document, path: Keys) -> Iterator[Problem]:
-    """Check that a file is Python, imports what is there and has the name, without executing it.
+    """Check syntax, imports and the name in a file, without executing it.
 
-    Imports inside `try` and `if` may be meant to fail, and are not checked.
+    Imports inside `try` and `if` may fail intentionally, and are not checked.
 
     Args:
         code: the file, and the name of the class or function in it.
         document: the scenario.
-        path: where it has the name.
+        path: path of the name.
     """
     try:
         code.compiled()
@@ -111,7 +111,7 @@ def check_text(code: UserCode, document: Document, path: Keys) -> Iterator[Probl
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The line and the top package of every import at the top of a file."""
+    """Yield line and top package of every top-level import."""
     for statement in tree.body:
         if isinstance(statement, ast.Import):
             yield from ((statement.lineno, one.name.split(".")[0]) for one in statement.names)
@@ -125,7 +125,7 @@ def _is_there(module: str) -> bool:
 
 
 def _defines_untold(tree: ast.Module) -> bool:
-    """Whether it may have names that its text does not tell."""
+    """Whether it may define names that cannot be found in its text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names):
             return True
@@ -140,24 +140,24 @@ def _defined(file: Path) -> set[str]:
 
 
 GIVEN = {"model": 2, "dataset": 0}
-"""How many positional arguments the user's class or function gets."""
+"""Number of positional arguments passed to the user's class or function."""
 
 
 def apply_own_code(
     scenario: Scenario, document: Document, locate: Callable[[str], Path]
 ) -> tuple[Scenario, list[Problem]]:
-    """See whether the user's own code takes its options.
+    """Check that the user's own code accepts its options.
 
-    The file of an algorithm is executed, in a process apart, for its config class checks them.
-    Those of models and data sets are only read: what they define, import and take.
+    An algorithm's file is executed in a separate process, as its config class checks the options.
+    The files of models and data sets are only parsed: definitions, imports and parameters.
 
     Args:
-        scenario: is valid but for these options.
-        document: what it was read from.
-        locate: where a file of the user's own lies.
+        scenario: is otherwise valid.
+        document: the parsed document.
+        locate: returns the path of a user's own file.
 
     Returns:
-        The scenario with the defaults of the algorithm's options written out, and what is wrong.
+        The scenario with all defaults of the algorithm's options, and the problems.
 
     Raises:
         UserFileError, UserCodeError: the file of the algorithm failed.
@@ -185,14 +185,14 @@ def apply_own_code(
 
 
 def own_code(scenario: Scenario) -> dict[str, OwnCode]:
-    """The members that are the user's own, by family."""
+    """Return the members that are the user's own, by family."""
     families = ("algorithm", "model", "dataset")
     members = {family: getattr(scenario, family) for family in families}
     return {family: one for family, one in members.items() if isinstance(one, OwnCode)}
 
 
 def own_files(scenario: Scenario) -> str:
-    """The names of the user's own files, for messages; empty where there are none."""
+    """Return the names of the user's own files, for messages; empty if there are none."""
     return ", ".join(dict.fromkeys(one.file for one in own_code(scenario).values()))
 
 
@@ -214,10 +214,10 @@ def _unknown_keywords(
 
 
 def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> str:
-    """The options that the member's class makes of those that are given, as JSON.
+    """Return all options, as JSON, that the member's class creates from the given options.
 
     Raises:
-        ScenarioError: the file, the class, an option or a half is wrong.
+        ScenarioError: the file, the class, an option or a half is invalid.
     """
     kind, path = config_class(code), _place(document, "algorithm")
     try:
@@ -233,10 +233,10 @@ def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> 
 
 
 def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCode) -> str:
-    """The options of a config, as JSON.
+    """Return the options of a config as JSON.
 
     Raises:
-        ScenarioError: they would not be read again as they are.
+        ScenarioError: they do not survive writing and reading.
     """
     doing, expected = f"writing the options of {code.name}", "fields that YAML can hold"
 
@@ -255,11 +255,11 @@ def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCod
 
 
 def _filled(member: CustomAlgorithm, options: str) -> CustomAlgorithm:
-    """The member with the defaults of its options, out of all of them as JSON."""
+    """Return the member with the defaults of its options, from all options as JSON."""
     written = parse_value(options, member.class_name) or {}
     return CustomAlgorithm.model_validate({**written, **member.model_dump(by_alias=True)})
 
 
 def _place(document: Document, family: str) -> Keys:
-    """The path of a member's options, in whichever form it is written."""
+    """Return the path of a member's options, in whichever form it is written."""
     return document.written((family, "file"))[:-1]

@@ -1,7 +1,7 @@
-"""YAML text to a document, by PyYAML's events.
+"""Parses YAML text to a document, using PyYAML's events.
 
-Its composer is not used: it recurses without a bound, expands aliases without one, keeps the last
-of two equal keys and reads scalars as YAML 1.1.
+PyYAML's composer is not used: it recurses and expands aliases without limit, keeps the last of two
+equal keys and reads scalars as YAML 1.1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from testbed.scenario.source import check_text
 DEEPEST = 32
 MOST_NODES = 20_000
 MOST_PROBLEMS = 100
-"""The most that are reported of one file."""
+"""Maximum number of problems reported per file."""
 
 ASIDE = "x-"
-"""Keys at the top that begin so are the user's own: a place for anchors."""
+"""Prefix of top-level keys that are the user's own, such as for anchors."""
 
 NO_TABS = "spaces for indentation, YAML allows no tabs"
 _TOO_DEEP = (f"more than {DEEPEST} levels of nesting", f"at most {DEEPEST}")
@@ -31,15 +31,15 @@ _VALID = "`key: value` lines, indented alike, with brackets and quotes closed"
 
 
 def parse_document(text: str, file: str, *, loader: Any = None) -> Document:
-    """Read YAML text; entries set aside, under a key such as ``x-links``, are left out.
+    """Parse YAML text; leave out the user's own entries, such as ``x-links``.
 
     Args:
         text: YAML.
-        file: its name for messages.
-        loader: one of PyYAML's; the one in C where PyYAML has it.
+        file: its name in messages.
+        loader: a PyYAML loader; by default the C loader if available.
 
     Raises:
-        ScenarioError: no YAML can be made of it, or it is not one mapping.
+        ScenarioError: it is not YAML, or not a single mapping.
     """
     root, problems = _read(text, file, loader)
     if root is None or not isinstance(root.value, dict):
@@ -52,10 +52,10 @@ def parse_document(text: str, file: str, *, loader: Any = None) -> Document:
 
 
 def parse_value(text: str, option: str) -> Any:
-    """Read one YAML value given on the command line by ``option``.
+    """Parse a YAML value from the command-line ``option``.
 
     Raises:
-        ScenarioError: no YAML can be made of it.
+        ScenarioError: it is not YAML.
     """
     try:
         root, problems = _read(text, option)
@@ -67,10 +67,10 @@ def parse_value(text: str, option: str) -> Any:
 
 
 def _read(text: str, file: str, loader: Any = None) -> tuple[Node | None, list[Problem]]:
-    """The root (None for an empty file) and the problems that do not stop the reading.
+    """Return the root (None for an empty file) and the problems that do not stop reading.
 
     Raises:
-        ScenarioError: the text is not YAML, or too deep or too large; holds every problem up to it.
+        ScenarioError: the text is not YAML, too deep or too large; holds all problems so far.
     """
     check_text(text, file)
     fastest = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
@@ -80,7 +80,7 @@ def _read(text: str, file: str, loader: Any = None) -> tuple[Node | None, list[P
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, what = mark.line + 1 if mark else 0, str(error.problem)
-        if "nesting depth" in what:  # libyaml's own bound, as it reads ahead of us
+        if "nesting depth" in what:  # libyaml's own limit, as it reads ahead
             composer.fail(line, *_TOO_DEEP)
         if re.match(r"\s*\t", "".join(text.splitlines()[line - 1 : line])):
             composer.fail(line, "a tab in front of the text", NO_TABS)
@@ -91,10 +91,10 @@ def _read(text: str, file: str, loader: Any = None) -> tuple[Node | None, list[P
 
 
 class _Composer:
-    """Makes nodes of events, no deeper than DEEPEST and no more than MOST_NODES.
+    """Creates nodes from events, up to DEEPEST levels and MOST_NODES nodes.
 
     Attributes:
-        problems: what was found so far.
+        problems: the problems so far.
     """
 
     def __init__(self, text: str, file: str, loader: Any) -> None:
@@ -106,7 +106,7 @@ class _Composer:
         self._count = 0
 
     def root(self) -> Node | None:
-        """The only document's; None if there is none."""
+        """Return the root of the only document; None if there is none."""
         root = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
@@ -118,7 +118,7 @@ class _Composer:
         return root
 
     def fail(self, line: int, found: str, expected: str) -> NoReturn:
-        """Give up.
+        """Stop reading.
 
         Raises:
             ScenarioError: always.
@@ -134,12 +134,12 @@ class _Composer:
             raise ScenarioError([*self.problems, rest])
 
     def _next(self, path: Keys) -> Any:
-        """The next event, which concerns the value at a path."""
+        """Return the next event, which belongs to the value at a path."""
         self._path = path
         return next(self._events)
 
     def _node(self, event: yaml.NodeEvent, path: Keys, key_line: int = 0) -> Node:
-        """The value that begins with an event, at the line of its key if it has one."""
+        """Read the value that begins with an event; its line is that of its key, if any."""
         line = _line(event)
         if isinstance(event, yaml.AliasEvent):
             node = self._aliased(event.anchor or "", line)
@@ -178,7 +178,7 @@ class _Composer:
         return node
 
     def _bound(self, value: Any, depth: int, line: int) -> None:
-        """Count a value, with those inside it where an alias repeats them."""
+        """Count a value, including its children where an alias repeats them."""
         self._count += 1
         if self._count > MOST_NODES:
             found = f"more than {MOST_NODES:,} values"
@@ -230,7 +230,7 @@ class _Composer:
         return entries
 
     def _key(self, event: yaml.NodeEvent, path: Keys) -> str | None:
-        """A key's text; None for a list or a mapping."""
+        """Return a key's text; None for a list or a mapping."""
         plain = isinstance(event, yaml.ScalarEvent) and event.tag is None and event.anchor is None
         value = None if plain else self._node(event, path).value
         if isinstance(event, yaml.ScalarEvent):
@@ -240,7 +240,7 @@ class _Composer:
         return value if isinstance(value, str) else display(value)
 
     def _mappings(self, node: Node) -> list[Node]:
-        """The mappings that are merged, of one or of a list."""
+        """Return the mappings to merge, from one mapping or a list."""
         nodes = node.value if isinstance(node.value, tuple) else (node,)
         for one in nodes:
             if not isinstance(one.value, dict):
@@ -250,10 +250,10 @@ class _Composer:
 
 
 def _merges(key: yaml.NodeEvent) -> bool:
-    """Whether it is the key ``<<``, which takes over the entries of other mappings."""
+    """Whether it is the key ``<<``, which merges the entries of other mappings."""
     return isinstance(key, yaml.ScalarEvent) and key.value == "<<" and key.implicit[0]
 
 
 def _line(event: yaml.Event) -> int:
-    assert event.start_mark is not None  # only events made by hand have none
+    assert event.start_mark is not None  # only events created by hand have none
     return event.start_mark.line + 1

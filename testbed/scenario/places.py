@@ -1,4 +1,4 @@
-"""What the schema expects at a place of the scenario, in words, and which places are inside it."""
+"""Schema places: what is expected at a path of the scenario, in words, and the places inside."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from testbed.values.written import Written
 
 @dataclass(frozen=True)
 class Place:
-    """A place, known by the type annotation that stands there.
+    """A place in the schema, represented by its type annotation.
 
     Attributes:
-        annotation: with all its Annotated parts.
+        annotation: including all its Annotated parts.
     """
 
     annotation: Any
@@ -36,12 +36,12 @@ class Place:
 
     @property
     def is_family(self) -> bool:
-        """Whether a member may be written in one of the short forms."""
+        """Whether a member may be written in a short form."""
         return any(isinstance(part, Named) for part in self._metadata())
 
     @property
     def options(self) -> tuple[Place, ...]:
-        """The types allowed here; None is left out."""
+        """The types allowed here, without None."""
         bare = self.bare
         if get_origin(bare) in (Union, types.UnionType):
             parts = [Place(part) for part in get_args(bare) if part is not type(None)]
@@ -50,7 +50,7 @@ class Place:
 
     @property
     def members(self) -> dict[str, Place]:
-        """The members of a family by name; empty for a place that is none."""
+        """The members of a family by name; empty if this is not a family."""
         names = {}
         for option in self.options:
             fields = option.fields
@@ -66,7 +66,7 @@ class Place:
 
     @property
     def fields(self) -> dict[str, Place]:
-        """The places inside a mapping with fixed keys, by key as written in the file."""
+        """The places inside a mapping with fixed keys, by their key in the file."""
         model = self.bare
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             return {}
@@ -81,7 +81,7 @@ class Place:
         return sorted({key for option in self.options for key in option.fields})
 
     def enter(self, part: str | int) -> Place | None:
-        """The place under a key or an index, or None if the schema has none there."""
+        """Return the place under a key or an index, or None if the schema has none."""
         for option in self.options:
             kind = get_origin(option.bare)
             if kind is dict and isinstance(part, str):
@@ -93,13 +93,13 @@ class Place:
         return None
 
     def tagged(self, tag: str | int) -> Place | None:
-        """The model of a union that pydantic has chosen by a tag, which is the model's name."""
+        """Return the model that pydantic selected from a union by its tag, the model's name."""
         chosen = (one for one in self.options if one.fields and one.bare.__name__ == tag)
         return next(chosen, None)
 
     @property
     def expected(self) -> str:
-        """What may stand here, in words."""
+        """What is valid here, in words."""
         members = self.members
         if members:
             return one_of(sorted(members))
@@ -139,7 +139,7 @@ class Place:
         return (" " if limits else "") + " and ".join(limits) + pattern
 
     def _metadata(self) -> Iterator[Any]:
-        """What annotates the type, with what stands inside pydantic's fields."""
+        """Yield the annotations of the type, including those inside pydantic fields."""
         inner = self.annotation
         while get_origin(inner) is Annotated:
             inner, *parts = get_args(inner)
@@ -148,12 +148,12 @@ class Place:
 
 
 def one_of(words: Sequence[str]) -> str:
-    """The words, as a choice."""
+    """Format words as a choice."""
     return f"`{words[0]}`" if len(words) == 1 else f"one of {', '.join(words)}"
 
 
 def is_said(limit: Any) -> bool:
-    """Whether an upper limit is of use to who types a value, or only keeps arithmetic sound."""
+    """Whether an upper limit is worth showing to users, or only keeps arithmetic sound."""
     return bool(limit < 10**12)
 
 
@@ -163,7 +163,7 @@ def _figure(number: Any) -> str:
 
 @cache
 def _hints(model: type[BaseModel]) -> dict[str, Any]:
-    """The annotations of a model's fields.
+    """Return the annotations of a model's fields.
 
     Evaluated once per class instead of once per setting: a study of 16 runs loads ten times faster.
     """

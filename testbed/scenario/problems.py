@@ -1,4 +1,4 @@
-"""From pydantic's errors to problems at lines of the file, in our own words."""
+"""Converts pydantic's errors to problems with lines and our own messages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%")
 
 
 def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) -> list[Problem]:
-    """The problems behind a validation's errors, in the order of their lines.
+    """Convert validation errors to problems, in the order of their lines.
 
     Args:
-        errors: what pydantic found wrong with ``document.data``.
-        document: what was validated.
-        root: the place of the whole scenario.
+        errors: pydantic's errors for ``document.data``.
+        document: the validated document.
+        root: schema place of the whole scenario.
     """
     by_path: dict[Keys, list[tuple[ErrorDetails, Place]]] = {}
     all_errors = list(errors)
@@ -41,10 +41,10 @@ def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) 
 
 
 def locate(error: ErrorDetails, node: Node | None, root: Place) -> tuple[Keys, Place]:
-    """Where an error is in the file, and the place there.
+    """Return the path of an error in the file, and the schema place there.
 
-    Pydantic's location holds labels of union members, and knows families in their full form only;
-    the path that comes out is the one the user wrote. An unknown key's place is the one around it.
+    Pydantic's location contains labels of union members, and only the full form of families; the
+    returned path is as the user wrote it. For an unknown key, the place is the enclosing one.
     """
     path: Keys = ()
     place = root
@@ -73,7 +73,7 @@ def locate(error: ErrorDetails, node: Node | None, root: Place) -> tuple[Keys, P
 
 
 def _has_deeper(path: Keys, others: Iterable[Keys]) -> bool:
-    """Whether something inside a mapping is wrong, so that it was meant as one."""
+    """Whether a value inside a mapping is wrong, so a mapping was intended."""
     return any(len(other) > len(path) and other[: len(path)] == path for other in others)
 
 
@@ -85,7 +85,7 @@ def _concerns_refused(error: ErrorDetails) -> bool:
 
 
 def _follows_from_others(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
-    """Whether a list is too short only because the items in it are wrong."""
+    """Whether a list is too short only because its items are invalid."""
     loc = error["loc"]
     return error["type"] == "too_short" and any(
         other["loc"][: len(loc)] == loc and other["loc"] != loc for other in errors
@@ -95,10 +95,10 @@ def _follows_from_others(error: ErrorDetails, errors: Sequence[ErrorDetails]) ->
 def _problem(
     path: Keys, errors: Sequence[tuple[ErrorDetails, Place]], document: Document
 ) -> Problem:
-    # What is no mapping was not meant as one, where something else may stand there too.
+    # A value that is not a mapping was not intended as one, if other types are valid too.
     errors = [one for one in errors if one[0]["type"] != "model_type"] or errors
     error, place = errors[0]
-    if len(errors) > 1:  # each type that was allowed here says why it is not that one
+    if len(errors) > 1:  # one error for each type that is allowed here
         found, expected, hint = display(error["input"]), place.expected, ""
     else:
         found, expected, hint = _words(error, place)
@@ -106,7 +106,7 @@ def _problem(
 
 
 def _words(error: ErrorDetails, place: Place) -> tuple[str, str, str]:
-    """What was found, what was expected, and a hint."""
+    """Return what was found, what was expected, and a hint."""
     value = error["input"]
     match error["type"]:
         case "missing":
@@ -143,7 +143,7 @@ def _no_member(value: Any, place: Place) -> tuple[str, str, str]:
 
 
 def _remark(value: Any, place: Place) -> str:
-    """What to do about a value that YAML took for something else than was meant."""
+    """Return advice for a value that YAML parsed as another type than intended."""
     kinds = {option.bare for option in place.options}
     if str in kinds and isinstance(value, int | float):
         return "Write it in quotes"
@@ -163,7 +163,7 @@ def _is_law(value: Any) -> bool:
 
 
 def _meant(value: Any, place: Place) -> str:
-    """How what was meant is written, where that is known."""
+    """Return how to write the intended value, if known."""
     if "law" in place.keys and _is_law(value):
         return f'Write {{law: "lognormal(1,0.5)", mean: 50ms}} for {Law.WANTED}'
     share = _PERCENT.fullmatch(str(value))

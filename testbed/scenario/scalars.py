@@ -1,7 +1,7 @@
-"""What a plain YAML scalar stands for, without the surprises of YAML 1.1.
+"""The values of plain YAML scalars, without the surprises of YAML 1.1.
 
-Editors and other readers disagree on ``no``, ``1:30``, ``010`` or ``1_000``: here they are text, so
-that a field which wants a number or true/false says so. Numbers that no field can want are refused.
+YAML readers disagree on ``no``, ``1:30``, ``010`` or ``1_000``: here they are text, so a field that
+expects a number or true/false reports it. Numbers that are invalid in all fields are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGEST = 2**63 - 1
 
 
 def resolve(text: str) -> Scalar:
-    """The value of an unquoted scalar.
+    """Return the value of an unquoted scalar.
 
     Raises:
         Unfit: a number that is not finite or too large.
@@ -63,7 +63,7 @@ def _decimal(text: str) -> Scalar:
 
 
 def display(value: object) -> str:
-    """A value as it would stand in the file, shortened so that it fits into a message."""
+    """Format a value as in the file, shortened for messages."""
     match value:
         case None:
             return "nothing"
@@ -81,7 +81,7 @@ def display(value: object) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether the text would be a number if it had no quotes."""
+    """Whether the text would be a number without quotes."""
     try:
         return isinstance(resolve(text), int | float) and text not in _WORDS
     except Unfit:
@@ -89,22 +89,22 @@ def is_number(text: str) -> bool:
 
 
 def is_number_elsewhere(text: str) -> bool:
-    """Whether other YAML readers take the text for a number: octal, hexadecimal, with ``_``."""
+    """Whether other YAML readers parse the text as a number: octal, hexadecimal, with ``_``."""
     return _OTHER_BASES.fullmatch(text) is not None
 
 
 def dotted(keys: Iterable[str | int]) -> str:
-    """A path inside the file, as it is shown; with keys made fit for one line."""
+    """Format a path inside the file, with keys that fit on one line."""
     return ".".join(on_one_line(str(key)) for key in keys)
 
 
 def on_one_line(text: str, longest: int = 40) -> str:
-    """The text itself if it is short and can be printed, and something like it otherwise."""
+    """Return the text if it is short and printable, otherwise a shortened form."""
     return text if len(text) <= longest and text.isprintable() else shortened(text)
 
 
 def _some_of(values: Iterable[object], limit: int = 8) -> str:
-    """Some values on one line, the first few of them if they are many."""
+    """Format values on one line, at most the first few."""
     parts = [_short(value) for value in islice(values, limit + 1)]
     return ", ".join([*parts[:limit], "..."] if len(parts) > limit else parts)
 

@@ -1,6 +1,6 @@
-"""The scenario: one file, one experiment. Every field here is enforced; an unknown one is an error.
+"""The scenario: one file, one experiment. All fields are enforced; unknown fields are errors.
 
-Seconds in a scenario are emulated seconds: ``time_scale`` says how many of them pass in a real one.
+Seconds in a scenario are emulated seconds; ``time_scale`` is the number per real second.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class DeviceClass(Part):
 
     @property
     def each_sample(self) -> float:
-        """Emulated seconds of a training step for each sample of its batch."""
+        """Emulated seconds of a training step per sample of its batch."""
         return float(self.speed.each) if isinstance(self.speed, StepTime) else 0.0
 
     def mean_step(self, samples: int) -> float | None:
-        """Emulated seconds of a training step with such a batch, on the mean.
+        """Return the mean emulated seconds of a training step with this many samples.
 
-        None for as fast as it goes.
+        None for full speed.
         """
         match self.speed:
             case StepTime(base=base):
@@ -129,7 +129,7 @@ class DeviceClass(Part):
 
 
 SHARES_ROUNDING = 1.5e-3
-"""What shares that were rounded to three digits, such as 19 of 0.0526, may lack to 1."""
+"""Tolerance for the sum of shares rounded to three digits, such as 19 of 0.0526."""
 
 
 class Workers(Part):
@@ -165,13 +165,13 @@ class Workers(Part):
         return self
 
     def think_of(self, name: str) -> RandomDuration | None:
-        """The wait of the workers of a class."""
+        """Return the think time of a class's workers."""
         return self.classes[name].think or self.think
 
     def class_counts(self) -> dict[str, int]:
-        """Workers of each class: its count, or its share of those that are in no counted class.
+        """Return the number of workers per class: its count, or its share of the uncounted workers.
 
-        The remainders go to the largest.
+        The largest remainders are rounded up.
         """
         shares, left = self._shares(), self.count - self._counted()
         total = sum(shares.values())
@@ -185,15 +185,15 @@ class Workers(Part):
         return counts
 
     def dealt(self) -> tuple[str, ...]:
-        """The class of every worker, by index: the first class has w0, w1, ..."""
+        """Return the class of every worker, by index: the first class has w0, w1, ..."""
         return tuple(name for name, count in self.class_counts().items() for _ in range(count))
 
     def _counted(self) -> int:
-        """Workers in classes that have a count."""
+        """Return the number of workers in classes with a count."""
         return sum(member.count or 0 for member in self.classes.values())
 
     def _shares(self) -> dict[str, float]:
-        """Of the classes that have no count."""
+        """Return the shares of the classes without a count."""
         return {
             name: 1.0 if member.share is None else member.share
             for name, member in self.classes.items()
@@ -237,10 +237,10 @@ class Stop(Part):
         return self
 
     def twentieth(self, local_steps: int) -> int | Duration:
-        """How often to evaluate, so that a curve has twenty points or more.
+        """Return the evaluation interval for a curve of at least twenty points.
 
         Args:
-            local_steps: training steps that an update is made of.
+            local_steps: training steps per update.
         """
         steps = None if self.steps is None else self.steps // local_steps
         counts = [count for count in (self.updates, steps) if count is not None]
@@ -365,7 +365,7 @@ class Scenario(Part):
             return self
         every = self.stop.twentieth(getattr(self.algorithm, "local_steps", None) or 1)
         if isinstance(every, Duration) and isinstance(self.algorithm, Adsp):
-            trial = self.algorithm.check_period  # which is to be a whole number of these
+            trial = self.algorithm.check_period  # must be a multiple of the interval
             every = Duration(trial / max(1, ceil(trial / every)))
         evaluate = self.evaluate.model_copy(update={"every": every})
         return self.model_copy(update={"evaluate": evaluate})
@@ -377,7 +377,7 @@ class Scenario(Part):
 
     @property
     def is_paced(self) -> bool:
-        """Whether something else than the host is to say how fast it goes."""
+        """Whether settings, not only the host, determine the pace."""
         classes = self.workers.classes.values()
         paces = [self.workers.think, self.ps.service, *(one.speed or one.think for one in classes)]
         return self.paced and any(pace is not None for pace in paces)

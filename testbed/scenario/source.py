@@ -1,4 +1,4 @@
-"""Scenario files: those that come with testbed, and the text of one, read without blocking."""
+"""Scenario files: those shipped with testbed, and reading a file without blocking."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from testbed.errors import Problem, ScenarioError
 
 DISTRIBUTION = "edge-testbed"
 _OF_A_STUDY = re.compile(r"^(scenario|vary):", re.MULTILINE)
-"""What stands at the top of a study, and of no scenario."""
+"""Top-level keys of studies, which scenarios do not have."""
 
 FOLDER = f"share/{DISTRIBUTION}/scenarios/"
-"""Where an installation has them; a clone has them beside the package."""
+"""The location in an installation; in a clone they are next to the package."""
 
 
 def shipped() -> Mapping[str, Path]:
-    """The scenario files by name, in order; none where only a part of testbed is installed."""
+    """Return the scenario files by name, sorted; empty in a partial installation."""
     found = sorted((name, file) for name, file in _files() if name and file.is_file())
     return {name: file for name, file in found if not _is_study(file)}
 
 
 def find_scenario(path: Path, *, name: str = "") -> Path:
-    """The path itself, or that of a shipped scenario if there is no such file.
+    """Return the path, or that of a shipped scenario if the file does not exist.
 
     Args:
-        path: what the user has named.
-        name: how, if not by the path.
+        path: the path given by the user.
+        name: name of the shipped scenario, if not the path.
     """
     if path.suffix or os.path.lexists(path):
         return path
@@ -67,22 +67,22 @@ _BYTE_ORDER_MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-# What YAML does not allow in a file: control characters, halves of surrogate pairs, noncharacters.
+# Invalid in YAML files: control characters, lone surrogates, noncharacters.
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def display_name(path: Path) -> str:
-    """The path as it can be printed anywhere, whatever bytes are in its name."""
+    """Return the path in printable form, even if its name is not valid text."""
     name = os.fsencode(path).decode("utf-8", "replace")
     return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
 def read_text(path: Path) -> str:
-    """The text of a scenario file.
+    """Read the text of a scenario file.
 
     Raises:
-        ScenarioError: there is no such file, it is none (a folder, a pipe, a device), it may not be
-            read, it is too large, or it is not UTF-8 text.
+        ScenarioError: the file does not exist, is not a regular file (a folder, a pipe, a device),
+            is not readable, is too large, or is not UTF-8 text.
     """
     file = display_name(path)
     try:
@@ -99,10 +99,10 @@ def read_text(path: Path) -> str:
 
 
 def check_text(text: str, file: str) -> None:
-    """Refuse text that no YAML file may hold.
+    """Refuse text that is invalid in a YAML file.
 
     Raises:
-        ScenarioError: it is too long or holds control characters.
+        ScenarioError: it is too long or contains control characters.
     """
     if len(text) > LARGEST_BYTES:
         raise _too_large(file, len(text))

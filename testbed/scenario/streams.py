@@ -1,4 +1,4 @@
-"""The streams that bring samples to the devices, and the transports that carry them."""
+"""The streams that deliver samples to the devices, and their transports."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from testbed.values.fields import Count, Cpus, Part, PerSecond, PositiveDuration
 from testbed.values.units import Duration, Size
 
 LEAST_SEGMENT = Size(2**20)
-"""A Kafka broker takes no smaller one."""
+"""The minimum of a Kafka broker."""
 
 LARGEST_RECORD = Size(1_000_000)
-"""A Kafka producer sends no larger one."""
+"""The maximum of a Kafka producer."""
 
 LEAST_HEAP = Size(128 * 2**20)
-"""With less it ends before it listens."""
+"""With less, the broker exits before it listens."""
 
 LONGEST_LINGER = Duration(60)
 
@@ -89,7 +89,7 @@ Transport = Annotated[Annotated[Direct | Kafka, Field(discriminator="name")], Na
 
 
 RECORDS_PER_SECOND = 1500
-"""A producer's process is given no more to send in a real second."""
+"""Maximum load per producer process, in records per real second."""
 
 
 class StreamSettings(Part):
@@ -140,25 +140,25 @@ class StreamSettings(Part):
 
     @property
     def has_broker(self) -> bool:
-        """Whether samples come through one."""
+        """Whether samples pass through a broker."""
         return isinstance(self.transport, Kafka)
 
     @property
     def restarts(self) -> bool:
-        """Whether nodes that samples come from are started again at once when they were killed."""
+        """Whether feeders are restarted immediately after they were killed."""
         return isinstance(self.transport, Kafka) and self.transport.restart
 
     @property
     def patience(self) -> float:
-        """The timeout in emulated seconds; infinite for none."""
+        """The timeout in emulated seconds; infinite if disabled."""
         return inf if isinstance(self.stream_timeout, str) else float(self.stream_timeout)
 
     def per_second(self, devices: int, *, seed: int) -> Sequence[float]:
-        """The rate of each device, by index; drawn from a random stream of its own."""
+        """Return the rate of each device, by index; drawn from its own random stream."""
         return self.rates.of(devices, clip=self.range, rng=stream(seed, "streams", "rates"))
 
     def producer_count(self, devices: int, *, seed: int, time_scale: float) -> int:
-        """How many processes produce: what was asked for, or no more than it takes."""
+        """Return the number of producer processes: as configured, or as many as needed."""
         if self.producers is not None:
             return min(self.producers, devices)
         asked = sum(self.per_second(devices, seed=seed)) * time_scale

@@ -1,4 +1,4 @@
-"""What other programs and papers call what a scenario has, and where it stands here."""
+"""Synonyms: names in other programs and papers for what a scenario has, with their paths here."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "workers.classes.*.link.up.loss": ("packet_loss", "drop", "drop_rate"),
     "workers.classes.*.link.up.queue": ("buffer", "limit"),
 }
-"""A path in a scenario, and the words meant by it; the first whose key fits the place counts."""
+"""Paths in a scenario, and their synonyms; the first with a valid key is suggested."""
 
 AMBIGUOUS = ("buffer",)
-"""Words that are answered only where one of their meanings may stand."""
+"""Words that are suggested only where one of their meanings is valid."""
 
 REMARKS: Mapping[str, str] = {
     "algorithm": " Models are trained with SGD, whose learning rate is an option of the algorithm.",
     "stop.steps": " An epoch is as many steps as the training samples make mini-batches.",
     "stop.updates": " Every push that is applied is an update: a round of n workers is n updates.",
 }
-"""What more has to be said with a path."""
+"""Additional remarks for a path."""
 
 
 def nearest(word: object, words: Sequence[str]) -> str:
-    """A question that offers the word meant, or nothing where none is near."""
+    """Suggest the nearest word as a question; empty if none is near."""
     near = get_close_matches(str(word)[:60], words, n=1, cutoff=0.55)
     return f"Did you mean {near[0]}?" if near else ""
 
 
 def nearest_key(word: object, keys: Sequence[str]) -> str:
-    """A question that offers the key meant: one that may stand here, or a path where it stands.
+    """Suggest the intended key as a question: a valid key, or the path of the right place.
 
     Args:
         word: the unknown key.
-        keys: those that may stand in its place.
+        keys: the valid keys in its place.
     """
     meant = [path for path, words in MEANINGS.items() if str(word).lower() in words]
     here = [path for path in meant if path.rpartition(".")[2] in keys]

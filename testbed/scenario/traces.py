@@ -1,4 +1,4 @@
-"""Recordings that links, streams and workers follow: read, checked, and dealt to the workers."""
+"""Recordings of links, streams and workers: reading, checks, and assignment to workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from testbed.values.units import Duration, Rate
 
 COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
 LEAST_RATE = Rate(10e3)
-"""A frame takes 1.2 s at this rate; what a recording has below it is raised to it."""
+"""A frame takes 1.2 s at this rate; lower recorded rates are raised to it."""
 
 LARGEST_BYTES = 32 * 2**20
 
@@ -30,7 +30,7 @@ Locate = Callable[[str], Path]
 
 
 class Place(NamedTuple):
-    """A rate or a delay that follows a recording: of which class, direction and field."""
+    """A rate or a delay that follows a recording, by class, direction and field."""
 
     device_class: str
     direction: str
@@ -38,24 +38,24 @@ class Place(NamedTuple):
     recording: Recording
 
     def has_value(self, scenario: Scenario) -> bool:
-        """Whether the mean of the recording stands there already."""
+        """Whether the mean of the recording is already set."""
         link = scenario.workers.classes[self.device_class].link
         return getattr(getattr(link, self.direction), self.what) is not None
 
     @property
     def path(self) -> Keys:
-        """Where it is in the scenario."""
+        """Its path in the scenario."""
         return ("workers", "classes", self.device_class, "link", self.direction, self.what)
 
 
 @dataclass(frozen=True)
 class Following:
-    """What one worker's link follows.
+    """A recording that a worker's link follows.
 
     Attributes:
         direction: ``up`` or ``down``.
         what: ``rate``, in bits per second, or ``delay``, in seconds; both emulated.
-        offset: where the recording is when the training starts, in seconds.
+        offset: position of the recording at the start of the training, in seconds.
     """
 
     worker: int
@@ -66,16 +66,16 @@ class Following:
 
 
 def places(scenario: Scenario) -> Iterator[Place]:
-    """All that follows a recording."""
+    """Yield all fields of links that follow a recording."""
     for name, member in scenario.workers.classes.items():
         yield from (Place(name, *one) for one in _recorded(member.link))
 
 
 def followings(scenario: Scenario, locate: Locate) -> list[Following]:
-    """What every worker's link follows; the files are those that were read for ``with_means``.
+    """Return the recordings of all workers' links, from the files read for ``with_means``.
 
     Raises:
-        OSError, UnfitLine: a file is not as it was then.
+        OSError, UnfitLine: a file has changed since.
     """
     traces = {one: _read(one, locate) for one in places(scenario)}
     return [
@@ -93,25 +93,25 @@ def followings(scenario: Scenario, locate: Locate) -> list[Following]:
 
 
 def offset_of(recording: Recording, trace: Trace, worker: int, *, seed: int) -> float:
-    """Where a worker begins in a recording, in seconds: the same share of all that it follows."""
+    """Return a worker's start in a recording, in seconds: the same share in all its recordings."""
     if recording.offset == "none":
         return 0.0
     return float(stream(seed, f"w{worker}", "trace").random()) * trace.end
 
 
 def own_copy(folder: Path, name: str) -> Path:
-    """Where a run's folder has its copy of a recording."""
+    """Return the path of a recording's copy in a run's folder."""
     return folder / "custom" / Path(name).name
 
 
 def with_means(
     scenario: Scenario, document: Document, locate: Locate | None
 ) -> tuple[Scenario, list[Problem]]:
-    """The scenario with the mean of every recording as its rate or delay, and what is wrong."""
+    """Set every recording's mean as its rate or delay; return the scenario and the problems."""
     problems, traces = list(_misplaced(scenario, document)), dict[Place, Trace]()
     for place in places(scenario):
         if locate is None and place.has_value(scenario):
-            continue  # as a run's own scenario has it
+            continue  # already set in a run's own scenario
         try:
             traces[place] = _read(place, locate)
         except (UnfitLine, UnicodeDecodeError, OSError) as error:
@@ -123,7 +123,7 @@ def with_means(
 
 
 def _unfit(scenario: Scenario, document: Document, place: Place, trace: Trace) -> Iterator[Problem]:
-    """What the kernel cannot shape, among the least and the most that a recording has."""
+    """Check that the kernel can shape the smallest and largest value of a recording."""
     for value in dict.fromkeys((min(trace.values), max(trace.values))):
         link = _with_value(scenario, place, value).workers.classes[place.device_class].link
         own: Direction = getattr(link, place.direction)
@@ -145,7 +145,7 @@ def _read(place: Place, locate: Locate | None) -> Trace:
 
 
 def read_recording(recording: Recording, column: str, locate: Locate | None) -> Trace:
-    """Read the file of a recording, of which ``column`` says what it holds.
+    """Read the file of a recording; ``column`` is its quantity.
 
     Raises:
         OSError, UnfitLine, UnicodeDecodeError: see ``unreadable``.
@@ -160,7 +160,7 @@ def read_recording(recording: Recording, column: str, locate: Locate | None) -> 
 
 
 def unreadable(recording: Recording, error: Exception, document: Document, path: Keys) -> Problem:
-    """What is wrong with a recording, at a path, that ``read_recording`` could not read."""
+    """Return the problem for a recording that ``read_recording`` could not read."""
     match error:
         case UnfitLine():
             return Problem(recording.trace, error.line, "", error.found, error.expected)
@@ -184,7 +184,7 @@ def _with_value(scenario: Scenario, place: Place, number: float) -> Scenario:
 
 
 def _misplaced(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """Recordings of links that are no worker's."""
+    """Yield recordings on links that are not workers' links."""
     others: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     others |= {("programs", name, "link"): one.link for name, one in scenario.programs.items()}
     for path, link in others.items():
@@ -206,7 +206,7 @@ OVER_TIME: Keys = ("streams", "over_time")
 
 
 def recording(scenario: Scenario) -> Recording | None:
-    """The recording that the rates of streams follow; None for none."""
+    """Return the recording that the rates of streams follow, or None."""
     change = None if scenario.streams is None else scenario.streams.over_time
     return _recording(change) if isinstance(change, Traced) else None
 
@@ -216,7 +216,7 @@ def _recording(traced: Traced) -> Recording:
 
 
 def arrivals(scenario: Scenario, locate: Locate) -> Sequence[Arrivals] | None:
-    """When the samples of each device come, by index; None without streams.
+    """Return the sample arrivals of each device, by index; None without streams.
 
     Raises:
         OSError, UnfitLine, UnicodeDecodeError: the recording cannot be read.
@@ -239,7 +239,7 @@ def arrivals(scenario: Scenario, locate: Locate) -> Sequence[Arrivals] | None:
 def check_recorded_rates(
     scenario: Scenario, document: Document, locate: Locate
 ) -> Iterator[Problem]:
-    """Whatever is wrong with the recording that rates follow, or with what it asks for."""
+    """Check the recording that rates follow, and the rates that result."""
     followed, streams = recording(scenario), scenario.streams
     if followed is None or streams is None:
         return
@@ -261,7 +261,7 @@ AVAILABILITY: Keys = ("workers", "availability")
 
 
 def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
-    """When every worker is there, where the scenario names a recording of that; else nothing.
+    """Return the recorded availability of every worker; empty without a recording.
 
     Raises:
         OSError, UnfitLine, UnicodeDecodeError: the file cannot be read.
@@ -277,7 +277,7 @@ def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
 
 
 def check_availability(scenario: Scenario, document: Document, locate: Locate) -> Iterator[Problem]:
-    """What the recording asks for in vain, and whatever is wrong with its file."""
+    """Check the availability recording, and whether the run can follow it."""
     recording = scenario.workers.availability
     if recording is None:
         return

@@ -1,1 +1,1 @@
-"""What is measured of a run, and where it is kept: the run folder, and the host beside it."""
+"""The records of a run and where they are kept: the run folder, and measurements of the host."""

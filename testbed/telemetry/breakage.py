@@ -1,4 +1,4 @@
-"""What is told of a run whose folder cannot be read or written any more."""
+"""Errors of a run folder that can no longer be read or written."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ UNREAD = "nobody reads what it prints any more"
 
 
 def breakage(folder: RunFolder, error: OSError) -> HostError:
-    """The error of a run that cannot go on, from what the operating system said.
+    """Return the error of a run that cannot continue, from an error of the operating system.
 
-    A folder that is being deleted loses its parts one after the other, so what is met first may
-    be any of them, and its ``run.json`` may still be there.
+    A folder that is being deleted loses its parts one by one, so any of them may be missing
+    first, and its ``run.json`` may still exist.
     """
     if isinstance(error, FileNotFoundError):
         missing = Path(error.filename or "")
@@ -29,14 +29,14 @@ def breakage(folder: RunFolder, error: OSError) -> HostError:
 
 
 def find_gone(folder: RunFolder) -> Path | None:
-    """What was deleted of a run that goes on: its folder, or the first part of it; None if none."""
+    """Return the deleted path of an active run: its folder, or its first missing part, or None."""
     if is_gone(folder.run_file):
         return folder.path
     return next(filter(is_gone, folder.parts), None)
 
 
 def deletion(path: Path) -> HostError:
-    """The error of a run that went on while this was deleted."""
+    """Return the error of a run whose files were deleted while it was active."""
     return HostError(
         f"{path} was deleted while the run went on; it has been ended.",
         hint="Its records are lost. Let `testbed down` end a run before you delete it.",
@@ -44,7 +44,7 @@ def deletion(path: Path) -> HostError:
 
 
 def shortage(folder: RunFolder) -> str:
-    """How little room there is where the folder lies; empty where there is enough."""
+    """Return how little disk space is left for the folder; empty if there is enough."""
     try:
         free = disk_usage(folder.path).free
     except FileNotFoundError:  # deleted just now

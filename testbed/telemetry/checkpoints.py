@@ -1,9 +1,9 @@
-"""Checkpoints as files: a state as plain data in safetensors, whole or not at all.
+"""Checkpoint files: a state as plain data in safetensors, written atomically.
 
-The arrays stand under their numbers; the tree and what is known of the checkpoint are JSON in the
-metadata, under the key ``testbed``. Beside it is the SHA-256 of the whole file, with zeros in that
-place: no byte can change, and none be added or missing, without its being noticed. Reading one
-executes nothing.
+The arrays are stored under their numbers; the tree and the checkpoint's metadata are JSON in the
+safetensors metadata, under the key ``testbed``. Next to it is the SHA-256 of the whole file with
+the digest set to zeros, which detects any changed, added or missing byte. Reading a checkpoint
+executes no code.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ PIECE_BYTES = 2**20
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a checkpoint.
+    """The metadata of a checkpoint.
 
     Attributes:
         kind: ``simulation``, or ``ps``: of a live run's parameter server.
         scenario: see ``scenario_digest``.
         version: updates in the model.
-        time_seconds: when that was, emulated.
-        note: what else its writer wants to know again.
+        time_seconds: emulated time of the checkpoint.
+        note: additional data of its writer.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class About:
 
 
 def scenario_digest(folder: Path) -> str:
-    """Of a run's scenario and the user's own files, as they lie in its folder."""
+    """Return the digest of a run's scenario and the user's own files in its folder."""
     digest = hashlib.sha256()
     custom = folder / "custom"
     own = sorted(custom.glob("*.py")) if custom.is_dir() else []
@@ -63,7 +63,7 @@ def scenario_digest(folder: Path) -> str:
 
 
 def write_checkpoint(path: Path, about: About, state: PlainState) -> None:
-    """Put a checkpoint in the place of the one before."""
+    """Write a checkpoint in place of the previous one."""
     text = json.dumps({"format": FORMAT, **asdict(about), "tree": state.tree})
     arrays = {str(number): array for number, array in enumerate(state.arrays)}
     data = save(arrays, metadata={KEY: text, DIGEST: NO_DIGEST})
@@ -77,7 +77,7 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
     """Read a checkpoint of this kind and scenario.
 
     Raises:
-        DataError: there is none, it is damaged, or it is another scenario's.
+        DataError: it does not exist, is damaged, or belongs to another scenario.
     """
     try:
         with open_untrusted(path, node="ps") as written:
@@ -123,7 +123,7 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
 
 
 def damaged(path: Path, what: str) -> DataError:
-    """What to say of a checkpoint that cannot be used."""
+    """Return the error for an unusable checkpoint."""
     return DataError(
         f"{path}: not a checkpoint: {what}.",
         hint="The file is damaged; `testbed up` runs the scenario from its beginning.",
@@ -131,13 +131,13 @@ def damaged(path: Path, what: str) -> DataError:
 
 
 def _digest_place(data: bytes | bytearray) -> int:
-    """Where the digest begins in a file, or in the beginning of one."""
+    """Return the offset of the digest in a file, or in its beginning."""
     name = f'"{DIGEST}":"'.encode()
     return data.index(name, 0, 8 + int.from_bytes(data[:8], "little")) + len(name)
 
 
 def _change(file: BinaryIO) -> str:
-    """What a file's digest says has become of it since it was written; empty for nothing."""
+    """Return how a file differs from its digest; empty if it does not."""
     size = os.fstat(file.fileno()).st_size
     head_bytes = 8 + int.from_bytes(file.read(8), "little")
     if head_bytes > size:

@@ -1,4 +1,4 @@
-"""What a run ran on and with: the content of ``environment.json``."""
+"""The host and software of a run: the content of ``environment.json``."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ GIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What only whoever starts the run knows of it."""
+    """Properties of a run that only the code that starts it knows."""
 
     argv: Sequence[str]  # the command line
     time_scale: float  # emulated seconds per real second
     launch: str  # ``warm`` or ``cold``
     runtime: str
-    uid_mode: str  # under which uids the roles run, such as ``own uid per worker``
+    uid_mode: str  # the uids of the roles, such as ``own uid per worker``
     offload: str  # the links' segmentation offloads, as configured
-    left_out: Sequence[str] = ()  # what the network runs without because the kernel lacks netem
+    left_out: Sequence[str] = ()  # network features missing because the kernel lacks netem
 
 
 def write_environment(
@@ -53,7 +53,7 @@ def write_environment(
 
 
 def describe_host(proc: Path = PROC) -> Mapping[str, Any]:
-    """CPU, cores, memory and kernel; None for what the kernel does not tell."""
+    """Return CPU, cores, memory and kernel; None for values that the kernel does not report."""
     return {
         "name": platform.node(),
         "cpu": parse_cpu_model((proc / "cpuinfo").read_text()),
@@ -67,7 +67,7 @@ def describe_host(proc: Path = PROC) -> Mapping[str, Any]:
 
 
 def describe_commit(checkout: Path) -> Mapping[str, Any] | None:
-    """The git commit of a checkout and whether files in it were changed; None if it is none."""
+    """Return a checkout's git commit and whether files were changed; None without a checkout."""
     if not (checkout / ".git").exists():
         return None
     commit = _git(checkout, "rev-parse", "HEAD")
@@ -78,7 +78,7 @@ def describe_commit(checkout: Path) -> Mapping[str, Any] | None:
 
 
 def torch_build() -> str | None:
-    """What the installed torch was built for, such as ``cpu`` or ``cuda 12.8``; None without it.
+    """Return the build of the installed torch, such as ``cpu`` or ``cuda 12.8``; None without it.
 
     Importing torch takes seconds, so its version file is read instead.
     """
@@ -90,7 +90,7 @@ def torch_build() -> str | None:
 
 
 def parse_torch_build(text: str) -> str:
-    """The build in the text of torch's ``version.py``."""
+    """Parse the build from the text of torch's ``version.py``."""
     for variable, name in (("cuda", "cuda"), ("hip", "rocm"), ("xpu", "xpu")):
         match = re.search(rf"^{variable}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
         if match:
@@ -113,7 +113,7 @@ def _distribution() -> str | None:
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    """What git prints; None without git, a commit, or git's trust in the folder."""
+    """Return git's output; None without git, a commit, or git's trust in the folder."""
     command = ["git", "-C", str(checkout), *arguments]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Files of events, one line of JSON each: written as they happen, read while they grow."""
+"""Event files, one line of JSON per event: written immediately, read while they grow."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from testbed.telemetry.wall import WALL
 class EventLog:
     """Appends to a file; every line is on disk before the next is written.
 
-    The clocks tell the real seconds since the training started (None before) and since 1970. Of the
-    events of one kind and one node ``most`` are written; all others are counted, and summarised.
+    The clocks return real seconds since the training started (None before) and since 1970. At most
+    ``most`` events per kind and node are written; all others are counted and summarised.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class EventLog:
         self._omitted: Counter[tuple[type[Event], str | None]] = Counter()
 
     def write(self, event: Event) -> None:
-        """This happened just now."""
+        """Write an event that happened now."""
         if self._most is not None and hasattr(event, "node"):
             of_node = type(event), event.node
             if self._written[of_node] >= self._most:
@@ -47,18 +47,18 @@ class EventLog:
         self.append(Entry(self._wall(), self._elapsed(), event))
 
     def summarise(self) -> None:
-        """Say how many events were not written since this was last said."""
+        """Write the number of events omitted since the last summary."""
         omitted, self._omitted = self._omitted, Counter()
         for (kind, node), count in omitted.items():
             event = Omitted(node, NAMES[kind], count)
             self.append(Entry(self._wall(), self._elapsed(), event))
 
     def append(self, entry: Entry) -> None:
-        """This happened when it says."""
+        """Write an event with its own time."""
         self._file.write(entry.line())
 
     def close(self) -> None:
-        """Summarise, and close the file; doing it twice is harmless."""
+        """Summarise, and close the file. Idempotent."""
         if not self._file.closed:
             self.summarise()
             self._file.close()
@@ -69,7 +69,7 @@ class EventReader:
 
     Args:
         path: the file.
-        node: who writes it, and is not trusted; empty for the controller.
+        node: the untrusted node that writes the file; empty for the controller.
     """
 
     def __init__(self, path: Path, *, node: str = "") -> None:
@@ -77,11 +77,11 @@ class EventReader:
         self._number = 0
 
     def read(self) -> list[Entry]:
-        """The entries that are new, without a last line that is not complete.
+        """Return the new entries, without an incomplete last line.
 
         Raises:
             TestbedError: a line is damaged; names it.
-            SpoiledError: what a node wrote is no record of its; names both.
+            SpoiledError: a node wrote something that is not its record; names both.
         """
         return [self._parse(line) for line in self._lines.read()]
 
@@ -104,10 +104,10 @@ class EventReader:
 
 
 def read_events(path: Path) -> list[Entry]:
-    """All entries of a file; none if it does not exist. See ``EventReader.read``."""
+    """Read all entries of a file; none if it does not exist. See ``EventReader.read``."""
     return EventReader(path).read()
 
 
 def follow_ps_events(path: Path) -> EventReader:
-    """A reader of what the parameter server writes down, which is checked."""
+    """Return a reader of the parameter server's events, which validates them."""
     return EventReader(path, node=FROM_PS)

@@ -1,4 +1,4 @@
-"""Files of a run folder: written whole or not at all, followed as they grow, read with errors."""
+"""Files of a run folder: written atomically, followed as they grow, read with error checks."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from testbed.errors import TestbedError, escaped
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
 LARGEST_RECORD = 128 * 2**20
-"""Bytes in a file of lines that a node writes: some 500,000 events."""
+"""Maximum bytes of a node's line file: some 500,000 events."""
 
 LONGEST_LINE = 2**18
-"""Bytes in one of them: the names of all workers that there can be, several times over."""
+"""Maximum bytes of one line: several times the names of all possible workers."""
 
 TAIL_BYTES = 8192
 LARGEST_STATE = 2**24
-"""Bytes in a JSON file of a run folder, which may be another user's."""
+"""Maximum bytes of a JSON file in a run folder, which may belong to another user."""
 
 
 def moment(seconds: float) -> str:
-    """Seconds since 1970 as UTC in ISO 8601, to the millisecond."""
+    """Format seconds since 1970 as UTC in ISO 8601, to the millisecond."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 @dataclass
 class LineReader:
-    """The lines of a file that only grows, as they come; it need not exist yet.
+    """Reads the lines of a growing file as they arrive; the file need not exist yet.
 
     Attributes:
         path: the file.
-        node: who writes it, and is not trusted; empty for the controller.
+        node: the untrusted node that writes the file; empty for the controller.
     """
 
     path: Path
@@ -47,12 +47,12 @@ class LineReader:
     _rest: bytes = b""
 
     def read(self, *, whole: bool = False) -> list[bytes]:
-        """The complete lines that are new.
+        """Return the new complete lines.
 
-        A line still being written is kept for the next call; with ``whole`` it is returned too.
+        An incomplete line is kept for the next call; with ``whole`` it is returned too.
 
         Raises:
-            SpoiledError: a node has written something else than lines, or too much; names it.
+            SpoiledError: a node has written too much, or something that is not lines; names it.
         """
         try:
             data = self._read()
@@ -77,7 +77,7 @@ class LineReader:
             return read_on(written, self.path, node=self.node, most=LARGEST_RECORD)
 
     def _check(self, lines: list[bytes]) -> None:
-        rest = self._rest.rstrip(b"\0")  # a power loss leaves these where lines were to stand
+        rest = self._rest.rstrip(b"\0")  # a power loss leaves these in place of lines
         longest = max(map(len, [*lines, rest]))
         if longest > LONGEST_LINE:
             what = f"a line of {longest:,} bytes, expected at most {LONGEST_LINE:,}"
@@ -85,7 +85,7 @@ class LineReader:
 
 
 def read_tail(path: Path, *, lines: int) -> list[str]:
-    """The last lines of a log, escaped, of at most TAIL_BYTES; it may be of any size."""
+    """Return the last lines of a log, escaped, at most TAIL_BYTES; the log may be of any size."""
     with path.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
         last = log.read(TAIL_BYTES).decode(errors="replace").splitlines()[-lines:]
@@ -94,12 +94,12 @@ def read_tail(path: Path, *, lines: int) -> list[str]:
 
 @contextmanager
 def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
-    """Put a file in place so that a reader, or a crash, sees the old content or the new one.
+    """Replace a file atomically: a reader, or a crash, sees the old content or the new.
 
-    One that is not ``lasting`` may be lost with the host's power; waiting for a disk takes 5 ms.
+    A file that is not ``lasting`` may be lost on power failure; waiting for a disk takes 5 ms.
 
-    Yields the path to write the new content to. It is gone if that fails: on a full disk it would
-    take the room that is needed to write down how the run ended.
+    Yields the path to write the new content to. It is deleted on failure: on a full disk it would
+    take the space needed to record how the run ended.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -127,7 +127,7 @@ def write_atomically(path: Path, content: str | bytes, *, lasting: bool = True) 
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file, or None if there is no such file.
+    """Read the object in a JSON file; None if the file does not exist.
 
     Raises:
         TestbedError: the file holds something else.
@@ -144,7 +144,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _read_state(path: Path) -> bytes:
-    """All of a file, which may be another user's; ValueError if it is a pipe, say, or too long."""
+    """Read a file, possibly another user's; ValueError if it is too long or not a regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)

@@ -1,8 +1,8 @@
-"""The run folder: where everything about a run lies, and how its state is kept.
+"""The run folder: the files of a run, and the state of the run.
 
-A folder is a run's as soon as it has a ``run.json``, which is written when all its other parts are
-there and before anything is started: so whatever happens afterwards, it says what was going on.
-docs/run-folder.md describes every file.
+A folder is a run folder once it has a ``run.json``, written after all its other parts exist
+and before anything is started, so it always records what was going on. docs/run-folder.md describes
+every file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENDED: frozenset[State] = frozenset(("finished", "failed", "interrupted"))
 
 
 def is_gone(path: Path) -> bool:
-    """Whether there is nothing at a path any more; what cannot be looked at may be there."""
+    """Whether a path does not exist any more; an inaccessible path may exist."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -37,16 +37,16 @@ def is_gone(path: Path) -> bool:
 
 
 def open_to_nodes(path: Path) -> None:
-    """Let nodes, which have uids of their own, read a part of a run folder whatever the umask.
+    """Let nodes, which have their own uids, read a part of a run folder regardless of the umask.
 
-    The run folder itself keeps the mode that the umask gave it, which decides about other users.
+    The run folder itself keeps the mode set by the umask, which decides about other users.
     """
     path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 @dataclass(frozen=True)
 class RunState:
-    """What ``run.json`` holds; times are UTC in ISO 8601, ``classes`` those of workers by index."""
+    """The content of ``run.json``; times are UTC in ISO 8601, ``classes`` the workers' by index."""
 
     format: int
     run: str
@@ -63,7 +63,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class Inside:
-    """The path of something that lies within a run's folder, relative to it."""
+    """The path of a file or folder inside a run's folder, relative to it."""
 
     path: str
 
@@ -82,29 +82,29 @@ class RunFolder:
     hosts = Inside("hosts")  # names and addresses of the nodes, their /etc/hosts
     plan = Inside("plan.json")  # the nodes, links, hosts and the runtime
     environment = Inside("environment.json")  # host, versions, command line
-    events = Inside("events.jsonl")  # what happened, one JSON object a line
+    events = Inside("events.jsonl")  # events, one JSON object per line
     updates = Inside("updates")  # Parquet parts with a row for every applied update
     evaluations = Inside("evaluations.csv")
-    traffic = Inside("traffic.csv")  # a row for every reading of the kernel's counters
+    traffic = Inside("traffic.csv")  # one row per reading of the kernel's counters
     summary = Inside("summary.json")  # the run in numbers, and its verdict
     figure = Inside("accuracy-ingress.png")
-    logs = Inside("logs")  # what every node printed
-    links = Inside("links.csv")  # what links were asked for that follow recordings, and carried
-    custom = Inside("custom")  # the user's own files, of a run that has some
+    logs = Inside("logs")  # output of every node
+    links = Inside("links.csv")  # targets and rates of links that follow recordings
+    custom = Inside("custom")  # the user's own files, if any
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them
-    model = Inside("model")  # the best and the final model, which the evaluator saves
-    checkpoint = Inside("ps/checkpoint.safetensors")  # the newest one, while it may be needed
+    model = Inside("model")  # the best and the final model, saved by the evaluator
+    checkpoint = Inside("ps/checkpoint.safetensors")  # the newest, while it may be needed
     ps_events = Inside("ps/events.jsonl")
     sockets = Inside("sockets")  # closed to all users but the run's
     ps_sockets = Inside("sockets/ps")
-    ps_socket = Inside("sockets/ps/ps.sock")  # where it answers the evaluator and the controller
-    broker = Inside("broker")  # of streams through a broker: what it is started with, its records
+    ps_socket = Inside("sockets/ps/ps.sock")  # for the evaluator and the controller
+    broker = Inside("broker")  # for streams through a broker: its start files and records
     broker_records = Inside("broker/records")
-    slow = Inside("slow")  # by worker, how many times as long its steps take, while they do
+    slow = Inside("slow")  # current slowdown factors of steps, by worker
     control = Inside("control")  # the agent's pid, its socket, and the lock
     agent_socket = Inside("control/agent.sock")
-    lock = Inside("control/lock")  # locked while any process of the run's control lives
+    lock = Inside("control/lock")  # locked while any control process of the run is alive
 
     @classmethod
     def create(
@@ -118,17 +118,17 @@ class RunFolder:
         now: float,
         plan: str = "",
     ) -> RunFolder:
-        """Make the folder of a new run, and that of all runs where it is missing.
+        """Create the folder of a new run, and that of all runs if it is missing.
 
         Args:
             text: the resolved scenario, as YAML.
             classes: device class of every worker, by index.
             now: seconds since 1970.
-            plan: as JSON; empty for a folder without any.
+            plan: as JSON; empty for a folder without one.
 
         Raises:
-            ScenarioError: there is a run of that name already.
-            HostError: the folder cannot be made.
+            ScenarioError: a run of that name exists already.
+            HostError: the folder cannot be created.
         """
         folder = cls((runs / name).absolute())
         try:
@@ -156,11 +156,11 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The folder of an existing run.
+        """Open the folder of an existing run.
 
         Raises:
-            RunNotFound: there is no run folder at ``path``.
-            TestbedError: it is damaged, or a newer testbed wrote it.
+            RunNotFound: ``path`` is not a run folder.
+            TestbedError: it is damaged, or written by a newer testbed.
         """
         folder = cls(path.absolute())
         folder.state()
@@ -173,36 +173,36 @@ class RunFolder:
 
     @property
     def parts(self) -> tuple[Path, ...]:
-        """The folders within it, which are there from its beginning on."""
+        """The folders inside it that exist from the start."""
         return (self.updates, self.logs, self.ps, self.model, self.control, self.sockets, self.slow)
 
     def is_yours(self) -> bool:
-        """Whether this user may do something with the run: its owner may, and root."""
+        """Whether this user may change the run: its owner may, and root."""
         try:
             return os.geteuid() in (0, self.path.stat().st_uid)
-        except FileNotFoundError:  # whose it was does not matter any more
+        except FileNotFoundError:  # its owner does not matter any more
             return True
 
     def check_owner(self) -> None:
-        """Refuse to do something with another user's run.
+        """Refuse to change another user's run.
 
         Raises:
-            HostError: it is one.
+            HostError: the run belongs to another user.
         """
         if not self.is_yours():
             raise self._not_yours()
 
     def log(self, node: str) -> Path:
-        """What one node printed."""
+        """Return the path of a node's log."""
         return self.logs / f"{node}.log"
 
     def state(self) -> RunState:
-        """How far the run has come.
+        """Read the state of the run.
 
         Raises:
             RunNotFound: there is no ``run.json``.
-            TestbedError: it cannot be read, or a newer testbed wrote it.
-            HostError: it is another user's, and not for others to read.
+            TestbedError: it cannot be read, or was written by a newer testbed.
+            HostError: it belongs to another user and is not readable for others.
         """
         try:
             content = read_json(self.run_file)
@@ -232,10 +232,10 @@ class RunFolder:
     def move(
         self, state: State, *, now: float, reason: str = "", exit_code: int | None = None
     ) -> None:
-        """Write down that the run has come to another state.
+        """Record that the run has entered another state.
 
-        Its end is never before its beginning: another process, with a clock that was set since, may
-        tell of it.
+        The end is never recorded before the start: another process may report it, with a clock that
+        was set in between.
         """
         before, changes = self.state(), dict[str, Any](state=state)
         if state == "training":
@@ -246,37 +246,37 @@ class RunFolder:
         self._write(replace(before, **changes))
 
     def show_metrics(self, url: str) -> None:
-        """Write down where the run answers scrapes while it goes on."""
+        """Record the URL of the run's metrics while it is active."""
         self._write(replace(self.state(), metrics=url))
 
     def reopen(self) -> None:
-        """Write down that a run that was broken off trains again."""
+        """Record that an interrupted run is training again."""
         again = replace(self.state(), state="training", ended=None, reason="", exit_code=None)
         self._write(again)
 
     def discard_records(self) -> None:
-        """Remove what a broker of the run has kept: nobody reads it once the run has ended.
+        """Delete the records of a run's broker, which have no readers after the run has ended.
 
         Raises:
-            OSError: it cannot be removed.
+            OSError: they cannot be deleted.
         """
         if self.broker_records.is_dir():
             shutil.rmtree(self.broker_records)
 
     def alive(self) -> bool:
-        """Whether a process of the run's control still lives: whether the lock is held."""
+        """Whether a control process of the run is alive, i.e. holds the lock."""
         with self.locked(shared=True) as free:
             return not free
 
     @contextmanager
     def locked(self, *, shared: bool = False) -> Iterator[bool]:
-        """Hold the run's lock if nobody else does; yields whether we hold it now.
+        """Try to hold the run's lock; yield whether it is held here now.
 
-        A ``shared`` lock only asks: several readers can hold it, and none of them takes another
-        for the run's control.
+        A ``shared`` lock is for queries: several readers can hold it, and none mistakes another for
+        a control process.
 
-        A run without a lock file has nobody who could hold it. One whose lock is not ours to open
-        is somebody else's business, and counts as held.
+        Without a lock file no process can hold the lock. A lock file that we may not open belongs
+        to another user and counts as held.
         """
         try:
             handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
@@ -291,7 +291,7 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Keep other readers from completing the record; yields whether none is doing so now."""
+        """Prevent other readers from completing the record; yield whether none is doing so now."""
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with _flock(handle, fcntl.LOCK_EX) as held:
             yield held
@@ -315,7 +315,7 @@ class RunFolder:
 
 @contextmanager
 def _flock(handle: int, kind: int) -> Iterator[bool]:
-    """Lock an open file, or yield False if somebody else has it; closes it in the end."""
+    """Lock an open file, or yield False if it is locked already; close it at the end."""
     try:
         try:
             fcntl.flock(handle, kind | fcntl.LOCK_NB)

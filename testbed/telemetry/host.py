@@ -1,4 +1,4 @@
-"""How busy the host is, who waits for its CPUs and how much memory it has left, from /proc."""
+"""CPU usage, CPU pressure and available memory of the host, from /proc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Ticks of all CPUs since the host started; busy with guests, or stolen, is busy too."""
+    """Ticks of all CPUs since boot; guest and stolen time counts as busy."""
 
     busy: int
     total: int
@@ -21,23 +21,23 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class HostSample:
-    """The host since the last look."""
+    """The host since the previous sample."""
 
     busy_ratio: float | None  # share of CPU time used, in [0, 1]; None if no tick has passed
-    available_bytes: int | None  # to be had without swapping; None if the kernel says not
-    pressure_ratio: float | None = None  # share of the time with a process that waited for a CPU
+    available_bytes: int | None  # available without swapping; None if the kernel does not report it
+    pressure_ratio: float | None = None  # share of time in which a process waited for a CPU
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Seconds for which at least one process has waited for a CPU, at a moment of some clock."""
+    """Seconds in which at least one process has waited for a CPU, at a time of some clock."""
 
     seconds: float
     at: float
 
 
 class HostSampler:
-    """Measures the host between two calls; ``clock`` counts real seconds and is never set back."""
+    """Measures the host between two calls; ``clock`` counts monotonic real seconds."""
 
     def __init__(self, proc: Path = PROC, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
@@ -46,7 +46,7 @@ class HostSampler:
         self._waited = self._waiting()
 
     def sample(self) -> HostSample:
-        """The host since the last call, or since the sampler was made."""
+        """Measure the host since the last call, or since creation."""
         now = self._times()
         ratio = busy_ratio(self._last, now)
         if ratio is not None:
@@ -59,7 +59,7 @@ class HostSampler:
     def _waiting(self) -> Waiting | None:
         try:
             text = (self._proc / "pressure" / "cpu").read_text()
-        except OSError:  # a kernel without pressure stall information, or with it turned off
+        except OSError:  # a kernel without pressure stall information, or with it disabled
             return None
         return Waiting(parse_pressure(text), self._clock())
 
@@ -68,18 +68,18 @@ class HostSampler:
 
 
 def available_bytes(proc: Path = PROC) -> int:
-    """Memory that could be had now without pushing anything out; all there is on old kernels."""
+    """Return the memory available without swapping; the total on old kernels."""
     sizes = parse_meminfo((proc / "meminfo").read_text())
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return sizes.get("MemAvailable", total)
 
 
 def parse_stat(text: str) -> CpuTimes:
-    """The first line of /proc/stat.
+    """Parse the first line of /proc/stat.
 
-    Its columns are user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice. The
-    guests' time stands in user and nice already. A CPU that waits for a disk is not busy; time that
-    a hypervisor gave to somebody else is, for whoever waits for it here.
+    Its columns are user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice. User
+    and nice include the guests' time. A CPU that waits for a disk is not busy; time that a
+    hypervisor gave to another guest is busy, as processes here had to wait for it.
     """
     words = text.split("\n", 1)[0].split()
     if words[:1] != ["cpu"] or len(words) < 5:
@@ -90,9 +90,9 @@ def parse_stat(text: str) -> CpuTimes:
 
 
 def busy_ratio(before: CpuTimes, after: CpuTimes) -> float | None:
-    """Share of the time between two readings that was busy; None if no tick has passed.
+    """Return the busy share of the time between two readings; None if no tick has passed.
 
-    The kernel's iowait may go down by a tick or two, which must not make a share negative.
+    The kernel's iowait may decrease by a tick or two, which must not make a share negative.
     """
     total = after.total - before.total
     if total <= 0:
@@ -101,7 +101,7 @@ def busy_ratio(before: CpuTimes, after: CpuTimes) -> float | None:
 
 
 def parse_pressure(text: str) -> float:
-    """The seconds in /proc/pressure/cpu for which some process had to wait for a CPU.
+    """Parse /proc/pressure/cpu: seconds in which some process had to wait for a CPU.
 
     Its first line is ``some avg10=0.00 avg60=0.00 avg300=0.00 total=N``, in microseconds.
     """
@@ -112,14 +112,14 @@ def parse_pressure(text: str) -> float:
 
 
 def pressure_ratio(before: Waiting | None, after: Waiting | None) -> float | None:
-    """Share of the time between two readings in which somebody waited; None where none is known."""
+    """Return the share of time with a waiting process between two readings; None if unknown."""
     if before is None or after is None or after.at <= before.at:
         return None
     return min(1.0, max(0.0, (after.seconds - before.seconds) / (after.at - before.at)))
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """The entries of /proc/meminfo that are sizes, in bytes."""
+    """Parse the sizes in /proc/meminfo, in bytes."""
     sizes = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
@@ -130,7 +130,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def parse_cpu_model(text: str) -> str | None:
-    """The CPU's name as /proc/cpuinfo has it; None where it has none (some ARM kernels)."""
+    """Parse the CPU's name from /proc/cpuinfo; None if it is missing (some ARM kernels)."""
     for line in text.splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "Model", "cpu model"):

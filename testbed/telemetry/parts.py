@@ -1,7 +1,7 @@
-"""The applied updates as Parquet files, each closed and put in place every few seconds.
+"""The applied updates as Parquet files, each completed every few seconds.
 
-A Parquet file without its footer cannot be read, so a run that is killed would lose everything if
-it wrote only one. A part appears under its name when it is complete; a killed run loses the last.
+A Parquet file without its footer cannot be read, so a killed run would lose everything in a single
+file. A part gets its name when it is complete; a killed run loses the last one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PART_SECONDS = 5.0
 
 @dataclass
 class PartWriter:
-    """Collects rows and writes them out as parts, after those that the folder holds already."""
+    """Collects rows and writes them as parts, numbered after the existing parts of the folder."""
 
     folder: Path
     _pending: list[Rows] = field(default_factory=list)
@@ -38,9 +38,9 @@ class PartWriter:
         self._next = len(part_paths(self.folder))
 
     def add(self, rows: Rows, *, now: float) -> None:
-        """Take rows over in the order of their application, at ``now`` steady seconds.
+        """Add rows in the order of their application, at ``now`` steady seconds.
 
-        None of them just lets time pass.
+        Without rows, only time passes.
         """
         if not self._pending:
             self._opened = now
@@ -55,16 +55,16 @@ class PartWriter:
             self.close()
 
     def close(self) -> None:
-        """Write out what is pending; more may be added afterwards."""
+        """Write the pending rows; more may be added afterwards."""
         if self._pending:
             self._write(np.concatenate(self._pending))
             self._pending = []
 
     def cut(self, version: int) -> None:
-        """Take out the updates that were applied at this version or later.
+        """Remove the updates that were applied at this version or later.
 
-        The last parts are removed before the one that is cut is replaced: what is left is always
-        the beginning.
+        The last parts are removed before the cut part is replaced, so the remaining parts are
+        always a prefix of the record.
         """
         self.close()
         for path in reversed(part_paths(self.folder)):
@@ -89,11 +89,11 @@ class PartWriter:
 
 
 class DamagedPartError(DataError):
-    """A part is missing or cannot be read; all before it can.
+    """A part is missing or unreadable; all earlier parts are readable.
 
     Attributes:
-        folder: of the parts.
-        number: the part's.
+        folder: folder of the parts.
+        number: number of the part.
     """
 
     def __init__(self, folder: Path, number: int, what: str) -> None:
@@ -106,11 +106,11 @@ class DamagedPartError(DataError):
         self.number = number
 
     def later(self) -> list[Path]:
-        """This part, if it is there, and those behind it."""
+        """Return this part, if it exists, and all later parts."""
         return [path for path in part_paths(self.folder) if _number(path) >= self.number]
 
     def least_rows(self) -> int:
-        """As many rows as are known to have been in this part and those behind it."""
+        """Return the known minimum of rows in this part and all later parts."""
         total = 1
         for path in self.later():
             with suppress(DamagedPartError):
@@ -119,17 +119,17 @@ class DamagedPartError(DataError):
 
 
 def part_paths(folder: Path) -> list[Path]:
-    """The complete parts, in the order of their numbers.
+    """Return the paths of complete parts, by number.
 
     Raises:
-        PermissionError: the folder is not ours to read; ``glob`` would find nothing.
+        PermissionError: the folder is not readable; ``glob`` would find nothing.
     """
     found = folder.iterdir() if folder.exists() else ()
     return sorted((one for one in found if one.match("part-[0-9]*.parquet")), key=_number)
 
 
 def read_parts(folder: Path) -> Iterator[Rows]:
-    """The rows of each complete part, in order.
+    """Yield the rows of each complete part, in order.
 
     Raises:
         DamagedPartError: a part is missing or damaged; names it.
@@ -164,7 +164,7 @@ def _read_part(path: Path) -> Rows:
 
 
 def _table(rows: Rows) -> pyarrow.Table:
-    """The rows as an Arrow table; the types are the rows' own, not guessed from values."""
+    """Convert rows to an Arrow table with their own types, not inferred ones."""
     import pyarrow
 
     fields = [
@@ -173,7 +173,7 @@ def _table(rows: Rows) -> pyarrow.Table:
     ]
     schema = pyarrow.schema(fields, metadata={"format": str(FORMAT)})
     columns = []
-    for one in fields:  # as it lies in memory; pyarrow.array would import pandas to look at it
+    for one in fields:  # as in memory; pyarrow.array would import pandas to inspect it
         values = pyarrow.py_buffer(np.ascontiguousarray(rows[one.name]))
         columns.append(pyarrow.Array.from_buffers(one.type, len(rows), [None, values]))
     return pyarrow.Table.from_arrays(columns, schema=schema)

@@ -1,4 +1,4 @@
-"""Who writes down what happens in a run, and who passes it on to everybody that wants to know."""
+"""Records the events of a run, and passes them to all sinks."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from testbed.telemetry.tables import CsvTable, evaluation_row
 from testbed.telemetry.wall import WALL
 
 JUMP_SECONDS = 1.0
-"""The host's wall clock was set if it is suddenly further off than that."""
+"""The host's wall clock was set if its offset changes by more than this."""
 
 LATEST_SECONDS = 10.0
-"""The controller reads an event of the parameter server's at most so long after it was written."""
+"""Maximum delay until the controller reads an event that the parameter server has written."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The two clocks of a recording: since 1970, and one that is never set back; in seconds.
+    """The two clocks of a recording, in seconds: since 1970, and monotonic.
 
     Attributes:
-        offset: how far the host's wall clock has been set since ``wall`` was derived from it.
+        offset: how far the host's wall clock was set since ``wall`` was derived from it.
     """
 
     wall: Callable[[], float] = WALL
@@ -44,15 +44,15 @@ class Clock:
 class FolderSink(Sink):
     """Appends to a run folder.
 
-    What the folder holds already is continued. Everything is on its way to the disk when a method
-    returns, except the last few seconds of updates, which the parameter server's spool holds too.
+    Existing records are continued. Everything is passed to the operating system when a method
+    returns, except the last few seconds of updates, which the parameter server's spool also holds.
     """
 
     def __init__(
         self, folder: RunFolder, *, time_scale: float, wall: Callable[[], float] | None = None
     ) -> None:
         self._folder = folder
-        self._wall = wall  # of the states in run.json; None for that of the entries
+        self._wall = wall  # for the states in run.json; None for the time of the entries
         self._time_scale = time_scale
         self._events = EventLog(folder.events)
         self._evaluations = CsvTable(folder.evaluations, tuple(EVALUATIONS))
@@ -61,16 +61,16 @@ class FolderSink(Sink):
         self._parts = PartWriter(folder.updates)
 
     def event(self, entry: Entry) -> None:
-        """See Sink. A new state stands in ``run.json`` too, an evaluation in its table."""
+        """Append an event; also record a new state in ``run.json``, an evaluation in its table."""
         event = entry.event
         if isinstance(event, StateChanged):
-            if event.state == "finished":  # a run that says so has all its updates in their place
+            if event.state == "finished":  # by then all updates are in their parts
                 self._parts.close()
             reason, exit_code = event.reason, event.exit_code
             now = entry.time if self._wall is None else self._wall()
             self._folder.move(event.state, now=now, reason=reason, exit_code=exit_code)
         self._events.append(entry)
-        if isinstance(event, Restored):  # what came after the checkpoint is in no model any more
+        if isinstance(event, Restored):  # updates after the checkpoint are in no model
             self._parts.cut(event.version)
             self._evaluations.cut("version", event.version)
         if isinstance(event, Evaluated):
@@ -83,7 +83,7 @@ class FolderSink(Sink):
         self._traffic.append(row._asdict())
 
     def links(self, rows: Sequence[LinkRow]) -> None:
-        """See Sink. Runs without such links have no table of them."""
+        """Append rows of links. A run without such links has no table for them."""
         if self._links is None:
             self._links = CsvTable(self._folder.links, tuple(LINKS))
         for row in rows:
@@ -93,16 +93,16 @@ class FolderSink(Sink):
         self._parts.close()
 
     def close(self) -> None:
-        """See Sink. Every file is closed, also where the pending updates cannot be written."""
+        """Close every file, even if the pending updates cannot be written."""
         links = nullcontext() if self._links is None else closing(self._links)
         with links, closing(self._traffic), closing(self._evaluations), closing(self._events):
             self._parts.close()
 
 
 class Recorder:
-    """Says when things happened, and tells every sink; the one process that controls a run has one.
+    """Adds times to events and passes them to every sink; one per run, in its controller.
 
-    ``time_scale`` is emulated seconds per real second; the clock is the host's by default.
+    ``time_scale`` is emulated seconds per real second; the clock defaults to the host's.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Recorder:
         self._sinks = tuple(sinks)
         self._clock = clock or Clock()
         self._start: float | None = None  # steady
-        self._offset = self._clock.offset()  # of the host's wall clock, as far as it was told
+        self._offset = self._clock.offset()  # last reported offset of the host's wall clock
 
     @classmethod
     def into(
@@ -123,12 +123,12 @@ class Recorder:
         sinks: Sequence[Sink] = (),
         clock: Clock | None = None,
     ) -> Self:
-        """One that tells a run's folder first, and then the others."""
+        """Create a recorder with the run's folder as its first sink, before the others."""
         first = FolderSink(folder, time_scale=time_scale)
         return cls((first, *sinks), time_scale=time_scale, clock=clock)
 
     def add(self, sink: Sink) -> None:
-        """Tell one more, from now on."""
+        """Add a sink, from now on."""
         self._sinks = (*self._sinks, sink)
 
     @property
@@ -137,11 +137,11 @@ class Recorder:
         return None if self._start is None else self._clock.steady() - self._start
 
     def moment(self, elapsed: float) -> float:
-        """When so many real seconds had passed since the training started; seconds since 1970."""
+        """Convert real seconds since the start of the training to seconds since 1970."""
         return self._clock.wall() - ((self.elapsed_seconds or 0.0) - elapsed)
 
     def event(self, event: Event) -> None:
-        """Something happened just now."""
+        """Record an event that happened now."""
         if isinstance(event, Started):
             self._start = self._clock.steady()
         source = FROM_PS if type(event) in PS.values() else None
@@ -152,21 +152,21 @@ class Recorder:
             sink.event(entry)
 
     def from_ps(self, entry: Entry) -> None:
-        """An event of the parameter server's, as it wrote it."""
+        """Record an event as the parameter server wrote it."""
         if isinstance(entry.event, Started):
             since = self._clock.wall() - entry.time
-            # A wall clock that was set meanwhile says nothing; then the event is from just now.
+            # If the wall clock was set in between, assume that the event happened just now.
             self._start = self._clock.steady() - (since if 0 <= since <= LATEST_SECONDS else 0.0)
         self._tell(replace(entry, source=FROM_PS))
 
     def updates(self, rows: Rows) -> None:
-        """New rows of the spool, in its order; call it with none now and then, to let time pass."""
+        """Record new rows of the spool, in order; call it without rows too, to let time pass."""
         now = self._clock.steady()
         for sink in self._sinks:
             sink.updates(rows, now=now)
 
     def traffic(self, counters: Mapping[str, int], host: HostSample | None = None) -> None:
-        """A reading of the kernel's counters, by their columns, and of the host."""
+        """Record a reading of the kernel's counters, by column, and of the host."""
         elapsed = self.elapsed_seconds
         row = TrafficRow(
             time_seconds=None if elapsed is None else elapsed * self.time_scale,
@@ -180,17 +180,17 @@ class Recorder:
             sink.traffic(row)
 
     def links(self, rows: Sequence[LinkRow]) -> None:
-        """What links carried that follow recordings was read."""
+        """Record a reading of links that follow recordings."""
         for sink in self._sinks:
             sink.links(rows)
 
     def usage(self, usage: Usage) -> None:
-        """Queues and containers were read."""
+        """Record a reading of queues and containers."""
         for sink in self._sinks:
             sink.usage(usage)
 
     def time_passed(self) -> None:
-        """A moment for the sinks to show how it goes; before the training there is nothing."""
+        """Let the sinks show progress; does nothing before the training."""
         offset = self._clock.offset()
         if abs(offset - self._offset) > JUMP_SECONDS:
             self.event(ClockSet(offset - self._offset))
@@ -201,16 +201,16 @@ class Recorder:
                 sink.time_passed(elapsed * self.time_scale)
 
     def commit(self) -> None:
-        """Let every sink put in its place what it was told so far."""
+        """Let every sink complete its files."""
         for sink in self._sinks:
             sink.commit()
 
     def resume(self, start: float) -> None:
-        """The training has started before, at ``start`` on the steady clock."""
+        """Continue a training that started at ``start`` on the steady clock."""
         self._start = start
 
     def close(self) -> None:
-        """Close every sink, also where one of them cannot; doing it twice is harmless."""
+        """Close every sink, even if one of them fails. Idempotent."""
         with ExitStack() as stack:
             for sink in reversed(self._sinks):
                 stack.callback(sink.close)
@@ -219,6 +219,6 @@ class Recorder:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # After a failure the folder may take nothing any more; what went wrong first is told.
+        # After a failure the folder may reject writes; the first error is reported.
         with suppress(OSError) if error is not None else nullcontext():
             self.close()

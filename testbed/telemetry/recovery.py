@@ -1,4 +1,4 @@
-"""Completes the folder of a run whose controller died, from what the parameter server wrote."""
+"""Completes the folder of a run whose controller died, from the parameter server's files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testbed.telemetry.tables import CsvTable, drop_torn_line, evaluation_row
 
 @dataclass(frozen=True)
 class Recovered:
-    """How much was added to a run folder: rows of its tables, and lines of events.jsonl."""
+    """What was added to a run folder: rows of its tables, and lines of events.jsonl."""
 
     updates: int = 0
     evaluations: int = 0
@@ -32,11 +32,11 @@ class Recovered:
 
 
 def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
-    """Add what the parameter server recorded and the controller did not live to write down.
+    """Add what the parameter server recorded and the dead controller did not.
 
-    Does nothing while a process of the run's control lives, nor where nothing is missing. Each of
-    the parameter server's records is a sequence of which the folder holds the beginning, so what is
-    missing is found by counting.
+    Does nothing while a control process of the run is alive, or if nothing is missing. The folder
+    holds a prefix of each of the parameter server's records, so counting finds what is
+    missing.
 
     Raises:
         TestbedError: a file of the folder is damaged; names it.
@@ -54,12 +54,12 @@ def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
 
 
 def spooled_rows(folder: RunFolder, *, after: int = 0, over: bool) -> Iterator[Rows]:
-    """The updates in the parameter server's spool behind the first so many, a chunk at a time.
+    """Yield the updates in the parameter server's spool after the first ``after``, in chunks.
 
-    There are none where there is no spool that we may read. ``over``: see ``SpoolReader``.
+    Nothing if there is no readable spool. ``over``: see ``SpoolReader``.
 
     Raises:
-        SpoiledError: what the parameter server's node has left is no record of its.
+        SpoiledError: the file in the parameter server's folder is not its record.
     """
     if not os.access(folder.spool, os.R_OK):
         return
@@ -72,12 +72,12 @@ def spooled_rows(folder: RunFolder, *, after: int = 0, over: bool) -> Iterator[R
 
 
 def read_updates(folder: RunFolder) -> Rows:
-    """All updates of a run, shape (n,).
+    """Read all updates of a run, shape (n,).
 
-    What the controller's record lacks, or is damaged in it, comes from the parameter server's.
+    What is missing or damaged in the controller's record is read from the parameter server's.
 
     Raises:
-        TestbedError: a part is damaged, and the parameter server's record does not reach as far.
+        TestbedError: a part is damaged, and the parameter server's record does not replace it.
     """
     sound, damage = _sound_parts(folder.updates)
     total = sum(map(len, sound))
@@ -88,7 +88,7 @@ def read_updates(folder: RunFolder) -> Rows:
 
 
 def _recover_updates(folder: RunFolder) -> int:
-    """Add what is missing; from a damaged part on all is written anew, if the spool has it."""
+    """Add missing updates; rewrite all from a damaged part on, if the spool has them."""
     folder.updates.mkdir(exist_ok=True)
     sound, damage = _sound_parts(folder.updates)
     total = sum(map(len, sound))
@@ -107,11 +107,11 @@ def _recover_updates(folder: RunFolder) -> int:
 
 
 def _sound_parts(folder: Path) -> tuple[list[Rows], DamagedPartError | None]:
-    """The rows of the parts before the first that is damaged, and what is wrong with that one."""
+    """Return the rows of all parts before the first damaged one, and its error."""
     sound = []
     try:
         for rows in read_parts(folder):
-            sound.append(rows)  # what was read before it counts
+            sound.append(rows)  # keep what was read before an error
     except DamagedPartError as damage:
         return sound, damage
     return sound, None
@@ -128,7 +128,7 @@ def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
 
 
 def _standing(entries: Sequence[Entry]) -> list[Evaluated]:
-    """The evaluations of models that were not lost with a parameter server."""
+    """Return the evaluations of models that were not lost with a parameter server."""
     standing: list[Evaluated] = []
     for entry in entries:
         match entry.event:

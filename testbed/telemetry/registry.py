@@ -1,7 +1,7 @@
-"""Which runs there are: those under a folder of runs, and those made anywhere else.
+"""The list of known runs: those in a folder of runs, and those created elsewhere.
 
 The registry is a folder with one symbolic link per run, so that ``down --all`` and ``ps`` find runs
-that were made with another ``--runs``. Nothing depends on it but finding them.
+that were created with another ``--runs``. It is used for nothing else.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from testbed.telemetry.folder import RunFolder
 
 @dataclass(frozen=True)
 class Registry:
-    """The known runs: links to them in a folder, which is made when the first is added."""
+    """The known runs: links to them in a folder, which is created with the first link."""
 
     folder: Path
 
     @classmethod
     def of_user(cls, environment: Mapping[str, str], home: Path) -> Registry:
-        """The registry in the user's state folder (XDG base directories)."""
+        """Return the registry in the user's state folder (XDG base directories)."""
         state = environment.get("XDG_STATE_HOME", "")
         base = Path(state) if state.startswith("/") else home / ".local" / "state"
         return cls(base / "testbed" / "runs")
 
     def check(self) -> None:
-        """Look whether its folder is there, or can be made. Makes nothing.
+        """Check that its folder exists or can be created. Creates nothing.
 
         Raises:
-            HostError: it cannot be made, or not be written to.
+            HostError: it cannot be created or written to.
         """
         there = next(place for place in (self.folder, *self.folder.parents) if place.exists())
         if not there.is_dir():
@@ -57,7 +57,7 @@ class Registry:
         )
 
     def add(self, run: Path) -> None:
-        """Remember a run folder; forget those that are gone. Adding one twice is harmless."""
+        """Add a run folder, and remove links to deleted ones. Idempotent."""
         self._make()
         for link in self.folder.iterdir():
             if link.is_symlink() and not link.exists():
@@ -67,36 +67,36 @@ class Registry:
             link.symlink_to(run.absolute(), target_is_directory=True)
 
     def remove(self, run: Path) -> None:
-        """Forget a run folder; one that is not known is none the worse."""
+        """Remove a run folder; does nothing if it is unknown."""
         with suppress(FileNotFoundError, NotADirectoryError):
             self._link(run).unlink()
 
     def runs(self) -> list[Path]:
-        """The run folders that are still there, by name."""
+        """Return the run folders that still exist, by name."""
         if not self.folder.is_dir():
             return []
         targets = [link.readlink() for link in self.folder.iterdir() if link.is_symlink()]
         return sorted((path for path in targets if _is_run(path)), key=_by_name)
 
     def _link(self, run: Path) -> Path:
-        """Runs of the same name may lie in different folders, so the path is part of the name."""
+        """Return a run's link; its name includes the path, as names in other folders may repeat."""
         path = str(run.absolute())
         return self.folder / f"{run.name}@{hashlib.sha256(path.encode()).hexdigest()[:12]}"
 
 
 def list_runs(runs: Path, registry: Registry) -> list[Path]:
-    """All run folders, under ``runs`` or known to the registry, each once, by name."""
+    """List all run folders, under ``runs`` or in the registry, each once, by name."""
     here = [path.absolute() for path in runs.iterdir()] if runs.is_dir() else []
     found = [path for path in here if _is_run(path)] + registry.runs()
     return sorted({path.resolve(): path for path in reversed(found)}.values(), key=_by_name)
 
 
 def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
-    """The run that a user means by its name, or the path of its folder.
+    """Find a run by its name, or by the path of its folder.
 
     Raises:
-        RunNotFound: there is none; names the nearest.
-        TestbedError: there are several of that name.
+        RunNotFound: no such run exists; names the nearest.
+        TestbedError: several runs have that name.
     """
     if os.sep in text or text in (".", ".."):
         return RunFolder.open(Path(text))
@@ -112,7 +112,7 @@ def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
         )
     if _is_run(Path(text)):
         return RunFolder.open(Path(text))
-    if (runs / text).is_dir():  # as a command leaves it that is killed before anything is started
+    if (runs / text).is_dir():  # left by a command that was killed before it started anything
         return RunFolder.open(runs / text)
     raise _unknown(text, [path.name for path in known], runs=runs, registry=registry)
 
@@ -132,7 +132,7 @@ def _unknown(text: str, names: list[str], *, runs: Path, registry: Registry) -> 
 def _is_run(path: Path) -> bool:
     try:
         return (path / "run.json").is_file()
-    except PermissionError:  # another user's folder, into which nobody else may look
+    except PermissionError:  # another user's private folder
         return False
 
 

@@ -1,10 +1,10 @@
-"""The parameter server's record of applied updates: rows of fixed size, appended, never changed.
+"""The parameter server's record of applied updates: fixed-size rows, append-only.
 
-It is what a reader on the same host follows while the run goes on, and what is left of the last
-seconds when everything else was killed. A row still being written is not seen.
+Readers on the same host follow it while the run is active, and it preserves the last seconds if all
+other processes are killed. An incomplete row is not read.
 
-Before the rows stands the header of numpy's .npy format, which names their columns; it does not say
-how many there are.
+The rows follow a header in numpy's .npy format, which names their columns, but does not contain
+their number.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 
 WRITER = "ps"
 CHUNK_ROWS = 2**16
-"""Of some 150 bytes: what is read at once has a limit, whatever the file claims to be."""
+"""Rows of some 150 bytes: the limit of each read, regardless of the file's size."""
 
 MOST = 2**62
-"""In any column; greater is infinity, or no number of anything."""
+"""Maximum in any column; a larger value is infinity, or invalid."""
 
 HEADLESS = np.dtype(
     [(name, column.type) for name, column in UPDATES.items() if column.default is REQUIRED]
 )
-"""The rows of a spool without a header: those of the first testbed, which had no other columns."""
+"""Rows of a spool without a header: those of the first testbed, which had no other columns."""
 
 
 class SpoolWriter:
-    """Appends rows to a file; the one process that applies updates has one.
+    """Appends rows to a file; one per run, in the process that applies updates.
 
-    Some rows are gathered in memory before they are written. They have the columns of streams if
-    they are ``streamed``.
+    Rows are buffered in memory before they are written. They have the columns of streams if
+    ``streamed`` is set.
     """
 
     def __init__(self, path: Path, *, rows: int = 256, streamed: bool = False) -> None:
@@ -56,27 +56,27 @@ class SpoolWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hand all rows so far to the kernel."""
+        """Pass all buffered rows to the kernel."""
         data = memoryview(self._rows[: self._filled].tobytes())
         while data:
             data = data[self._file.write(data) :]
         self._filled = 0
 
     def close(self) -> None:
-        """Flush and close; doing it twice is harmless."""
+        """Flush and close. Idempotent."""
         if not self._file.closed:
             self.flush()
             self._file.close()
 
 
 class SpoolReader:
-    """Follows a spool that may still grow, or that does not exist yet. Its writer is not trusted.
+    """Follows a spool that may still grow or not exist yet. Its writer is not trusted.
 
     Args:
         path: the spool.
-        workers: how many there are; None where that is not known.
-        over: whether nobody writes any more. A power loss leaves zeros where rows were to stand:
-            the record ends before them.
+        workers: number of workers; None if unknown.
+        over: whether the writer has ended. A power loss leaves zeros in place of rows: the record
+            ends before them.
     """
 
     def __init__(self, path: Path, *, workers: int | None = None, over: bool = False) -> None:
@@ -87,13 +87,13 @@ class SpoolReader:
         self._layout: np.dtype[Any] | None = None
 
     def read(self) -> Rows:
-        """Complete rows that are new since the last call, shape (rows,), see ``Rows``.
+        """Return the complete rows that are new since the last call, shape (rows,), see ``Rows``.
 
-        They are at most CHUNK_ROWS. None means that there are no more for now.
+        At most CHUNK_ROWS; no rows if there are no more for now.
 
         Raises:
-            TestbedError: another version wrote it, without a column that is needed.
-            SpoiledError: it is no spool, or a row is none that a parameter server writes; names it.
+            TestbedError: another version wrote it, without a required column.
+            SpoiledError: it is not a spool, or a row is invalid; names it.
         """
         try:
             with open_untrusted(self._path, node=WRITER) as file:
@@ -117,7 +117,7 @@ class SpoolReader:
         if layout in (UPDATE, STREAMED):
             return stored
         try:
-            with np.errstate(invalid="ignore"):  # of what is no number; it is checked
+            with np.errstate(invalid="ignore"):  # invalid numbers are checked later
                 return conform({name: stored[name] for name in layout.names or ()}, len(stored))
         except KeyError as error:
             raise TestbedError(
@@ -126,7 +126,7 @@ class SpoolReader:
             ) from None
 
     def _check(self, rows: Rows) -> Rows:
-        """The rows, which can be believed, up to the end of the record."""
+        """Return the valid rows, up to the end of the record."""
         least, most = {"sequence": 1}, {"worker": self._workers - 1}
         unsound = {
             name: ~((rows[name] >= least.get(name, 0)) & (rows[name] <= most.get(name, MOST)))
@@ -142,22 +142,22 @@ class SpoolReader:
         raise SpoiledError(self._path, WRITER, f"an update that cannot be ({found})")
 
     def rewind(self, *, rows: int) -> None:
-        """Read on behind the first rows: the others were cut off, and are written anew."""
+        """Continue after the first rows: the others were cut off and are written again."""
         if self._layout is not None:
             self._offset = self.begin + rows * self.row_bytes
 
     @property
     def begin(self) -> int:
-        """Where the rows begin in the file."""
+        """Offset of the rows in the file."""
         return 0 if self._layout is None or self._layout is HEADLESS else len(header(self._layout))
 
     @property
     def row_bytes(self) -> int:
-        """Of a row there; 0 before anything was read."""
+        """Size of a row; 0 before the first read."""
         return 0 if self._layout is None else self._layout.itemsize
 
     def _read_layout(self, file: BinaryIO) -> np.dtype[Any] | None:
-        """Of the rows that stand from where the file is then; None if nothing is there yet."""
+        """Read the layout of the rows, which follow it in the file; None if the file is empty."""
         begin = file.read(npy.MAGIC_LEN)
         file.seek(0)
         if not begin.startswith(npy.MAGIC_PREFIX):
@@ -177,10 +177,10 @@ class SpoolReader:
 
 
 def cut_spool(path: Path, *, rows: int) -> int:
-    """Keep the first rows of a spool; returns how many more there were.
+    """Keep the first rows of a spool; return how many were removed.
 
     Raises:
-        DataError: there are not so many.
+        DataError: there are fewer rows.
     """
     reader, found = SpoolReader(path), 0
     while new := len(reader.read()):
@@ -196,7 +196,7 @@ def cut_spool(path: Path, *, rows: int) -> int:
 
 
 def header(layout: np.dtype[Any] = UPDATE) -> bytes:
-    """What stands before rows of this layout."""
+    """Return the header of rows with this layout."""
     file = BytesIO()
     npy.write_array_header_1_0(file, {"descr": layout.descr, "fortran_order": False, "shape": (0,)})
     return file.getvalue()

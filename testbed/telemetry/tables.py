@@ -1,4 +1,4 @@
-"""The CSV files of a run folder (evaluations, traffic, links): rows go in, and come out again."""
+"""The CSV files of a run folder (evaluations, traffic, links)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from testbed.telemetry.files import LineReader, write_atomically
 
 @dataclass
 class CsvTable:
-    """A CSV file that grows by whole lines, each of them on disk before the next is written.
+    """A CSV file that grows by whole lines, each on disk before the next is written.
 
-    A file that another version began keeps the columns that it has.
+    A file started by another version keeps its columns.
     """
 
-    path: Path  # the file; its header is written as soon as the table is opened
+    path: Path  # the file; its header is written when the table is opened
     columns: Sequence[str]  # names of its columns
     _file: TextIO = field(init=False, repr=False)
 
@@ -33,10 +33,10 @@ class CsvTable:
             self._kept = LineReader(self.path).read()[0].decode().split(",")
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Add a row; what is None or not given stays empty.
+        """Append a row; missing values and None stay empty.
 
         Raises:
-            ValueError: the row has a column that the table has not.
+            ValueError: the row has an unknown column.
         """
         unknown = row.keys() - set(self.columns)
         if unknown:
@@ -44,7 +44,7 @@ class CsvTable:
         self._rows.writerow([_text(row.get(name)) for name in self._kept])
 
     def cut(self, column: str, most: int) -> None:
-        """Take out the rows whose value in a column of integers is larger."""
+        """Remove the rows with a larger value in a column of integers."""
         place = list(self._kept).index(column)
         header, *rows = LineReader(self.path).read()
         kept = [row for row in rows if int(row.split(b",")[place]) <= most]
@@ -58,7 +58,7 @@ class CsvTable:
 
 
 def _text(value: Any) -> str:
-    """A value as it stands in the file: shortest exact numbers, lower-case booleans."""
+    """Format a value for the file: shortest exact numbers, lower-case booleans."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -67,12 +67,12 @@ def _text(value: Any) -> str:
 
 
 def evaluation_row(event: Evaluated, *, time_scale: float) -> dict[str, Any]:
-    """An evaluation as a row of ``evaluations.csv``."""
+    """Convert an evaluation to a row of ``evaluations.csv``."""
     return {**vars(event), "wall_seconds": event.time_seconds / time_scale}
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cut off a last line without an end, so that the file can be appended to again."""
+    """Remove an incomplete last line, so that the file can be appended to again."""
     whole = sum(len(line) + 1 for line in LineReader(path).read())
     if path.exists() and path.stat().st_size > whole:
         with path.open("r+b") as file:

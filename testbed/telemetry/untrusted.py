@@ -1,8 +1,8 @@
-"""Files that a node may have written, and that may be anything: opened and read without trust.
+"""Opens and reads files that an untrusted node may have written.
 
-Where its record is expected a node can put a link, a pipe, or a file without an end, and whoever
-reads it may be root. So no link is followed, on no part of the way; nothing but an ordinary file is
-opened; no call waits; and a read has a limit.
+In place of its record a node can put a link, a pipe, or an endless file, and the reader may be
+root. So no link is followed in any part of the path, only regular files are opened, no call blocks,
+and reads are limited.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SpoiledError(NodeError):
-    """A node has left something else than its record; names the node."""
+    """A node has left something that is not its record; names the node."""
 
     def __init__(self, path: Path, node: str, what: str) -> None:
         super().__init__(
@@ -41,13 +41,13 @@ def open_untrusted(path: Path, *, node: str, folder: Path | None = None) -> Bina
 
     Args:
         path: the file.
-        node: who can write there; a list of names, where several can.
-        folder: the folder that the node can write into and not replace; by default the file's own.
+        node: the node that can write there; a list of names if there are several.
+        folder: the folder that the node can write to but not replace; by default the file's own.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        PermissionError: it is not ours to read.
-        SpoiledError: it is no ordinary file, or a folder on the way is a link; names the node.
+        FileNotFoundError: the file does not exist.
+        PermissionError: it is not readable for us.
+        SpoiledError: it is not a regular file, or a folder on the path is a link; names the node.
     """
     root = path.parent if folder is None else folder
     with ExitStack() as held:
@@ -64,19 +64,19 @@ def open_untrusted(path: Path, *, node: str, folder: Path | None = None) -> Bina
 
 
 def read_untrusted(path: Path, *, node: str, most: int, folder: Path | None = None) -> bytes:
-    """All of a file that a node may have written; see ``open_untrusted``.
+    """Read a file that a node may have written; see ``open_untrusted``.
 
     Raises:
-        SpoiledError: or it is longer than ``most`` bytes.
+        SpoiledError: also if it is longer than ``most`` bytes.
     """
     with open_untrusted(path, node=node, folder=folder) as file:
         return read_on(file, path, node=node, most=most)
 
 
 def read_on(file: BinaryIO, path: Path, *, node: str, most: int) -> bytes:
-    """What a file holds from its position on; see ``read_untrusted``, also for the limit.
+    """Read a file from its position on; see ``read_untrusted``, also for the limit.
 
-    The limit is that of the whole file: what lies before the position counts.
+    The limit applies to the whole file, including what lies before the position.
     """
     size = os.fstat(file.fileno()).st_size
     if size > most:
@@ -97,7 +97,7 @@ def _require(place: int, kind: int, path: Path, node: str) -> None:
 
 
 def _look(name: str | Path, place: int | None, held: ExitStack) -> int:
-    """A descriptor that says what is there, and reads nothing of it; closed with ``held``."""
+    """Open a descriptor for inspection only, without reading; closed with ``held``."""
     descriptor = os.open(name, _LOOK, dir_fd=place)
     held.callback(os.close, descriptor)
     return descriptor

@@ -1,4 +1,4 @@
-"""Moments by the wall clock, derived from one reading: setting that clock moves none of them."""
+"""Wall-clock times derived from a single reading, so setting the clock does not affect them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class WallClock:
-    """Tells seconds since 1970: what was once read, and what has passed since on a steady clock.
+    """Returns seconds since 1970: one reading of the host's clock plus steady time since then.
 
     Attributes:
         host: the host's wall clock, which may be set while a run is active.
-        steady: one that is never set.
+        steady: a monotonic clock.
     """
 
     host: Callable[[], float] = time.time
@@ -24,24 +24,24 @@ class WallClock:
         self.read()
 
     def read(self) -> float:
-        """Read the host's clocks anew, as a run begins; returns seconds since 1970."""
+        """Read the host's clocks again, when a run begins; return seconds since 1970."""
         self._read = self.host(), self.steady()
         return self._read[0]
 
     def __call__(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         wall, steady = self._read
         return wall + (self.steady() - steady)
 
     def offset(self) -> float:
-        """How far the host's clock was set since it was read; also how long the host slept."""
+        """Return how far the host's clock was set since the reading; includes host sleep."""
         return self.host() - self()
 
 
 WALL = WallClock()
-"""That of this process, and of those that it forks."""
+"""The clock of this process and its forks."""
 
 
 def clock_set(seconds: float) -> str:
-    """What is told of a wall clock that moved by so many seconds."""
+    """Return the message for a wall clock that moved by this many seconds."""
     return f"The host's wall clock was set by {seconds:+,.1f} s, or the host slept"

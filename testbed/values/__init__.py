@@ -1,1 +1,1 @@
-"""What the fields of a scenario hold: units, laws of durations, CPU sets, members of a family."""
+"""Value types of scenario fields: units, laws of durations, CPU sets, members of a family."""

@@ -1,4 +1,4 @@
-"""CPUs by number, written as the kernel writes them: ``0-1,3``."""
+"""CPUs by number, in the kernel's format: ``0-1,3``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST = 4095
 
 
 class CpuSet(Written, str):
-    """Some CPUs of a host, at least one; the shortest text that says so, so that equal is equal."""
+    """A non-empty set of a host's CPUs, in its shortest form, so equal sets are equal texts."""
 
     __slots__ = ()
 
@@ -27,10 +27,10 @@ class CpuSet(Written, str):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read numbers and ranges with commas between them, in any order.
+        """Parse numbers and ranges separated by commas, in any order.
 
         Raises:
-            Unfit: something else, a range that runs backwards, or a number no kernel can have.
+            Unfit: invalid text, a descending range, or a number above the kernel's limit.
         """
         if not _LIST.fullmatch(text):
             raise Unfit(shortened(text), cls.WANTED)
@@ -47,7 +47,7 @@ class CpuSet(Written, str):
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Self:
-        """The set of these CPUs."""
+        """Create the set of these CPUs."""
         ordered = sorted(set(numbers))
         ranges = groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])
         ends = [[number for _, number in pairs] for _, pairs in ranges]
@@ -55,7 +55,7 @@ class CpuSet(Written, str):
 
     @property
     def numbers(self) -> frozenset[int]:
-        """The CPUs."""
+        """The numbers of the CPUs."""
         ends = (part.partition("-") for part in self.split(",") if part)
         return frozenset(
             number

@@ -1,8 +1,8 @@
-"""How a member of a family (an algorithm, a model, a data set ...) may be written in YAML.
+"""The YAML forms of a family member (an algorithm, a model, a data set ...).
 
 algorithm: adacomp                            a member whose options all have defaults
-algorithm: {name: adacomp, ratio: 0.01}       the full form, into which the others are turned
-algorithm: {adacomp: {ratio: 0.01}}           short for it
+algorithm: {name: adacomp, ratio: 0.01}       the full form, to which the others are converted
+algorithm: {adacomp: {ratio: 0.01}}           the short form
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema
 
 
 def full_form(value: Any) -> Any:
-    """A member in its full form, whichever form it was written in; anything else as it is."""
+    """Convert a member in any form to its full form; return anything else unchanged."""
     if isinstance(value, str):
         return {"name": value}
     if isinstance(value, dict) and len(value) == 1 and "name" not in value:
@@ -27,7 +27,7 @@ def full_form(value: Any) -> Any:
 
 
 class Named(BeforeValidator):
-    """Annotates a discriminated union so that the two short forms are accepted too."""
+    """Annotates a discriminated union to accept the two short forms too."""
 
     def __init__(self) -> None:
         super().__init__(full_form)
@@ -35,7 +35,7 @@ class Named(BeforeValidator):
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """The full form, a bare name if nothing is required, or one key named like the member."""
+        """Return the schema of the full form, a bare name if nothing is required, or one key."""
         full = handler(schema)
         short: list[dict[str, Any]] = []
         for member in full.get("oneOf", [full]):

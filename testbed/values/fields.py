@@ -1,4 +1,4 @@
-"""The kinds of values that fields of a scenario have, with their limits and their words."""
+"""The types of scenario fields, with their limits and error messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from testbed.values.units import Duration, Quantity, Rate, Size
 LARGEST_COUNT = 10**12
 
 SYSTEM_FOLDERS = ("/dev", "/proc", "/run", "/sys")
-"""A node has its own."""
+"""System folders, of which a node has its own."""
 
 NAMES = "a name of at most 40 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
-_KEY = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"  # no dot: paths such as those of --set are cut at dots
+_KEY = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"  # no dot: paths such as those of --set are split at dots
 _NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{other}` a node
 
 
@@ -35,7 +35,7 @@ def _name(text: str) -> str:
 
 
 def check_name(text: str, *, option: str) -> None:
-    """Refuse a name, given on the command line by ``option``, that no scenario may have.
+    """Refuse a name from the command-line ``option`` that is invalid in a scenario.
 
     Raises:
         ScenarioError: it has other characters, or is too long.

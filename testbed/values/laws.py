@@ -1,4 +1,4 @@
-"""Laws of random durations, written as in a paper: ``exponential``, ``uniform(0.5, 1.5)``."""
+"""Laws of random durations, written as in papers: ``exponential``, ``uniform(0.5, 1.5)``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LAW = re.compile(
 )
 _WANTED = "a law: constant, exponential, uniform(0.5,1.5), normal(1,0.1) or lognormal(1,0.5)"
 
-# Negative draws of a normal law are drawn again, which raises its mean; here by 0.15 %.
+# Negative draws of a normal law are repeated, which raises its mean; here by 0.15 %.
 _LARGEST_DEVIATION = 1 / 3
-_WIDEST = 10.0  # standard deviation of a lognormal law; its mean would be made of very few draws
+_WIDEST = 10.0  # standard deviation of a lognormal law; else few draws dominate its mean
 
 
 @dataclass(frozen=True)
 class Law(Written):
-    """A law with mean 1; what it draws is multiplied by a mean duration.
+    """A law with mean 1; its draws are multiplied by a mean duration.
 
     Attributes:
         first: lower end of a uniform law, mean of a normal or lognormal law.
@@ -50,7 +50,7 @@ class Law(Written):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a law.
+        """Parse a law.
 
         Raises:
             Unfit: an unknown law, wrong arguments, or a mean other than 1.
@@ -82,7 +82,7 @@ class Law(Written):
             raise Unfit(found, "a standard deviation of at most 0.333, like normal(1,0.1)")
 
     def draw(self, rng: Generator) -> float:
-        """One draw, never negative (a normal law is drawn again until it is not)."""
+        """Draw once; never negative (a normal law is drawn again until it is not)."""
         match self.family:
             case "constant":
                 return 1.0
@@ -95,7 +95,7 @@ class Law(Written):
                 while value < 0:
                     value = float(rng.normal(self.first, self.second))
                 return value
-            case "lognormal":  # exp of a normal law with this variance, and the mean that makes 1
+            case "lognormal":  # exp of a normal law with this variance, and the mean that gives 1
                 variance = log1p(self.second**2)
                 return float(rng.lognormal(-variance / 2, sqrt(variance)))
 

@@ -1,7 +1,7 @@
-"""The classes whose objects a checkpoint may hold: the whole list, by their names in this package.
+"""All classes of objects that a checkpoint may hold, by their names in this package.
 
-Names and not classes: this is below all of them. A class belongs here if its objects are data, with
-no attribute that is a function, a file or a thread.
+Names and not classes: this module is below all of them. A class belongs here if its objects are
+data, without functions, files or threads as attributes.
 """
 
 from __future__ import annotations

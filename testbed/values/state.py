@@ -1,12 +1,12 @@
-"""State as plain data: a tree that JSON can hold, and the arrays beside it.
+"""State as plain data: a JSON-compatible tree, and arrays next to it.
 
-What is packed is what Python itself has (numbers, text, lists, dicts, sets, deques ...), numpy's
-arrays and generators, and records: objects of the classes in ``RECORDS``, or of classes that the
-user's own file defines. Nothing else: no callable, no attribute that a record's class does not
-have. Unpacking calls no constructor and imports nothing. One object in two places stays one.
+Packed are Python's own types (numbers, text, lists, dicts, sets, deques ...), numpy's arrays and
+generators, and records: objects of the classes in ``RECORDS``, or of classes defined in the user's
+own file. Nothing else: no callables, no attributes that a record's class lacks. Unpacking calls no
+constructor and imports nothing. An object that occurs twice remains a single object.
 
-The caller of ``unpack`` hands over, by name, the parts that exist already, and the ``Plans`` that
-alone make a call of a planned kind and its arguments.
+The caller of ``unpack`` passes the existing parts by name, and the ``Plans``, which alone create
+planned calls from a kind and its arguments.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from testbed.values.record_types import RECORDS
 
 Array = NDArray[Any]
 Tree = Any
-"""What JSON holds: a plain value, or a list that begins with the name of a kind."""
+"""JSON data: a plain value, or a list that begins with the name of a kind."""
 
 PACKAGE = __name__.partition(".")[0]
 NUMBERS = "biuf"
-"""Kinds of arrays that are packed: booleans, integers, floats."""
+"""Kinds of arrays that can be packed: booleans, integers, floats."""
 
 FACTORIES: Mapping[str, Callable[[], Any]] = {
     one.__name__: one for one in (int, float, bool, str, list, dict, set, deque)
 }
-"""What a defaultdict may make, beside records."""
+"""Factories of a defaultdict, in addition to records."""
 
 PLAIN = (int, float, str, tuple, list, dict, set, frozenset, type, BaseException)
-"""What is more than its attributes: no object of such a class is made empty."""
+"""Types with a value besides their attributes: their subclasses are not created empty."""
 
 GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 _MISFITS = TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError
 UNREADABLE = (*_MISFITS, RecursionError)
-"""What reading a state that does not fit may raise."""
+"""Exceptions from reading a state that does not fit."""
 
 EMPTY: Mapping[str, Callable[[], Any]] = {
     one.__name__: one for one in (list, set, dict, Counter, OrderedDict)
@@ -57,24 +57,24 @@ EMPTY: Mapping[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class PlainState:
-    """A state as plain data; the tree names arrays by their numbers."""
+    """A state as plain data; the tree refers to arrays by number."""
 
     tree: Tree
     arrays: tuple[Array, ...]
 
 
 class Plans(Protocol):
-    """Describes planned calls, and makes them from their descriptions: a closed set of kinds."""
+    """Describes planned calls, and creates them from descriptions; the kinds are a closed set."""
 
     def describe(self, call: MethodType | partial[None]) -> tuple[str, Sequence[object]] | None:
-        """The kind of a planned call and its arguments; None if there is no such kind."""
+        """Return the kind and arguments of a planned call; None for an unknown kind."""
 
     def make(self, kind: str, arguments: Sequence[object]) -> Callable[[float], None]:
-        """The planned call of this kind.
+        """Create the planned call of this kind.
 
         Raises:
-            LookupError: there is no such kind, or no such node.
-            TypeError: these are not its arguments.
+            LookupError: the kind or a node does not exist.
+            TypeError: the arguments do not fit.
         """
 
 
@@ -85,8 +85,8 @@ def pack(
 
     Args:
         value: the state.
-        known: parts that are only referred to.
-        plans: describes the planned calls in it; None if there are none.
+        known: parts to store by name only.
+        plans: describes planned calls; None if there are none.
 
     Raises:
         AlgorithmError: it holds something that cannot be packed; names it.
@@ -98,10 +98,10 @@ def pack(
 def unpack(
     packed: PlainState, known: Mapping[str, object] | None = None, plans: Plans | None = None
 ) -> Any:
-    """Make the state again that was packed, with the same parts.
+    """Restore a packed state, with the same known parts.
 
     Raises:
-        DataError: this is no packed state, or one of other classes.
+        DataError: this is not a packed state, or has other classes.
     """
     with fitting():
         return _Unpacker(packed.arrays, known or {}, plans).unpack(packed.tree)
@@ -109,10 +109,10 @@ def unpack(
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """Inside, a state is read and put in place.
+    """Convert errors of reading and restoring a state inside the context.
 
     Raises:
-        DataError: it does not fit.
+        DataError: the state does not fit.
     """
     try:
         yield
@@ -121,10 +121,10 @@ def fitting() -> Iterator[None]:
 
 
 def put_back(part: object, values: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Give an object attributes of a state: exactly those of these names.
+    """Set an object's attributes from a state, which must have exactly these names.
 
     Raises:
-        DataError: the state has others, or is none.
+        DataError: the state has others, or is invalid.
     """
     with fitting():
         if dict.keys(values) != set(names):  # type: ignore[arg-type]  # or a TypeError
@@ -135,7 +135,7 @@ def put_back(part: object, values: Mapping[str, Any], names: Iterable[str]) -> N
 
 
 def _require_alike(name: str, there: object, value: object) -> None:
-    """A number stays a number, and a container one of its kind."""
+    """Check that a number stays a number, and a container one of its type."""
     for kinds in (int | float | np.number, str, list, dict, set, deque, Generator):
         if isinstance(there, kinds) and not isinstance(value, kinds):
             raise TypeError(f"{name} is a {type(value).__name__}")
@@ -147,7 +147,7 @@ class _Packer:
     plans: Plans | None
     arrays: list[Array] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
-    _kept: list[object] = field(default_factory=list)  # an id is another object's once it is gone
+    _kept: list[object] = field(default_factory=list)  # keeps ids from being reused
 
     def pack(self, value: object, where: str) -> Tree:
         if value is None or type(value) in (bool, int, float, str):
@@ -178,7 +178,7 @@ class _Packer:
         return self._pack_container(value, where)
 
     def _pack_call(self, value: MethodType | partial[None], where: str) -> Tree:
-        """A planned call, as its kind and arguments."""
+        """Pack a planned call as its kind and arguments."""
         described = None if self.plans is None else self.plans.describe(value)
         if described is None:
             raise self._refusal(value, where)
@@ -251,7 +251,7 @@ class _Unpacker:
     arrays: tuple[Array, ...]
     known: Mapping[str, object]
     plans: Plans | None
-    _made: list[Any] = field(default_factory=list)  # as the packer has numbered them
+    _made: list[Any] = field(default_factory=list)  # by the packer's numbers
 
     def unpack(self, tree: Tree) -> Any:
         if not isinstance(tree, list):
@@ -271,7 +271,7 @@ class _Unpacker:
         return made
 
     def _begin(self, kind: str, parts: list[Tree]) -> Any:
-        """What is made empty and then filled; None of what is made at once."""
+        """Create an empty object to fill; None for kinds that are created complete."""
         match kind:
             case "list" | "set" | "dict" | "Counter" | "OrderedDict":
                 return EMPTY[kind]()
@@ -336,7 +336,7 @@ class _Unpacker:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """All that an object holds, in slots or not."""
+    """Return all attributes of an object, in slots or not."""
     slots = {name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())}
     slots -= {"__dict__", "__weakref__"}
     held = {name: getattr(value, name) for name in sorted(slots) if hasattr(value, name)}
@@ -344,7 +344,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _is_record(kind: type) -> bool:
-    """Whether objects of a class are data: it is in the list, or the user's own file defines it."""
+    """Whether a class is a record: it is in the list, or defined in the user's own file."""
     return "<locals>" not in kind.__qualname__ and _may_be(kind.__module__, kind.__qualname__)
 
 
@@ -354,7 +354,7 @@ def _may_be(module: str, name: str) -> bool:
 
 
 def _class(module: str, name: str, base: type) -> Any:
-    """A record's class, which is imported already and is the one that it says it is."""
+    """Return a record's class, which must be imported already and match its name."""
     if not _may_be(module, name):
         raise ValueError(f"no record is a {module}.{name}")
     found: Any = sys.modules[module]
@@ -368,14 +368,14 @@ def _class(module: str, name: str, base: type) -> Any:
 
 
 def _strange_names(kind: type, names: Mapping[str, object]) -> list[str]:
-    """Attributes that no object of a class has. One of the user's classes says not which it has."""
+    """Return attributes that the class lacks; a user's class does not declare its attributes."""
     if is_dataclass(kind) and not kind.__module__.startswith(MODULE):
         return sorted({one.name for one in fields(kind)} ^ names.keys())
     return sorted(name for name in names if hides_code(kind, name))
 
 
 def hides_code(kind: type, name: str) -> bool:
-    """Whether an attribute of this name would take the place of a method, or is Python's own."""
+    """Whether an attribute of this name would hide a method, or is reserved by Python."""
     return name.startswith("__") or callable(getattr(kind, name, None))
 
 

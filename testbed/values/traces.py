@@ -1,12 +1,12 @@
-"""Recordings that a value follows: steps in time, read from CSV or from Mahimahi's cellular traces.
+"""Recordings of a value: steps in time, read from CSV or from Mahimahi's cellular traces.
 
-CSV has a header, ``time_seconds`` and the value's name with its unit if it has one, and times that
-begin at 0 and grow. The last row is where the recording ends: there it begins anew, or its value is
+CSV has a header, ``time_seconds`` and the value's name with its unit if it has one, and increasing
+times from 0. The last row ends the recording: there it repeats from the start, or its value is
 held.
 
 A packet-delivery trace (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX
-ATC 2015) has a line for every 1,500 bytes that could pass, the millisecond at which; at its last
-line it begins anew. A rate is what could pass in half a second.
+ATC 2015) has one line per 1,500 bytes that could pass: the time in milliseconds. It repeats after
+its last line. A rate is computed from what could pass in half a second.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ BIN_SECONDS = 0.5
 SHORTEST_SECONDS = 0.001
 LONGEST_MS = int(1000 * BIN_SECONDS * MOST_STEPS)
 FRAME_BITS = 8 * 1514
-"""Of a packet of 1,500 bytes in its Ethernet frame."""
+"""A packet of 1,500 bytes in its Ethernet frame."""
 
 
 class UnfitLine(Unfit):
-    """A line that a recording cannot have.
+    """An invalid line of a recording.
 
     Attributes:
-        line: its number, from 1 on; 0 for the file as a whole.
+        line: its number, from 1; 0 for the file as a whole.
     """
 
     def __init__(self, line: int, found: str, expected: str) -> None:
@@ -45,9 +45,9 @@ class Trace:
 
     Attributes:
         times: seconds at which it changes; the first is 0.
-        values: what it is from then on.
-        end: when the recording ends, in seconds.
-        repeats: whether it begins anew then; else the last value is held.
+        values: the value from each time on.
+        end: end of the recording, in seconds.
+        repeats: whether it starts again at its end; otherwise the last value is held.
     """
 
     times: tuple[float, ...]
@@ -56,12 +56,12 @@ class Trace:
     repeats: bool
 
     def at(self, time: float, offset: float = 0.0) -> float:
-        """What the value is, where the recording was at ``offset`` at time 0."""
+        """Return the value, with the recording at ``offset`` at time 0."""
         inside = (time + offset) % self.end if self.repeats else time + offset
         return self.values[bisect_right(self.times, inside) - 1]
 
     def after(self, time: float, value: float, offset: float = 0.0) -> tuple[float, float] | None:
-        """The first change after ``time``, when it is ``value``: when, and to what."""
+        """Return time and value of the first change from ``value`` after ``time``, or None."""
         lap = int((time + offset) // self.end) if self.repeats else 0
         first = max(0, bisect_right(self.times, time + offset - lap * self.end) - 1)
         for around in range(lap, lap + (3 if self.repeats else 1)):
@@ -73,7 +73,7 @@ class Trace:
         return None
 
     def mean_between(self, begin: float, end: float, offset: float = 0.0) -> float:
-        """Over the time from ``begin`` to ``end``, which is later; see ``at``."""
+        """Return the mean from ``begin`` to ``end``, which is later; see ``at``."""
         time, value, total = begin, self.at(begin, offset), 0.0
         while (change := self.after(time, value, offset)) is not None and change[0] < end:
             total += value * (change[0] - time)
@@ -81,7 +81,7 @@ class Trace:
         return (total + value * (end - time)) / (end - begin)
 
     def mean(self) -> float:
-        """Over the recording; of one that is held and has no length, the value."""
+        """Return the mean of the recording; the value if it is held and has no length."""
         if not self.end:
             return self.values[-1]
         ends = (*self.times[1:], self.end)
@@ -90,10 +90,10 @@ class Trace:
 
 
 def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
-    """Read a recording of the value that ``column`` names; only rates may be packet deliveries.
+    """Read a recording of the value ``column``; only rates may be packet deliveries.
 
     Raises:
-        UnfitLine: it is empty, not in order, negative, or no such text; names the line.
+        UnfitLine: it is empty, out of order, negative, or not such a text; names the line.
     """
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line and not line.startswith("#")]

@@ -1,8 +1,8 @@
 """Physical quantities as types: Rate (bit/s), Size (bytes), Duration (s).
 
 A quantity is written with its unit (``20mbit``, ``64KiB``, ``30ms``). A bare number is refused, so
-that no scenario depends on somebody remembering which unit a field had. Each type is an ordinary
-number in its base unit, and prints and serialises in the form it is parsed from.
+no scenario depends on a field's implied unit. Each type is an ordinary number in its base unit, and
+prints and serialises in the form that it is parsed from.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 
 
 class Quantity(Written, float):
-    """A non-negative, finite number in a base unit that is parsed from and printed with a unit.
+    """A non-negative, finite number in a base unit, parsed from and printed with a unit.
 
     Attributes:
-        UNITS: how much of the base unit each unit is.
-        NOUN: what it is a quantity of.
-        EXAMPLE: how one is written.
+        UNITS: size of each unit in the base unit.
+        NOUN: name of the quantity.
+        EXAMPLE: an example in text form.
     """
 
     UNITS: ClassVar[Mapping[str, float]]
@@ -40,7 +40,7 @@ class Quantity(Written, float):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a quantity such as ``20mbit``.
+        """Parse a quantity such as ``20mbit``.
 
         Raises:
             Unfit: no number, no unit, an unknown unit, or a number that is not finite.
@@ -59,7 +59,7 @@ class Quantity(Written, float):
         return cls(value)
 
     def __str__(self) -> str:
-        """The shortest exact text that parses back to the same number."""
+        """Return the shortest exact text that parses to the same number."""
         smallest = min(self.UNITS.values())
         for unit, scale in sorted(self.UNITS.items(), key=lambda item: -item[1]):
             text = f"{float(self) / scale:.12g}"
@@ -88,7 +88,7 @@ class Rate(Quantity):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """See Quantity; a size is answered with the rate that carries it in a second."""
+        """Parse a rate; for a size, the error suggests the rate of that size per second."""
         try:
             each_second = Size.parse(text)
         except Unfit:
@@ -104,7 +104,7 @@ class Rate(Quantity):
 
 
 class Size(Quantity):
-    """Bytes; ``KB`` is 1000 of them, ``KiB`` 1024."""
+    """Bytes; ``KB`` is 1000 bytes, ``KiB`` 1024."""
 
     UNITS: ClassVar[Mapping[str, float]] = {
         "B": 1,
@@ -120,7 +120,7 @@ class Size(Quantity):
 
 
 class Duration(Quantity):
-    """Seconds; ``ms``, ``us``, ``min`` and ``h`` are understood."""
+    """Seconds; ``ms``, ``us``, ``min`` and ``h`` are supported."""
 
     UNITS: ClassVar[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
     NOUN: ClassVar[str] = "duration"

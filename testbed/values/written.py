@@ -1,4 +1,4 @@
-"""Values that a scenario holds as one text, such as a rate, a law or a set of CPUs."""
+"""Values that a scenario stores as text, such as a rate, a law or a set of CPUs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from testbed.errors import Unfit
 
 
 class Written(ABC):
-    """A value that is read from its text and written as ``str`` has it.
+    """A value that is parsed from text and written by ``str``.
 
     Attributes:
-        WANTED: what is expected where such a value stands, in words.
-        PATTERN: what its text matches, for the JSON schema.
-        DESCRIPTION: what it is, likewise.
+        WANTED: description of an expected value, for messages.
+        PATTERN: pattern of its text, for the JSON schema.
+        DESCRIPTION: description, for the JSON schema.
     """
 
     __slots__ = ()
@@ -29,10 +29,10 @@ class Written(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Self:
-        """Read a text.
+        """Parse a text.
 
         Raises:
-            Unfit: it says no such value.
+            Unfit: the text is not such a value.
         """
 
     @classmethod
