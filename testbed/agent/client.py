@@ -48,7 +48,6 @@ class AgentClient:
     Args:
         place: path of its socket; may exceed the length limit of a socket address.
         pid: of the agent, in this process's pid namespace.
-        waiting: held only while waiting for a reply: a signal handler may raise only there. Raised
         waiting: held only while waiting for a reply: there a signal handler may raise. In gRPC's
             own code an exception may leave a lock held, and then the channel never closes.
     """

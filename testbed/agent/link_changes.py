@@ -79,7 +79,6 @@ class LinkChanges:
 
         Args:
             links: of the nodes concerned, as they are now.
-            up, down: the new shapes.
             seconds: for how long; None until it is reset. Replaces the expiry of earlier changes.
             planned: when a recording schedules it, in seconds since 1970; None if not recorded.
             relink: applies it.
