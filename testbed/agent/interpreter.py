@@ -104,7 +104,7 @@ def find_covers(covered: Iterable[Path], uid: int, needs: Needs) -> tuple[Cover,
 
     Args:
         covered: folders that are covered anyway.
-        uid: of the role; its group is treated as nobody's.
+        uid: of the role; group permissions are ignored.
         needs: what the interpreter uses.
 
     Raises:

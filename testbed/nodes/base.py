@@ -31,7 +31,7 @@ INSIDE = Path("/run/testbed")
 """Folder of a node's inputs in the node."""
 
 FIRST_OF_SIGNALS = 128
-"""Lowest exit status of a role that ended after a signal, whose number is added."""
+"""Added to a signal's number: exit status of a role that the signal asked to end."""
 
 SERVICE_WEIGHT = 10
 """CPU weight of nodes that all workers wait for."""

@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 def hosts_text(plan: Plan) -> str:
     """Return the content of /etc/hosts, the same for all nodes.
 
-    Only a node without a link itself can reach it, so its name resolves to the loopback address.
+    A node without a link is reachable only from itself, so its name is the loopback address.
     """
     linked = (
         f"{LOOPBACK if node.link is None else node.link.address} {node.name}\n"

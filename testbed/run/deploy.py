@@ -20,7 +20,7 @@ from testbed.topology import LaunchMode, NodeSpec
 
 LOOK_SECONDS = 0.05
 START_SECONDS = 0.01
-"""Polling interval for the start, at which changes of a recording or faults may be scheduled."""
+"""Polling interval while waiting for the start, which recordings and faults are timed by."""
 
 ENDING_SECONDS = 5.0
 BASE_SECONDS = 60.0

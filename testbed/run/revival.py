@@ -13,7 +13,7 @@ MOST_IN_VAIN = 3
 
 MOST_RESTARTS = 3
 WITHIN_SECONDS = 60.0
-"""Window in which any other node is restarted at most MOST_IN_VAIN times."""
+"""Any other node is restarted at most MOST_RESTARTS times within this window."""
 
 
 @dataclass
