@@ -285,7 +285,7 @@ def _token(control: Path, pid: int) -> str:
     """Return the token that the agent, process ``pid``, accepts.
 
     Raises:
-        NodeError: that process is no agent.
+        NodeError: that process is not an agent.
         OSError: it belongs to another user.
     """
     try:

@@ -66,7 +66,7 @@ def follow_events(folder: RunFolder) -> Iterator[Entry]:
 def wait_for_end(
     folder: RunFolder, *, timeout_seconds: float | None, clock: Callable[[], float] = time.monotonic
 ) -> RunState | None:
-    """Wait until the process that controls a run has ended, and what it left alone with it.
+    """Wait until a run's controller has ended, and the run too if the controller left it running.
 
     Returns the run's last state, which is not a final one if its controller was killed; None
     if it is still running after the timeout.
